@@ -1,0 +1,80 @@
+"""The `ddlce` program: its commands, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from ddlce import __version__
+from ddlce.cli.common import err, print_error
+from ddlce.errors import DdlceError
+
+EPILOG = (
+    "Exit codes: 0 done; 1 the work failed (build, test, verification); 2 bad input (recipe, "
+    "manifest, flag); 3 the machine (missing program, disk, permission); 4 a source (network, "
+    "checksum); 130 interrupted."
+)
+
+app = typer.Typer(
+    name="ddlce",
+    help="Build, serve, lock, install and test the DDL-CE distribution.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+#: In the order of the way of the data. Each module's `register(app)` adds its command.
+COMMANDS = (
+    "doctor",
+    "lint",
+    "fetch",
+    "sources",
+    "plan",
+    "build",
+    "debug",
+    "index",
+    "serve",
+    "lock",
+    "env",
+    "module",
+    "smoke",
+    "all",
+)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"ddlce {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Version.")
+    ] = False,
+) -> None:
+    """Build, serve, lock, install and test the DDL-CE distribution."""
+
+
+for _name in (n for n in COMMANDS if importlib.util.find_spec(f"ddlce.cli.{n}")):
+    importlib.import_module(f"ddlce.cli.{_name}").register(app)
+
+
+def main() -> None:
+    """Run the CLI; designed errors become one message and their exit code."""
+    try:
+        app()
+    except DdlceError as error:
+        print_error(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        err.print("interrupted; run the same command again to go on")
+        sys.exit(130)
+    except BrokenPipeError:
+        os._exit(141)  # the reader (`| head`) has gone; nothing more to say

@@ -1,0 +1,35 @@
+"""What every command shares: consoles, JSON output, the --root option, error display."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from ddlce.errors import DdlceError
+
+#: Results go to standard output, progress and errors to standard error.
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+RootOption = Annotated[
+    Path | None,
+    typer.Option("--root", help="Where environments live [env DDLCE_ROOT].", show_default=False),
+]
+
+
+def print_json(data: Any) -> None:
+    """Print plain, sorted JSON on standard output."""
+    typer.echo(json.dumps(data, indent=2, sort_keys=True, default=str))
+
+
+def print_error(error: DdlceError) -> None:
+    """Print one designed error: what was wrong, then what to do."""
+    err.print(f"[bold red]error:[/] {escape(error.message)}")
+    if error.hint:
+        err.print(f"[bold]hint:[/]  {escape(error.hint)}")
