@@ -1,0 +1,1 @@
+"""What the files that people write and read mean: strict pydantic models."""
