@@ -1,0 +1,170 @@
+/* DDL-CE: collectives that know the topology, over MPI and shared memory. The stable C interface.
+ *
+ * Every function returns a DDL_Result. When it is not DDL_SUCCESS, ddl_last_error() gives one full
+ * sentence: what was wrong, on which rank and host, and what to do.
+ *
+ * Every collective is blocking and is called by all ranks of the communicator in the same order.
+ * Calls that differ between ranks (another collective, count, type, operation or root) return
+ * DDL_ERROR_MISMATCH on every rank, and the communicator stays usable. A rank that dies or does not
+ * arrive within the timeout (60 s; `-timeout S` or DDL_TIMEOUT) gives DDL_ERROR_PEER_LOST or
+ * DDL_ERROR_TIMEOUT on the ranks that wait for it; after that the communicator answers every call
+ * with the same error.
+ *
+ * Threads: one communicator serves one call at a time (a second thread waits its turn); different
+ * communicators are independent. Results are deterministic: the order of summation depends on the
+ * topology alone, and all ranks get the same bits.
+ */
+#ifndef DDL_DDL_H
+#define DDL_DDL_H
+
+#include <stddef.h>
+
+#define DDL_VERSION_MAJOR 0
+#define DDL_VERSION_MINOR 1
+#define DDL_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define DDL_API __attribute__((visibility("default")))
+#else
+#define DDL_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  DDL_SUCCESS = 0,
+  DDL_ERROR_NOT_INITIALIZED = 1, /* ddl_init has not run, or ddl_finalize has */
+  DDL_ERROR_ARGUMENT = 2,        /* a bad argument or option; nothing was communicated */
+  DDL_ERROR_MISMATCH = 3,        /* the ranks did not make the same call */
+  DDL_ERROR_TIMEOUT = 4,         /* a rank did not arrive in time */
+  DDL_ERROR_PEER_LOST = 5,       /* a rank died, or gave up before us */
+  DDL_ERROR_MPI = 6,             /* MPI reported an error */
+  DDL_ERROR_SYSTEM = 7           /* the operating system refused (memory, shared memory) */
+} DDL_Result;
+
+/* Element types. The values are part of the ABI. */
+typedef enum {
+  DDL_TYPE_FLOAT = 0,    /* IEEE binary32 */
+  DDL_TYPE_DOUBLE = 1,   /* IEEE binary64 */
+  DDL_TYPE_HALF = 2,     /* IEEE binary16, accumulated in binary32 and rounded once */
+  DDL_TYPE_BFLOAT16 = 3, /* bfloat16, accumulated in binary32 and rounded once */
+  DDL_TYPE_INT32 = 4,
+  DDL_TYPE_INT64 = 5
+} DDL_Type;
+
+/* Reductions. MIN and MAX pass a NaN on; integer SUM and PRODUCT wrap around. */
+typedef enum {
+  DDL_OP_SUM = 0,
+  DDL_OP_PRODUCT = 1,
+  DDL_OP_MIN = 2,
+  DDL_OP_MAX = 3,
+  DDL_OP_AVERAGE = 4 /* the sum divided by the number of ranks; refused for integers */
+} DDL_Op;
+
+/* A communicator: an ordered set of ranks. NULL means all ranks. */
+typedef struct ddl_comm* ddl_comm_t;
+#define DDL_COMM_WORLD ((ddl_comm_t)0)
+
+/* -- Life -------------------------------------------------------------------------------------- */
+
+/* Starts the library, and MPI unless the program has done so. `options` as in DDL_OPTIONS, whose
+ * value is used when `options` is NULL. Collective over all ranks. A second call changes nothing. */
+DDL_API DDL_Result ddl_init(const char* options);
+
+/* Ends the library, and MPI if ddl_init started it. Collective over all ranks, and checked like any
+ * collective: ranks still in another call get DDL_ERROR_MISMATCH. Frees every communicator. */
+DDL_API DDL_Result ddl_finalize(void);
+
+/* 1 between ddl_init and ddl_finalize, else 0. */
+DDL_API int ddl_initialized(void);
+
+/* Ends the whole job at once: prints `reason` with rank and host on stderr, then MPI_Abort with
+ * `exit_code`. For a rank that cannot go on while others wait for it. Does not return. */
+DDL_API void ddl_abort(int exit_code, const char* reason);
+
+/* The sentence for this thread's latest error ("" before any). Valid until its next ddl call. */
+DDL_API const char* ddl_last_error(void);
+
+/* "0.1.0", and the MPI library's own description. Both may be called at any time. */
+DDL_API const char* ddl_version(void);
+DDL_API const char* ddl_mpi_library(void);
+
+/* -- Where am I? All need ddl_init. ------------------------------------------------------------ */
+
+DDL_API DDL_Result ddl_rank(int* rank);             /* 0 .. size-1 */
+DDL_API DDL_Result ddl_size(int* size);             /* all ranks of the job */
+DDL_API DDL_Result ddl_local_rank(int* local_rank); /* 0 .. local_size-1 on this host */
+DDL_API DDL_Result ddl_local_size(int* local_size); /* ranks on this host */
+DDL_API DDL_Result ddl_num_hosts(int* num_hosts);
+DDL_API DDL_Result ddl_host_index(int* host_index);         /* hosts count by their lowest rank */
+DDL_API DDL_Result ddl_host_of(int rank, int* host_index);  /* of any rank */
+DDL_API DDL_Result ddl_host_name(int rank, const char** name); /* valid until ddl_finalize */
+
+/* The timeout of every wait, in seconds (> 0). */
+DDL_API DDL_Result ddl_set_timeout(double seconds);
+DDL_API DDL_Result ddl_get_timeout(double* seconds);
+
+/* -- Communicators ----------------------------------------------------------------------------- */
+
+/* Makes a communicator of the `n` ranks in `world_ranks`, in that order. Called by these ranks only,
+ * with the same list; `tag` (0 .. 32767) tells apart groups made at the same time. */
+DDL_API DDL_Result ddl_comm_create(const int* world_ranks, int n, int tag, ddl_comm_t* comm);
+DDL_API DDL_Result ddl_comm_free(ddl_comm_t comm); /* called by all its ranks; NULL is an error */
+DDL_API DDL_Result ddl_comm_rank(ddl_comm_t comm, int* rank);
+DDL_API DDL_Result ddl_comm_size(ddl_comm_t comm, int* size);
+
+/* -- Collectives. In place when send == recv; else the two must not overlap. -------------------- */
+
+/* recv[i] = op over all ranks of send[i]; `count` elements. */
+DDL_API DDL_Result ddl_comm_allreduce(ddl_comm_t comm, const void* send, void* recv, size_t count,
+                                      DDL_Type type, DDL_Op op);
+
+/* The n-th block of `recv_count` elements of the reduced `send` (size * recv_count elements) goes to
+ * rank n. In place: `recv` is this rank's block inside `send`. */
+DDL_API DDL_Result ddl_comm_reduce_scatter(ddl_comm_t comm, const void* send, void* recv,
+                                           size_t recv_count, DDL_Type type, DDL_Op op);
+
+/* `nbytes` of rank `root` to all. */
+DDL_API DDL_Result ddl_comm_broadcast(ddl_comm_t comm, void* buffer, size_t nbytes, int root);
+
+/* Block n of `recv` (size * nbytes) = `send` (nbytes) of rank n. In place: `send` is this rank's
+ * block inside `recv`. */
+DDL_API DDL_Result ddl_comm_allgather(ddl_comm_t comm, const void* send, void* recv, size_t nbytes);
+
+DDL_API DDL_Result ddl_comm_barrier(ddl_comm_t comm);
+
+/* Every rank's `nbytes` to `root`, and back. The root's big side holds size * nbytes; the big side is
+ * ignored elsewhere. */
+DDL_API DDL_Result ddl_comm_gather(ddl_comm_t comm, const void* send, void* recv, size_t nbytes,
+                                   int root);
+DDL_API DDL_Result ddl_comm_scatter(ddl_comm_t comm, const void* send, void* recv, size_t nbytes,
+                                    int root);
+
+/* Block n of `send` to rank n. All counts and offsets in bytes, one per rank; what rank a sends to b
+ * must be what b receives from a. No in place. */
+DDL_API DDL_Result ddl_comm_alltoall(ddl_comm_t comm, const void* send, void* recv, size_t nbytes);
+DDL_API DDL_Result ddl_comm_alltoallv(ddl_comm_t comm, const void* send, const size_t* send_bytes,
+                                      const size_t* send_offsets, void* recv,
+                                      const size_t* recv_bytes, const size_t* recv_offsets);
+
+/* Point to point, blocking; a receive must ask for exactly the bytes sent. `tag` 0 .. 32767. */
+DDL_API DDL_Result ddl_comm_send(ddl_comm_t comm, const void* buffer, size_t nbytes, int dest,
+                                 int tag);
+DDL_API DDL_Result ddl_comm_recv(ddl_comm_t comm, void* buffer, size_t nbytes, int source, int tag);
+
+/* -- DDL's own names, on all ranks ------------------------------------------------------------- */
+
+/* In place over all ranks. */
+DDL_API DDL_Result ddl_allreduce(void* buffer, size_t count, DDL_Type type, DDL_Op op);
+
+/* Memory for buffers. `alignment` is a power of two. Needs no ddl_init. */
+DDL_API DDL_Result ddl_malloc(void** pointer, size_t alignment, size_t nbytes);
+DDL_API DDL_Result ddl_free(void* pointer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
