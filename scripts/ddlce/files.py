@@ -52,16 +52,19 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the file `path` (made if absent); waits for other holders.
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold an exclusive lock on the file `path` (made if absent).
 
     The kernel drops the lock when the process ends, however it ends.
+
+    Raises:
+        BlockingIOError: another process holds it, and `wait` is false.
     """
     with explain_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = path.open("a")
     with stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+        fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
 
 

@@ -1,0 +1,61 @@
+"""A shell in the folder of a build, with the environment that its script sees."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from ddlce.build.inputs import locked_sources
+from ddlce.build.scheduler import Scheduler
+from ddlce.build.worker import build_environment, make_channel
+from ddlce.engine.build import debug_folder
+from ddlce.engine.render import load_variants, render
+from ddlce.errors import WorkError
+from ddlce.plan import make_plan
+from ddlce.settings import Settings
+from ddlce.sources.fetch import fetch_sources
+
+#: What rattler-build writes into a work folder to set up the environment of a script.
+ENV_SCRIPT = "build_env.sh"
+
+
+def prepare(settings: Settings, name: str, fresh: bool, log: Callable[[str], None]) -> Path:
+    """The work folder of `name`: as its last build left it, or made anew.
+
+    Raises:
+        InputError: no such recipe.
+        WorkError: what it stands on is not built, or its environments do not solve.
+    """
+    plan = make_plan(settings).restrict([name])
+    step = [*plan.steps.values()][-1]
+    staging = settings.work / f"{step.name}-{step.short}"
+    kept = sorted(staging.glob(f"out/bld/*/work/{ENV_SCRIPT}"))
+    if kept and not fresh:
+        return kept[-1].parent
+    missing = [s.name for s in plan.to_build if s is not step]
+    if missing:
+        raise WorkError(
+            f"{name} stands on packages that are not built: {', '.join(missing)}",
+            f"build them first: ddlce build {' '.join(missing)}",
+        )
+    fetch_sources(locked_sources(settings, [step.recipe]).values(), settings)
+    scheduler = Scheduler(settings, plan, 1, False, lambda *_: None)
+    job = scheduler.job(step, staging, settings.logs / f"{step.name}-debug.log")
+    os.environ["RATTLER_CACHE_DIR"] = str(settings.cache / "rattler")
+    channel = make_channel(job)
+    _, variant = render(
+        job.recipe, load_variants(job.variants), job.subdir, job.short, job.sources.__getitem__
+    )[0]
+    return debug_folder(variant, channel, staging / "out", log)
+
+
+def enter(folder: Path, command: str | None) -> int:
+    """Run a shell, or one command, in a build's work folder; returns its exit code."""
+    env = build_environment() | {"TERM": os.environ.get("TERM", "dumb")}
+    if command is not None:
+        script = f". ./{ENV_SCRIPT}\n{command}"
+        return subprocess.run(["bash", "-c", script], cwd=folder, env=env, check=False).returncode
+    run = subprocess.run(["bash", "--rcfile", ENV_SCRIPT, "-i"], cwd=folder, env=env, check=False)
+    return run.returncode

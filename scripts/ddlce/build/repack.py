@@ -1,0 +1,182 @@
+"""Repacking: the same inputs give the same bytes, wherever and whenever they were built.
+
+rattler-build stamps files and index.json with the wall clock, and records the folder of the
+build as the prefix placeholder. This module rewrites a package with one fixed time, sorted
+members, one owner, and one canonical placeholder of the same length.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import conda_package_streaming.package_streaming as streaming
+import zstandard
+
+from ddlce.errors import WorkError
+
+#: 2026-01-01T00:00:00Z in seconds: the time of every file and package that we make.
+EPOCH = 1767225600
+
+#: Level 6 is the knee of the curve on libtorch (shared/facts/toolchain.md): a sixth of the
+#: default's time for 5% more bytes. Two workers, always: the bytes depend on "more than none".
+LEVEL, WORKERS = 6, 2
+
+_ZIP_DATE = (2026, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class _Member:
+    info: tarfile.TarInfo
+    data: bytes
+
+
+def canonical_placeholder(length: int) -> str:
+    """A prefix of `length` characters that exists on no machine.
+
+    Conda's prefix replacement pads with zero bytes, so the length is what limits how long the
+    path of an environment may be; rattler-build makes it 255.
+    """
+    start = "/opt/ddl-ce/env"
+    return (start + "_placehold" * (length // 10))[:length]
+
+
+def repack(package: Path, target: Path, metadata: dict[str, Any]) -> None:
+    """Write `package` to `target` with canonical bytes.
+
+    Args:
+        package: a .conda file as rattler-build packed it.
+        target: the file to write; its name is the package's file name.
+        metadata: JSON that is added as info/ddl-ce.json (digest and what it was made from).
+
+    Raises:
+        WorkError: a file of the package still holds the folder it was built in.
+    """
+    stem = target.name.removesuffix(".conda")
+    info = {m.info.name: m for m in _members(package, "info")}
+    paths = json.loads(info["info/paths.json"].data)
+    files = _Files(paths)
+    with target.open("wb") as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_STORED) as archive:
+        _write(archive, "metadata.json", b'{"conda_pkg_format_version": 2}')
+        pkg = (files.rewrite(member) for member in sorted_members(package))
+        _write_tar(archive, f"pkg-{stem}.tar.zst", pkg)
+        index = json.loads(info["info/index.json"].data)
+        index["timestamp"] = EPOCH * 1000
+        about = json.loads(info["info/about.json"].data)
+        about.pop("channels", None)  # the build's own sandbox
+        replaced = {
+            "info/paths.json": files.paths,
+            "info/index.json": index,
+            "info/about.json": about,
+            "info/ddl-ce.json": metadata,
+        }
+        kept = [m for name, m in info.items() if name not in (*replaced, *_DROPPED)]
+        made = [_json_member(name, data) for name, data in replaced.items()]
+        _write_tar(archive, f"info-{stem}.tar.zst", sorted(kept + made, key=lambda m: m.info.name))
+
+
+#: Written by the engine with its own version, clock or folders; ddl-ce.json says it better.
+_DROPPED = ("info/hash_input.json", "info/git")
+
+
+class _Files:
+    """Rewrites the files of a package and their entries in paths.json."""
+
+    def __init__(self, paths: dict[str, Any]) -> None:
+        self.paths = paths
+        self.entries = {entry["_path"]: entry for entry in paths["paths"]}
+        self.paths["paths"].sort(key=lambda entry: entry["_path"])
+
+    def rewrite(self, member: _Member) -> _Member:
+        entry = self.entries.get(member.info.name)
+        placeholder = (entry or {}).get("prefix_placeholder")
+        if entry is None or not placeholder:
+            return member
+        canonical = canonical_placeholder(len(placeholder))
+        data = member.data.replace(placeholder.encode(), canonical.encode())
+        entry["prefix_placeholder"] = canonical
+        entry["sha256"] = hashlib.sha256(data).hexdigest()
+        entry["size_in_bytes"] = len(data)
+        return _Member(member.info, data)
+
+
+def sorted_members(package: Path) -> Iterator[_Member]:
+    """The package's files by name.
+
+    Sorting needs the names first: the archive is read twice, so that a package of a gigabyte
+    is never in memory as a whole.
+    """
+    names = [m.name for _, m in _stream(package, "pkg")]
+    if names == sorted(names):
+        yield from _members(package, "pkg")
+        return
+    held: dict[str, _Member] = {}
+    order = iter(sorted(names))
+    expected = next(order, None)
+    for member in _members(package, "pkg"):
+        held[member.info.name] = member
+        while expected in held:
+            yield held.pop(expected)
+            expected = next(order, None)
+
+
+def _stream(package: Path, component: str) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    with package.open("rb") as stream:
+        yield from streaming.stream_conda_component(package.name, stream, component)
+
+
+def _members(package: Path, component: str) -> Iterator[_Member]:
+    for tar, info in _stream(package, component):
+        handle = tar.extractfile(info) if info.isfile() else None
+        yield _Member(info, handle.read() if handle else b"")
+
+
+def _json_member(name: str, data: Any) -> _Member:
+    text = json.dumps(data, indent=2, sort_keys=True) + "\n"
+    return _Member(tarfile.TarInfo(name), text.encode())
+
+
+def _write_tar(
+    archive: zipfile.ZipFile, name: str, members: Iterator[_Member] | list[_Member]
+) -> None:
+    """One .tar.zst inside the .conda file; zstandard frames carry no time."""
+    compressor = zstandard.ZstdCompressor(level=LEVEL, threads=WORKERS)
+    with archive.open(_zip_info(name), "w", force_zip64=True) as raw:
+        with compressor.stream_writer(raw, closefd=False) as stream:
+            with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT) as tar:
+                for member in members:
+                    tar.addfile(_canonical(member), io.BytesIO(member.data))
+
+
+def _canonical(member: _Member) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(member.info.name)
+    info.type, info.linkname = member.info.type, member.info.linkname
+    info.size = len(member.data) if member.info.isfile() else 0
+    info.mtime = EPOCH
+    executable = member.info.mode & 0o111
+    info.mode = 0o755 if executable or member.info.isdir() else 0o644
+    if member.info.issym():
+        info.mode = 0o777
+    if member.info.islnk():
+        raise WorkError(
+            f"{member.info.name}: packed as a hard link",
+            "make it a copy or a symbolic link in build.sh",
+        )
+    return info
+
+
+def _zip_info(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, date_time=_ZIP_DATE)
+    info.external_attr = 0o644 << 16
+    return info
+
+
+def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    archive.writestr(_zip_info(name), data)

@@ -1,0 +1,179 @@
+"""The worker: builds one recipe in a process of its own.
+
+A process for each job keeps the engine's crashes, threads and caches apart, and can be killed.
+Events go to standard output as JSON lines; everything else goes to the log file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from ddlce.audit import audit_package
+from ddlce.build.job import Event, Job, Phase
+from ddlce.build.repack import EPOCH, repack
+from ddlce.engine.build import build_output, test_package
+from ddlce.engine.index import index_channel
+from ddlce.engine.render import Output, load_variants, render
+from ddlce.errors import DdlceError, WorkError
+from ddlce.files import link_or_copy
+
+
+class Worker:
+    """One job's run through its phases."""
+
+    def __init__(self, job: Job, events: int) -> None:
+        self.job = job
+        self.events = events
+        self.phase: Phase = "prepare"
+        self.package = job.name
+
+    def enter(self, phase: Phase, package: str = "", packages: list[str] | None = None) -> None:
+        """Tell the scheduler where we are."""
+        self.phase, self.package = phase, package or self.package
+        self.log(f"--- {self.package}: {phase}")
+        self.send(Event(phase=phase, package=self.package, packages=packages or []))
+
+    def send(self, event: Event) -> None:
+        """Write one event line."""
+        os.write(self.events, event.model_dump_json().encode() + b"\n")
+
+    def log(self, text: str) -> None:
+        """Write to the log file (our standard error)."""
+        print(text.rstrip("\n"), file=sys.stderr, flush=True)
+
+    def run(self) -> None:
+        """Build, repack, check, test and publish all outputs of the recipe."""
+        job = self.job
+        self.enter("prepare")
+        shutil.rmtree(job.staging, ignore_errors=True)
+        channel = make_channel(job)
+        made: list[tuple[Output, Path]] = []
+        for output, variant in render(
+            job.recipe, load_variants(job.variants), job.subdir, job.short, job.sources.__getitem__
+        ):
+            self.enter("build", output.name)
+            raw = build_output(variant, channel, job.staging / "out", self.log)
+            self.enter("pack")
+            final = channel / output.subdir / output.filename
+            final.parent.mkdir(exist_ok=True)
+            repack(raw, final, self.metadata(output))
+            index_channel(channel)  # later outputs of the recipe may stand on this one
+            made.append((output, final))
+        for output, final in made:
+            self.enter("check", output.name)
+            self.refuse_findings(final)
+            self.enter("test")
+            self.log(f"{test_package(final, channel, self.log)} test(s) passed")
+        self.enter("publish", job.name)
+        packages = []
+        for output, final in made:
+            link_or_copy(final, job.store / output.subdir / output.filename)
+            packages.append(f"{output.subdir}/{output.filename}")
+        shutil.rmtree(job.staging, ignore_errors=True)
+        self.enter("done", packages=packages)
+
+    def metadata(self, output: Output) -> dict[str, object]:
+        """What goes into the package as info/ddl-ce.json."""
+        return {
+            "digest": self.job.digest,
+            "inputs": self.job.parts,
+            "recipe": self.job.name,
+            "variant": output.variant,
+        }
+
+    def refuse_findings(self, package: Path) -> None:
+        """Fail on anything that would make the package wrong for its users."""
+        findings = audit_package(package, forbidden=[str(self.job.staging)])
+        if findings:
+            lines = "\n".join(f"  {finding}" for finding in findings)
+            raise WorkError(f"{package.name} does not hold what it promises:\n{lines}")
+
+
+def make_channel(job: Job) -> Path:
+    """A channel of exactly the packages that the job may use: the build's sandbox."""
+    channel = job.staging / "channel"
+    for subdir, package in job.below:
+        link_or_copy(package, channel / subdir / package.name)
+    (channel / job.subdir).mkdir(parents=True, exist_ok=True)
+    index_channel(channel)
+    return channel
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to end this process when the scheduler ends, however it ends."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
+
+
+def end_group(*_: object) -> NoReturn:
+    """End this worker and the compilers that it started."""
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+    raise SystemExit(143)
+
+
+def build_environment() -> dict[str, str]:
+    """What a build may see of the machine: system programs, a locale, a fixed clock.
+
+    DDLCE_BUILD_PATH names the folders of compilers and build tools where they are not the
+    system's; the user's own PATH stays out, so that what is in it can't change a package.
+    """
+    return {
+        "HOME": os.environ.get("HOME", "/"),
+        "PATH": os.environ.get("DDLCE_BUILD_PATH") or "/usr/sbin:/usr/bin:/sbin:/bin",
+        "LC_ALL": "C.UTF-8",
+        "SOURCE_DATE_EPOCH": str(EPOCH),
+        "PYTHONHASHSEED": "0",
+        "PYTHONNOUSERSITE": "1",
+        "TZ": "UTC",
+    }
+
+
+def start(job: Job, job_file: Path, cache: Path) -> subprocess.Popen[bytes]:
+    """Start a worker for `job`; its standard output carries the events."""
+    job_file.parent.mkdir(parents=True, exist_ok=True)
+    job_file.write_text(job.model_dump_json())
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    env = build_environment() | {"RATTLER_CACHE_DIR": str(cache)}
+    with job.log.open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "ddlce.build.worker", str(job_file)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=env,
+            start_new_session=True,
+        )
+
+
+def main() -> NoReturn:
+    """`python -m ddlce.build.worker JOB.json`."""
+    signal.signal(signal.SIGTERM, end_group)
+    die_with_parent()
+    os.umask(0o022)
+    events = os.dup(1)
+    os.dup2(2, 1)  # what build scripts print belongs to the log
+    worker = Worker(Job.model_validate_json(Path(sys.argv[1]).read_text()), events)
+    status = 1
+    try:
+        worker.run()
+        status = 0
+    except DdlceError as error:
+        worker.log(error.message)
+        worker.send(Event(phase=worker.phase, package=worker.package, error=error.message))
+    except OSError as error:
+        worker.log(str(error))
+        worker.send(Event(phase=worker.phase, package=worker.package, error=str(error)))
+    # Not through the interpreter's shutdown: rattler's runtime may abort there.
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

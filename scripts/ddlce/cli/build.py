@@ -1,0 +1,83 @@
+"""`ddlce build`: build what the plan says."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Annotated
+
+import typer
+
+from ddlce.cli.common import JsonOption, err, out, print_error, print_json
+from ddlce.settings import Settings, load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: ddlce build ddl --jobs 2")(build)
+
+
+JobsOption = Annotated[
+    int, typer.Option("--jobs", "-j", min=0, help="Recipes to build at once; 0: one per CPU.")
+]
+
+
+def default_jobs() -> int:
+    """One recipe per CPU that we may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def build(
+    packages: Annotated[
+        list[str] | None, typer.Argument(help="Recipes or packages; all by default.")
+    ] = None,
+    jobs: JobsOption = 0,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", "-k", help="After a failure, build what still can be.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Build, test and check the packages whose inputs changed, and what stands on them."""
+    seconds = run_build(load_settings(), packages or [], jobs or default_jobs(), keep_going)
+    if json:
+        print_json({"built": {name: round(took, 1) for name, took in seconds.items()}})
+
+
+def run_build(
+    settings: Settings, packages: list[str], jobs: int, keep_going: bool
+) -> dict[str, float]:
+    """Plan, fetch what is missing, build; returns seconds by built recipe.
+
+    Raises:
+        WorkError: a package failed; it carries the last lines of the log.
+    """
+    from ddlce.build.display import display
+    from ddlce.build.inputs import locked_sources
+    from ddlce.build.scheduler import Scheduler, failure_error
+    from ddlce.errors import WorkError
+    from ddlce.plan import make_plan
+    from ddlce.sources.fetch import fetch_sources
+
+    plan = make_plan(settings)
+    if packages:
+        plan = plan.restrict(packages)
+    todo = plan.to_build
+    if not todo:
+        out.print(f"build: all {len(plan.steps)} recipes are built already")
+        return {}
+    started = time.monotonic()
+    fetch_sources(locked_sources(settings, (s.recipe for s in todo)).values(), settings)
+    err.print(f"build: {len(todo)} of {len(plan.steps)} recipes, {jobs} at once")
+    with display(err) as watch:
+        summary = Scheduler(settings, plan, jobs, keep_going, watch).run()
+    for failure in summary.failures[:-1]:
+        print_error(failure_error(failure))
+    if summary.failures:
+        error = failure_error(summary.failures[-1])
+        if summary.skipped:
+            error.message += f"\n  not built for this: {', '.join(summary.skipped)}"
+        raise error
+    if summary.skipped:
+        raise WorkError(f"not built: {', '.join(summary.skipped)}")
+    out.print(f"build: {len(summary.built)} recipes in {time.monotonic() - started:.0f} s")
+    return summary.built

@@ -1,0 +1,35 @@
+"""`ddlce debug`: a shell in the build folder of a package."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ddlce.cli.common import err
+from ddlce.settings import load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: ddlce debug openssl   (then, inside: bash -x conda_build.sh)")(
+        debug
+    )
+
+
+def debug(
+    package: Annotated[str, typer.Argument(help="The recipe or package.")],
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Prepare the folder anew, before the script's start.")
+    ] = False,
+    command: Annotated[
+        str | None, typer.Option("--command", "-c", help="Run this there instead of a shell.")
+    ] = None,
+) -> None:
+    """Open a shell where the last build of PACKAGE failed, with its environment set up."""
+    from ddlce.build.debug import enter, prepare
+
+    settings = load_settings()
+    folder = prepare(settings, package, fresh, log=lambda line: err.print(line, markup=False))
+    err.print(f"debug: {folder}")
+    raise typer.Exit(enter(folder, command))

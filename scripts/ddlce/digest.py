@@ -1,0 +1,96 @@
+"""Content digests: what a package is made from, as parts that can be compared.
+
+A recipe's digest covers its files, its rendered outputs with their variants, the sha256 of its
+sources, the digests of the recipes that it builds on, and the engine and toolchain. Same digest,
+same bytes; the parts are kept beside the built package, so that a plan can say which changed.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ddlce.engine.render import ENGINE_VERSION, Output
+from ddlce.files import sha256_file
+from ddlce.recipes import Recipe
+
+#: Raise this when the builder itself changes what a package contains.
+BUILDER_VERSION = "1"
+
+#: Ten hex digits (40 bits) in file names; the full digest is in the package's metadata.
+SHORT = 10
+
+Parts = dict[str, str]
+
+
+def digest_parts(
+    recipe: Recipe, outputs: Iterable[Output], dependencies: Mapping[str, str]
+) -> Parts:
+    """The named parts of a recipe's digest.
+
+    Args:
+        recipe: the room.
+        outputs: its outputs, rendered without a digest.
+        dependencies: recipe name → digest of every recipe in its build and host sections.
+    """
+    outputs = list(outputs)
+    parts: Parts = {"builder": BUILDER_VERSION, "engine": ENGINE_VERSION}
+    for path in recipe.files:
+        mode = "x" if path.stat().st_mode & 0o100 else "-"
+        parts[f"file {_relative(path, recipe.folder)}"] = mode + sha256_file(path)
+    for output in outputs:
+        key = f"output {output.name} {json.dumps(output.variant, sort_keys=True)}"
+        parts[key] = _hash(output.rendered)
+    for source in recipe.sources():
+        if "sha256" in source:
+            parts[f"source {Path(str(source.get('url', ''))).name}"] = str(source["sha256"])
+    for name, digest in dependencies.items():
+        parts[f"depends on {name}"] = digest
+    if any("c_compiler" in o.variant or "cxx_compiler" in o.variant for o in outputs):
+        parts |= {f"tool {name}": version for name, version in toolchain().items()}
+    return parts
+
+
+def combine(parts: Parts) -> str:
+    """The digest of the parts: 64 hex digits."""
+    return _hash(parts)
+
+
+def changes(old: Parts, new: Parts) -> list[str]:
+    """What differs between two sets of parts, as short phrases for a person."""
+    found = [f"{key} changed" for key in new if key in old and old[key] != new[key]]
+    found += [f"{key} is new" for key in new if key not in old]
+    found += [f"{key} is gone" for key in old if key not in new]
+    return found
+
+
+@functools.cache
+def toolchain() -> dict[str, str]:
+    """Identity of the machine's compilers and build tools: name → first line of --version."""
+    found = {}
+    for tool in ("gcc", "g++", "ld", "ldd", "cmake", "make"):
+        program = shutil.which(tool)
+        if program is None:
+            found[tool] = "absent"
+            continue
+        run = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+        found[tool] = run.stdout.partition("\n")[0]
+    return found
+
+
+def _relative(path: Path, folder: Path) -> str:
+    if path.is_relative_to(folder):
+        return str(path.relative_to(folder))
+    # A `path` source outside the room, e.g. the builder's own tree: name it by its end.
+    return "/".join(path.parts[-3:])
+
+
+def _hash(data: Any) -> str:
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,128 @@
+"""Indexing a channel folder: repodata.json, repodata.json.zst and CEP 16 shards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from ddlce.files import explain_os_errors, link_or_copy
+
+REPODATA = ("repodata.json", "repodata.json.zst", "repodata_shards.msgpack.zst")
+
+
+def index_channel(folder: Path) -> None:
+    """Index the packages under `folder/<subdir>/` in place.
+
+    For a folder that nobody reads yet; a published channel is changed by `publish_index`.
+    """
+    from rattler.index.index import index_fs
+
+    (folder / "noarch").mkdir(parents=True, exist_ok=True)
+    asyncio.run(index_fs(folder, write_zst=True, write_shards=True))
+
+
+def publish_index(channel: Path, packages: Iterable[tuple[str, Path]]) -> list[str]:
+    """Make the channel hold exactly these packages, readable at every moment.
+
+    The new index is made in a folder beside the old one. Packages and shards, which nothing
+    refers to yet, are moved in first, then each repodata file by one rename, and only then are
+    the packages removed that the index does not name any more. Shards that the new index does
+    not name are kept until the next run: a client may still hold the old index.
+
+    Args:
+        channel: the channel's folder.
+        packages: (subdir, path of the .conda file) of every package.
+
+    Returns:
+        The paths, relative to the channel, of packages that were added.
+    """
+    wanted: dict[str, dict[str, Path]] = {}
+    for subdir, path in packages:
+        wanted.setdefault(subdir, {})[path.name] = path
+    wanted.setdefault("noarch", {})
+    added: list[str] = []
+    with explain_os_errors(channel):
+        channel.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(dir=channel, prefix=".staging-"))
+        try:
+            for subdir, files in wanted.items():
+                for name, path in files.items():
+                    link_or_copy(path, staging / subdir / name)
+            index_channel(staging)
+            for subdir, files in wanted.items():
+                added += _publish_subdir(staging / subdir, channel / subdir, files)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    return added
+
+
+def _publish_subdir(staged: Path, target: Path, packages: dict[str, Path]) -> list[str]:
+    target.mkdir(parents=True, exist_ok=True)
+    added = []
+    for name, path in packages.items():
+        current = target / name
+        # A reused name with other bytes (a store that was emptied in between) is replaced.
+        if not (current.exists() and current.samefile(path)):
+            if not current.exists():
+                added.append(f"{target.name}/{name}")
+            os.replace(staged / name, current)  # noqa: PTH105 - rename over an existing file
+    shards = staged / "shards"
+    if shards.is_dir():
+        (target / "shards").mkdir(exist_ok=True)
+        for shard in shards.iterdir():
+            shard.replace(target / "shards" / shard.name)
+    for name in REPODATA:
+        if (staged / name).exists():
+            (staged / name).chmod(0o644)
+            (staged / name).replace(target / name)
+    for old in target.glob("*.conda"):
+        if old.name not in packages:
+            old.unlink()
+    return added
+
+
+def index_is_current(channel: Path, packages: Iterable[tuple[str, Path]]) -> bool:
+    """Whether the channel holds exactly these files and an index that is newer than they are."""
+    wanted = {(subdir, path.name): path for subdir, path in packages}
+    subdirs = {subdir for subdir, _ in wanted} | {"noarch"}
+    if not all((channel / s / name).is_file() for s in subdirs for name in REPODATA):
+        return False
+    present = {(p.parent.name, p.name): p for s in subdirs for p in (channel / s).glob("*.conda")}
+    if present.keys() != wanted.keys():
+        return False
+    indexed = {
+        (subdir, name)
+        for subdir in subdirs
+        for name in json.loads((channel / subdir / "repodata.json").read_text())["packages.conda"]
+    }
+    same = all(present[k].stat().st_size == p.stat().st_size for k, p in wanted.items())
+    return indexed == wanted.keys() and same
+
+
+def remove_leftovers(channel: Path) -> None:
+    """Delete staging folders that a killed run left in the channel; call under its lock."""
+    for folder in channel.glob(".staging-*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    """`python -m ddlce.engine.index FOLDER`: index in a process of its own.
+
+    rattler's runtime may abort while the interpreter shuts down (1 run in 7, see the facts);
+    the work is done by then, so leave without it.
+    """
+    index_channel(Path(sys.argv[1]))
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Rendering: from what the author wrote to what it means for one variant (stage 1)."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import rattler_build
+from rattler_build import (
+    PlatformConfig,
+    RattlerBuildError,
+    RenderConfig,
+    RenderedVariant,
+    Stage0Recipe,
+    VariantConfig,
+)
+
+from ddlce.errors import InputError
+from ddlce.recipes import VARIANTS, Recipe
+
+#: What stands for the digest while it is being computed.
+NO_DIGEST = "0" * 10
+
+ENGINE_VERSION = rattler_build.rattler_build_version()
+
+
+@dataclass(frozen=True)
+class Output:
+    """One package that a recipe makes for one variant.
+
+    Attributes:
+        name, version, build: as in the file name.
+        subdir: where the channel holds it: `noarch` or the target platform.
+        variant: the variant keys that the recipe uses, with their values.
+        build_deps, host_deps, run_deps, test_deps: names of packages, without versions.
+        rendered: the rendered recipe as plain data.
+    """
+
+    name: str
+    version: str
+    build: str
+    subdir: str
+    variant: dict[str, str]
+    build_deps: frozenset[str]
+    host_deps: frozenset[str]
+    run_deps: frozenset[str]
+    test_deps: frozenset[str]
+    rendered: dict[str, Any] = field(repr=False)
+
+    @property
+    def filename(self) -> str:
+        """The package's file name."""
+        return f"{self.name}-{self.version}-{self.build}.conda"
+
+    @property
+    def all_deps(self) -> frozenset[str]:
+        """Every package that must exist before this one can be built and tested."""
+        return self.build_deps | self.host_deps | self.run_deps | self.test_deps
+
+
+def load_variants(path: Path) -> VariantConfig:
+    """Read conda_build_config.yaml.
+
+    Raises:
+        InputError: the file is missing or is not a variant file.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: missing", f"the variants of the recipes stand in {VARIANTS}")
+    try:
+        return VariantConfig.from_files([path])
+    except RattlerBuildError as error:
+        raise InputError(f"{path}: {error}", "see docs/packager-guide.md, Variants") from error
+
+
+def render(
+    recipe: Recipe,
+    variants: VariantConfig,
+    subdir: str,
+    digest: str = NO_DIGEST,
+    locate: Callable[[str], Path] | None = None,
+) -> list[tuple[Output, RenderedVariant]]:
+    """Render all outputs of a recipe, in the order in which they must be built.
+
+    Args:
+        recipe: the room.
+        variants: from `load_variants`.
+        subdir: the target platform, e.g. "linux-64".
+        digest: the content digest that goes into the build strings.
+        locate: sha256 → path of a source's bytes; without it, urls stay as written.
+
+    Raises:
+        InputError: the recipe does not parse or render; names the file and the reason.
+    """
+    config = RenderConfig(
+        platform=PlatformConfig(
+            target_platform=subdir, build_platform="linux-64", host_platform=subdir
+        ),
+        extra_context={"digest": digest},
+    )
+    try:
+        if not recipe.generated:
+            Stage0Recipe.from_file(recipe.path)  # for its messages: they point at the line
+        stage0 = Stage0Recipe.from_dict(
+            _with_local_sources(recipe, locate), recipe_dir=recipe.folder
+        )
+        found = [(_output(v), v) for v in stage0.render(variants, config) if not _skipped(v)]
+    except (RattlerBuildError, ValueError, TypeError) as error:
+        where = f"{recipe.path} ({recipe.name})" if recipe.generated else str(recipe.path)
+        raise InputError(
+            f"{where}: {plain(str(error))}", f"check it with: ddlce lint {recipe.name}"
+        ) from error
+    return found
+
+
+def plain(text: str) -> str:
+    """A message of the engine without colour codes and surrounding space."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).strip()
+
+
+def _skipped(variant: RenderedVariant) -> bool:
+    skip = variant.recipe.to_dict().get("build", {}).get("skip")
+    return skip is True or (isinstance(skip, list) and True in skip)
+
+
+def _with_local_sources(recipe: Recipe, locate: Callable[[str], Path] | None) -> dict[str, Any]:
+    """The recipe's data with each source `url` replaced by the stored file's."""
+    if locate is None:
+        return recipe.data
+    data = copy.deepcopy(recipe.data)
+    for source in Recipe(recipe.name, recipe.path, recipe.folder, data, ()).sources():
+        if "url" in source:
+            source["url"] = locate(str(source.get("sha256", ""))).as_uri()
+    return data
+
+
+def _output(variant: RenderedVariant) -> Output:
+    data = variant.recipe.to_dict()
+    build, requirements = data.get("build", {}), data.get("requirements", {})
+    platform = dict(variant.variant)["target_platform"]
+    return Output(
+        name=data["package"]["name"],
+        version=str(data["package"]["version"]),
+        build=build["string"],
+        subdir="noarch" if build.get("noarch") else platform,
+        variant={k: str(v) for k, v in variant.variant.items() if k != "digest"},
+        build_deps=_names(requirements.get("build", ())),
+        host_deps=_names(requirements.get("host", ())),
+        run_deps=_names(requirements.get("run", ())),
+        test_deps=_names(_test_requirements(data.get("tests", ()))),
+        rendered=data,
+    )
+
+
+def _test_requirements(tests: list[dict[str, Any]]) -> list[Any]:
+    found: list[Any] = []
+    for test in tests:
+        needs = test.get("requirements") or {}
+        found += [*needs.get("build", ()), *needs.get("run", ())]
+        if (test.get("python") or {}).get("pip_check"):
+            found.append("pip")
+    return found
+
+
+def _names(specs: Any) -> frozenset[str]:
+    """Package names of rendered requirements; virtual packages are the machine's."""
+    names = {_name(spec) for spec in specs}
+    return frozenset(n for n in names if n and not n.startswith("__"))
+
+
+def _name(spec: Any) -> str:
+    if isinstance(spec, dict):  # {"pin_subpackage": {"name": …}} and the like
+        (inner,) = spec.values()
+        return str(inner["name"] if isinstance(inner, dict) else inner)
+    return re.split(r"[\s=<>!~\[]", str(spec).strip(), maxsplit=1)[0].lower()
