@@ -1,0 +1,57 @@
+"""The command `ddlrun`."""
+
+import os
+import shlex
+import sys
+
+from ddl.launch.errors import LaunchError
+from ddl.launch.options import USAGE, Options, parse
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs `ddlrun` with these words (default: the process's own); the exit status."""
+    try:
+        options = parse(sys.argv[1:] if arguments is None else arguments)
+        if options.help:
+            print(USAGE, end="")
+            return 0
+        if options.version:
+            print(f"ddlrun {_version()}")
+            return 0
+        return _launch(options)
+    except LaunchError as error:
+        print(f"ddlrun: error: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)
+        return 2
+
+
+def _launch(options: Options) -> int:
+    from ddl.launch.hydra import HydraLauncher
+    from ddl.launch.layout import make_job
+
+    launcher = HydraLauncher()
+    job = make_job(options, os.environ, launcher.reserved_hosts(os.environ))
+    if options.dry_run or options.verbose:
+        variables = [f"{name}={job.environment[name]}" for name in job.added]
+        line = shlex.join(["env", *variables, *launcher.command(job)])
+        print(line, file=sys.stdout if options.dry_run else sys.stderr, flush=True)
+    if options.dry_run:
+        return 0
+    launcher.check(job)
+    from ddl.launch.run import Run
+
+    return Run(job, launcher, options.timeout, options.verbose).supervise()
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("ddl")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""Starts ranks by MPICH's mpiexec (Hydra): by fork on this host, by ssh on others."""
+
+import re
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ddl.launch.errors import LaunchError
+from ddl.launch.hosts import Host, is_local
+from ddl.launch.layout import Job
+
+WRAPPER = Path(__file__).with_name("rank.py")
+SSH_OPTIONS = ("-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+CHECKS_AT_ONCE = 32
+
+
+class HydraLauncher:
+    """The Launcher for workstations and clusters that are reached by ssh."""
+
+    def __init__(self) -> None:
+        self.mpiexec = find_mpiexec()
+        self._mark = f"<{secrets.token_hex(6)}:"
+
+    def reserved_hosts(self, environ: Mapping[str, str]) -> list[Host]:
+        """No batch system."""
+        return []
+
+    def check(self, job: Job) -> None:
+        """Asks every other host by ssh whether it has the same installation."""
+        remote = [host for host in job.hosts if not is_local(host)]
+        if remote and not shutil.which("ssh"):
+            raise LaunchError("ssh is not installed", "Install the OpenSSH client.")
+        for start in range(0, len(remote), CHECKS_AT_ONCE):
+            _check_remote(remote[start : start + CHECKS_AT_ONCE], [Path(sys.executable), WRAPPER])
+
+    def command(self, job: Job) -> list[str]:
+        """The mpiexec command line."""
+        command = [str(self.mpiexec), "-prepend-pattern", f"{self._mark}%r>"]
+        if all(is_local(host) for host in job.hosts):
+            command += ["-launcher", "fork"]
+        else:
+            command += ["-launcher", "ssh", "-launcher-exec", shutil.which("ssh") or "ssh"]
+        counts = job.counts()
+        in_blocks = [n for n, count in enumerate(counts) for _ in range(count)]
+        if list(job.placement) == in_blocks:
+            hosts = [f"{host}:{count}" for host, count in zip(job.hosts, counts, strict=True)]
+            command += ["-hosts", ",".join(hosts)]
+        else:
+            command += ["-hosts", ",".join(job.hosts)]
+            command += ["-rankmap", ",".join(map(str, job.placement))]
+        command += [*job.mpi_arguments, "-n", str(job.size)]
+        # -I -S: the wrapper is the standard library alone, whatever the user's environment says.
+        command += [sys.executable, "-I", "-S", str(WRAPPER)]
+        return command + [escape(word) for word in job.command]
+
+    def demultiplexer(self) -> "MarkedStream":
+        """Takes apart what -prepend-pattern marked."""
+        return MarkedStream(self._mark)
+
+
+class MarkedStream:
+    """Hydra puts the mark and the rank before every line and every torn piece of one."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark.encode()
+        self._begin = re.compile(re.escape(self._mark) + rb"(\d+)>")
+        self._rank: int | None = None  # whose piece we are in
+        self._rest = b""  # perhaps the begin of a mark
+
+    def feed(self, data: bytes) -> Iterator[tuple[int | None, bytes]]:
+        """Pieces with their rank; `data` may be cut anywhere."""
+        data = self._rest + data
+        done = 0
+        for match in self._begin.finditer(data):
+            yield from self._pieces(data[done : match.start()])
+            self._rank, done = int(match[1]), match.end()
+        data = data[done:]
+        cut = self._begin_of_mark(data)
+        self._rest = data[cut:]
+        yield from self._pieces(data[:cut])
+
+    def _pieces(self, data: bytes) -> Iterator[tuple[int | None, bytes]]:
+        """Up to the first newline it is the rank's; what follows unmarked is mpiexec's own."""
+        if self._rank is not None and (end := data.find(b"\n") + 1):
+            yield self._rank, data[:end]
+            self._rank, data = None, data[end:]
+        if data:
+            yield self._rank, data
+
+    def _begin_of_mark(self, data: bytes) -> int:
+        """Where a mark may begin that the data's end cuts off."""
+        start = data.rfind(self._mark[:1])
+        if start < 0:
+            return len(data)
+        tail = data[start:]
+        whole = tail[len(self._mark) :]
+        cut_off = self._mark.startswith(tail) or (
+            tail.startswith(self._mark) and (not whole or whole.isdigit())
+        )
+        return start if cut_off else len(data)
+
+
+def escape(word: str) -> str:
+    """A lone ':' would begin another program for mpiexec; rank.py takes the backslash away."""
+    return "\\" + word if word.endswith(":") and not word[:-1].strip("\\") else word
+
+
+def find_mpiexec() -> Path:
+    """MPICH's mpiexec: the one beside our python, else the one on PATH."""
+    beside = Path(sys.executable).with_name("mpiexec")
+    if beside.is_file():
+        return beside
+    found = shutil.which("mpiexec")
+    if not found:
+        raise LaunchError(
+            "MPICH's mpiexec is neither beside this python nor on PATH",
+            "Install mpich into this environment.",
+        )
+    about = subprocess.run([found, "--version"], capture_output=True, check=False)
+    if b"HYDRA" not in about.stdout:
+        raise LaunchError(f"{found} is not MPICH's", "Install mpich into this environment.")
+    return Path(found)
+
+
+def _check_remote(hosts: list[str], files: list[Path]) -> None:
+    script = " && ".join(f"test -r {shlex.quote(str(file))}" for file in files) + " || exit 99"
+    asked = [
+        subprocess.Popen(
+            ["ssh", *SSH_OPTIONS, "--", host, script],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for host in hosts
+    ]
+    problems = []
+    for host, process in zip(hosts, asked, strict=True):
+        _, errors = process.communicate()
+        words = errors.decode(errors="replace").strip().splitlines()
+        if process.returncode == 99:
+            problems.append(f"{host} has no {files[0]} or no {files[1]}")
+        elif process.returncode:
+            problems.append(f"{host}: {words[-1] if words else 'ssh failed'}")
+    if problems:
+        raise LaunchError(
+            "cannot use " + "; ".join(problems),
+            "`ssh HOST true` must work without a password, and every host needs this environment.",
+        )

@@ -1,0 +1,271 @@
+"""From the options to a job: which rank runs where, and with which environment."""
+
+import math
+import os
+import random
+import re
+import shutil
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddl.launch.errors import LaunchError
+from ddl.launch.hosts import Host, checked_name, is_local, parse_hostfile, parse_hosts
+from ddl.launch.options import Options
+
+_MODE = re.compile(r"[bnrmcp]:(\d+(?:x\d+)*)")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RANK_LINE = re.compile(r"rank\s+(\d+)\s*=\s*(\S+)(?:\s+(.*))?")
+# What an outer MPI run sets for its own ranks: ours must not take it for theirs.
+_FOREIGN = re.compile(r"PMI_.*|PMIX_.*|HYDI_.*|MPI_LOCAL.*|MPIR_.*_FD|DDLRUN_.*")
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a launcher needs: `hosts[placement[r]]` is the host of rank r."""
+
+    command: tuple[str, ...]
+    hosts: tuple[str, ...]
+    placement: tuple[int, ...]
+    environment: Mapping[str, str]
+    added: tuple[str, ...]  # the names in `environment` that ddlrun set
+    mpi_arguments: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return len(self.placement)
+
+    def host_of(self, rank: int) -> str:
+        """The host of a rank, as the user named it."""
+        return self.hosts[self.placement[rank]]
+
+    def counts(self) -> list[int]:
+        """The number of ranks of each host."""
+        return [self.placement.count(index) for index in range(len(self.hosts))]
+
+
+def make_job(options: Options, environ: Mapping[str, str], reserved: list[Host]) -> Job:
+    """The job of a command line; `reserved` are the hosts a batch system gave us, if any."""
+    hosts = _hosts(options, reserved)
+    if options.rankfile:
+        names, placement = _read_rankfile(options.rankfile, [host.name for host in hosts])
+        if options.np not in (None, len(placement)):
+            raise LaunchError(
+                f"-np {options.np}, but the rankfile {options.rankfile} has {len(placement)} ranks"
+            )
+    else:
+        counts = _ranks_per_host(hosts, options)
+        names = [host.name for host, count in zip(hosts, counts, strict=True) if count]
+        placement = [n for n, count in enumerate(filter(None, counts)) for _ in range(count)]
+    _check_program(options.command, names)
+    added = {
+        **_torch_variables(names[placement[0]], names),
+        **_ddl_options(options, environ, len(names), placement),
+        **({"UCX_TLS": "tcp,sm,self", "FI_PROVIDER": "tcp"} if options.tcp else {}),
+        "DDLRUN_BIND": "0" if options.no_bind else "1",
+        **_exports(options, environ),
+    }
+    clean = {key: value for key, value in environ.items() if not _FOREIGN.fullmatch(key)}
+    return Job(
+        command=tuple(options.command),
+        hosts=tuple(names),
+        placement=tuple(placement),
+        environment=clean | added,
+        added=tuple(added),
+        mpi_arguments=tuple(_split_words(options.mpi_arguments)),
+    )
+
+
+def _hosts(options: Options, reserved: list[Host]) -> list[Host]:
+    if options.host is not None and options.hostfile:
+        raise LaunchError("-host and -hostfile exclude each other")
+    if options.host is not None:
+        return parse_hosts(options.host)
+    if options.hostfile:
+        return parse_hostfile(options.hostfile)
+    return reserved or [Host("localhost")]
+
+
+def _ranks_per_host(hosts: list[Host], options: Options) -> list[int]:
+    """Fills the hosts in order; hosts of unknown size share -np evenly."""
+    if options.accelerators:
+        for host in hosts:
+            if host.slots is not None and host.slots < options.accelerators:
+                raise LaunchError(
+                    f"-accelerators {options.accelerators}, but {host.name} has {host.slots} slots"
+                )
+        room = [options.accelerators] * len(hosts)
+    elif options.np and all(host.slots is None for host in hosts):
+        each, more = divmod(options.np, len(hosts))
+        return [each + (n < more) for n in range(len(hosts))]
+    else:
+        default = _count_gpus() or 1
+        room = [host.slots or default for host in hosts]
+    wanted = options.np or sum(room)
+    if wanted > sum(room):
+        raise LaunchError(
+            f"-np {wanted}, but the hosts have room for {sum(room)} ranks",
+            "Give more slots, as in -H localhost:4, or more hosts.",
+        )
+    counts = []
+    for capacity in room:
+        counts.append(min(capacity, wanted))
+        wanted -= counts[-1]
+    return counts
+
+
+def _count_gpus() -> int:
+    return len(list(Path("/dev").glob("nvidia[0-9]*")))
+
+
+def _read_rankfile(path: Path, names: list[str]) -> tuple[list[str], list[int]]:
+    """Host names and the placement of `rank N=host` lines; every rank from 0 exactly once."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise LaunchError(f"cannot read the rankfile {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise LaunchError(f"the rankfile {path} is not a text file") from None
+    host_of: dict[int, int] = {}
+    for number, line in enumerate(lines, start=1):
+        text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        where = f"{path}, line {number}"
+        match = _RANK_LINE.fullmatch(text)
+        if not match:
+            raise LaunchError(f"{where}: '{text}' is not understood", "Write `rank 0=host`.")
+        rank, name, more = int(match[1]), checked_name(match[2], where), match[3]
+        if more:
+            raise LaunchError(
+                f"{where}: '{more}' is not supported",
+                "ddlrun gives each rank of a host an equal share of its cores.",
+            )
+        if name not in names:
+            raise LaunchError(f"{where}: host {name} is not among the hosts given: {_list(names)}")
+        if rank in host_of:
+            raise LaunchError(f"{where}: rank {rank} is placed twice")
+        host_of[rank] = names.index(name)
+    missing = sorted(set(range(max(host_of, default=0) + 1)) - set(host_of))
+    if missing:
+        raise LaunchError(f"the rankfile {path} does not place rank {missing[0]}")
+    used = sorted(set(host_of.values()))
+    return [names[n] for n in used], [used.index(host_of[rank]) for rank in range(len(host_of))]
+
+
+def _ddl_options(
+    options: Options, environ: Mapping[str, str], n_hosts: int, placement: list[int]
+) -> dict[str, str]:
+    """DDL_OPTIONS: what the user says, else the best algorithm over the hosts as they stand."""
+    topology = _topology(options, n_hosts, placement)
+    if options.no_ddl_options:
+        if options.mode or options.ddl_arguments:
+            raise LaunchError("-no_ddloptions excludes -mode and -ddlarg")
+        return {}
+    said = bool(options.mode or options.ddl_arguments or options.aisles or options.racks)
+    if "DDL_OPTIONS" in environ and not said:
+        return {}
+    if options.mode:
+        match = _MODE.fullmatch(options.mode)
+        if not match:
+            raise LaunchError(
+                f"-mode {options.mode} is not understood",
+                "Write X:AxBxC with X one of b n r m c p, for example -mode p:4x2.",
+            )
+        dimensions = [int(number) for number in match[1].split("x")]
+        if math.prod(dimensions) != len(placement):
+            raise LaunchError(
+                f"-mode {options.mode}: {' x '.join(match[1].split('x'))} is "
+                f"{math.prod(dimensions)}, but the job has {len(placement)} ranks"
+            )
+        mode = [f"-mode {options.mode}"]
+    else:
+        mode = [f"-mode p:{'x'.join(map(str, topology))}"] if topology else []
+    return {"DDL_OPTIONS": " ".join([*mode, *options.ddl_arguments])}
+
+
+def _topology(options: Options, n_hosts: int, placement: list[int]) -> list[int]:
+    """Ranks per host x hosts per rack x racks per aisle x aisles; [] when hosts differ."""
+    aisles, racks = options.aisles or 1, options.racks or 1
+    nodes = options.nodes or max(1, n_hosts // (aisles * racks))
+    if aisles * racks * nodes != n_hosts:
+        raise LaunchError(
+            f"{aisles} aisles x {racks} racks x {nodes} nodes is {aisles * racks * nodes}, "
+            f"but the job runs on {n_hosts} hosts"
+        )
+    per_host = {placement.count(n) for n in range(n_hosts)}
+    if len(per_host) > 1:
+        if options.aisles or options.racks or options.nodes:
+            raise LaunchError("-aisles, -racks and -nodes need the same number of ranks per host")
+        return []
+    shape = [per_host.pop(), nodes, racks, aisles]
+    while len(shape) > 2 and shape[-1] == 1:
+        shape.pop()
+    return shape
+
+
+def _torch_variables(first_host: str, names: list[str]) -> dict[str, str]:
+    """Where rank 0 will listen; each rank's wrapper adds RANK, WORLD_SIZE and so on."""
+    local = is_local(first_host)
+    if all(is_local(name) for name in names):
+        address = "127.0.0.1"
+    else:
+        address = socket.gethostname() if local else first_host
+    return {"MASTER_ADDR": address, "MASTER_PORT": str(_free_port(local))}
+
+
+def _free_port(local: bool) -> int:
+    """A port below the range from which the system takes those of outgoing connections."""
+    while True:
+        port = random.SystemRandom().randrange(20000, 32000)
+        if not local:
+            return port  # only that host could tell
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
+
+
+def _exports(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
+    exports = {}
+    for text in options.exports:
+        name, equals, value = text.partition("=")
+        if not _VARIABLE.fullmatch(name):
+            raise LaunchError(f"-x {text}: '{name}' is not a variable's name")
+        if not equals and name not in environ:
+            raise LaunchError(f"-x {name}: this variable is not set", f"Write -x {name}=VALUE.")
+        exports[name] = value if equals else environ[name]
+    return exports
+
+
+def _split_words(texts: list[str]) -> list[str]:
+    import shlex
+
+    try:
+        return [word for text in texts for word in shlex.split(text)]
+    except ValueError as error:
+        raise LaunchError(f"-mpiarg: {error}") from None
+
+
+def _check_program(command: list[str], names: list[str]) -> None:
+    """On other hosts the rank's wrapper finds out; here we can say it before anything starts."""
+    program = command[0]
+    if shutil.which(program) or not any(is_local(name) for name in names):
+        return
+    path = Path(program)
+    if path.is_dir():
+        raise LaunchError(f"the program {program} is a folder")
+    if path.is_file():
+        script = path.suffix == ".py"
+        hint = f"Run `ddlrun ... python {program}`." if script else f"Try chmod +x {program}."
+        raise LaunchError(f"the program {program} is not executable", hint)
+    where = "" if os.sep in program else " on PATH"
+    raise LaunchError(f"the program {program} is not found{where}")
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

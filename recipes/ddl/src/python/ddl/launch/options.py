@@ -1,0 +1,162 @@
+"""The command line: every option as `-opt` and `--opt`; the first other word is the program."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ddl.launch.errors import LaunchError
+
+USAGE = """\
+Usage: ddlrun [options] PROGRAM [ARGUMENTS]
+
+Starts PROGRAM as many ranks. Every option works as -opt and as --opt.
+
+Where:
+  -H, -host LIST      hosts: h1,h2 or h1:4,h2:4 (slots) or node[01-18]; default: localhost
+  -hostfile FILE      the same, one `name [slots=N]` a line, # for comments
+  -np, -n N           number of ranks; default: all slots
+  -accelerators N     ranks per host; default: the slots, else the GPUs, else 1
+  -rf, -rankfile FILE which rank runs where: `rank N=host` lines
+  -aisles, -racks, -nodes N   how the hosts stand: racks per aisle, nodes per rack
+How:
+  -m, -mode X:AxBxC   DDL's algorithm and topology; A*B*C must be the number of ranks
+  -ddlarg, -ddloption TEXT    more text for DDL_OPTIONS
+  -no_ddloptions      leave DDL_OPTIONS alone
+  -x VAR[=VALUE]      an environment variable for the ranks
+  -mpiarg TEXT        more arguments for mpiexec
+  -tcp                keep MPI to TCP between hosts
+  -no_bind            leave the ranks on all cores
+  -timeout SECONDS    end the run after that time, with exit status 124
+  -dry-run            print the command and end
+  -v                  say what is done
+  -version, -help
+
+Exit status: that of the first rank that failed (128 + number for a signal); 124 after
+the timeout; 2 for a wrong command line; 0 when every rank ended with 0.
+
+Example: ddlrun -H localhost:4 python train.py
+"""
+
+VALUES = {
+    "H": "host",
+    "host": "host",
+    "hostfile": "hostfile",
+    "np": "np",
+    "n": "np",
+    "accelerators": "accelerators",
+    "m": "mode",
+    "mode": "mode",
+    "ddlarg": "ddl_arguments",
+    "ddloption": "ddl_arguments",
+    "rf": "rankfile",
+    "rankfile": "rankfile",
+    "aisles": "aisles",
+    "racks": "racks",
+    "nodes": "nodes",
+    "mpiarg": "mpi_arguments",
+    "x": "exports",
+    "timeout": "timeout",
+}
+FLAGS = {
+    "no_ddloptions": "no_ddl_options",
+    "tcp": "tcp",
+    "no_bind": "no_bind",
+    "dry_run": "dry_run",
+    "v": "verbose",
+    "verbose": "verbose",
+    "version": "version",
+    "h": "help",
+    "help": "help",
+}
+
+
+@dataclass
+class Options:
+    """The command line, checked word by word; what it means together is layout.py's matter."""
+
+    command: list[str] = field(default_factory=list)
+    host: str | None = None
+    hostfile: Path | None = None
+    np: int | None = None
+    accelerators: int | None = None
+    mode: str | None = None
+    ddl_arguments: list[str] = field(default_factory=list)
+    rankfile: Path | None = None
+    aisles: int | None = None
+    racks: int | None = None
+    nodes: int | None = None
+    mpi_arguments: list[str] = field(default_factory=list)
+    exports: list[str] = field(default_factory=list)
+    timeout: float | None = None
+    no_ddl_options: bool = False
+    tcp: bool = False
+    no_bind: bool = False
+    dry_run: bool = False
+    verbose: bool = False
+    version: bool = False
+    help: bool = False
+
+
+def parse(words: list[str]) -> Options:
+    """Options of a command line (without the program's own name); LaunchError if it is wrong."""
+    options = Options()
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        word = rest.pop(0)
+        if word == "--":
+            break
+        key, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
+        name = key if key in VALUES else key.replace("-", "_")
+        if name in FLAGS and not equals:
+            setattr(options, FLAGS[name], True)
+        elif name in VALUES:
+            if not equals:
+                if not rest:
+                    raise LaunchError(f"{word} needs a value", "See ddlrun --help.")
+                value = rest.pop(0)
+            _store(options, VALUES[name], value, word.partition("=")[0])
+        else:
+            raise LaunchError(f"unknown option {word}", _suggestion(name))
+    options.command = rest
+    if not rest and not (options.help or options.version):
+        raise LaunchError("no program given", "Example: ddlrun -H localhost:4 python train.py")
+    return options
+
+
+def _store(options: Options, field_name: str, value: str, option: str) -> None:
+    current = getattr(options, field_name)
+    if isinstance(current, list):
+        current.append(value)
+        return
+    if current is not None:
+        raise LaunchError(f"{option} is given twice")
+    converted: str | int | float | Path = value
+    if field_name in ("np", "accelerators", "aisles", "racks", "nodes"):
+        converted = _positive_number(value, option)
+    elif field_name == "timeout":
+        converted = _seconds(value, option)
+    elif field_name in ("hostfile", "rankfile"):
+        converted = Path(value)
+    setattr(options, field_name, converted)
+
+
+def _positive_number(value: str, option: str) -> int:
+    if not (value.isascii() and value.isdigit() and int(value) >= 1):
+        raise LaunchError(f"{option} {value}: not a whole number from 1")
+    return int(value)
+
+
+def _seconds(value: str, option: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e9:  # NaN fails both
+        raise LaunchError(f"{option} {value}: not a number of seconds above 0")
+    return seconds
+
+
+def _suggestion(name: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, [*VALUES, *FLAGS], n=1)
+    return f"Did you mean -{close[0]}?" if close else "See ddlrun --help."
