@@ -1,0 +1,43 @@
+# The verbs of DDL-CE. `make` is the whole main job: sources → channel → env → module → smoke test.
+SHELL := /bin/bash
+PY := .venv/bin/python
+DDLCE := .venv/bin/ddlce
+
+.DEFAULT_GOAL := all
+.PHONY: all bootstrap test test-unit test-full smoke bench lint docs clean
+
+all: bootstrap ## fetch, build, index, lock, install, write the module, smoke-test
+	@$(DDLCE) all
+
+bootstrap: ## system packages (installs them when it may) and the builder's venv
+	@bash scripts/bootstrap.sh
+
+test: bootstrap ## unit tests, then integration on the built channel and env (< 20 min)
+	@echo "== unit tests"
+	@$(PY) -m pytest -q tests/unit
+	@echo "== integration tests on the built channel and environment"
+	@$(PY) -m pytest -q -m "not slow" tests/integration
+
+test-full: bootstrap ## everything, the long sweeps too
+	@echo "== all tests"
+	@$(PY) -m pytest tests
+
+smoke: bootstrap ## the smoke suite in the installed environment
+	@$(DDLCE) smoke
+
+bench: bootstrap ## benchmarks: tables on the terminal, JSON in tests/bench/out/
+	@for script in tests/bench/bench_*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+lint: bootstrap ## ruff, mypy, clang-format, and the recipe linter
+	@echo "== ruff"; .venv/bin/ruff check . && .venv/bin/ruff format --check .
+	@echo "== mypy --strict"; .venv/bin/mypy
+	@echo "== clang-format"; bash scripts/clang-format.sh
+	@echo "== ddlce lint"; $(DDLCE) lint
+
+docs: bootstrap ## check that commands, options and links named in the docs exist
+	@echo "== docs"
+	@$(PY) -m pytest -q tests/unit/test_docs.py
+
+clean: ## remove what `make` wrote in this tree; the cache and the environments stay
+	@echo "removing .venv, build and the published channel"
+	@rm -rf .venv build channel/linux-* channel/noarch
