@@ -1,0 +1,158 @@
+"""Install the wheel in $SRC_DIR into $PREFIX: the build script of every wheel package.
+
+Run by the build machine's python3, whatever its version, with the standard library only: the
+target's Python need not exist yet, nor run on this machine. The result depends on nothing but
+the wheel and the options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import configparser
+import csv
+import hashlib
+import io
+import os
+import re
+import stat
+import sys
+import zipfile
+from pathlib import Path, PurePosixPath
+from typing import Tuple  # noqa: UP035  # the machine's python3 may be older than 3.9
+
+#: A line of RECORD: path, digest, size.
+Entry = Tuple[str, str, str]  # noqa: UP006
+
+LAUNCHER = """\
+#!{python}
+import sys
+
+from {module} import {first}
+
+if __name__ == "__main__":
+    sys.exit({function}())
+"""
+
+
+def main() -> None:
+    """Read the options and install."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--python", required=True, help="the target's Python, e.g. 3.11")
+    parser.add_argument("--scripts", action="store_true", help="write bin/ scripts too")
+    options = parser.parse_args()
+    source, prefix = Path(os.environ["SRC_DIR"]), Path(os.environ["PREFIX"])
+    wheels = sorted(source.glob("*.whl"))
+    if len(wheels) != 1:
+        sys.exit(f"error: {source} holds {len(wheels)} wheels, expected one")
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        install(wheel, prefix, options.python, options.scripts)
+        extract_licenses(wheel, source)
+
+
+def install(wheel: zipfile.ZipFile, prefix: Path, python: str, scripts: bool) -> None:
+    """Unpack each file to its place and write RECORD."""
+    site = prefix / "lib" / f"python{python}" / "site-packages"
+    info = dist_info(wheel)
+    schemes = {
+        "purelib": site,
+        "platlib": site,
+        "scripts": prefix / "bin",
+        "data": prefix,
+        "headers": prefix / "include" / f"python{python}" / info.split("-")[0],
+    }
+    record = []
+    skipped = {f"{info}/{name}" for name in ("RECORD", "RECORD.jws", "RECORD.p7s", "INSTALLER")}
+    for member in sorted(wheel.infolist(), key=lambda m: m.filename):
+        name = member.filename
+        if member.is_dir() or name in skipped or name.endswith((".pyc", "/direct_url.json")):
+            continue
+        base, scheme, inner = site, None, PurePosixPath(name)
+        if inner.parts[0].endswith(".data"):
+            scheme = inner.parts[1]
+            base, inner = schemes[scheme], PurePosixPath(*inner.parts[2:])
+        content = wheel.read(member)
+        embeds_prefix = scheme == "scripts" and content.startswith(b"#!python")
+        if embeds_prefix:
+            content = content.replace(b"#!python", f"#!{prefix}/bin/python".encode(), 1)
+        # A zip made on Windows has no modes: 0 means an ordinary file.
+        executable = scheme == "scripts" or (member.external_attr >> 16) & 0o111
+        write(base, inner, content, 0o755 if executable else 0o644)
+        record.append(entry(base / inner, site, None if embeds_prefix else content))
+    record.append(put(site, f"{info}/INSTALLER", b"conda\n"))
+    if scripts:
+        for name, function in entry_points(wheel, info):
+            text = launcher(f"{prefix}/bin/python", function)
+            write(prefix / "bin", PurePosixPath(name), text.encode(), 0o755)
+            record.append(entry(prefix / "bin" / name, site, None))
+    record.append((f"{info}/RECORD", "", ""))
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(sorted(record))
+    write(site, PurePosixPath(info, "RECORD"), text.getvalue().encode(), 0o644)
+
+
+def dist_info(wheel: zipfile.ZipFile) -> str:
+    """Name of the wheel's metadata folder."""
+    for name in wheel.namelist():
+        if re.fullmatch(r"[^/]+\.dist-info/WHEEL", name):
+            return name.partition("/")[0]
+    sys.exit(f"error: {wheel.filename} has no .dist-info/WHEEL")
+
+
+def put(site: Path, name: str, content: bytes) -> Entry:
+    """Write a file that the wheel does not have."""
+    write(site, PurePosixPath(name), content, 0o644)
+    return entry(site / name, site, content)
+
+
+def write(base: Path, inner: PurePosixPath, content: bytes, mode: int) -> None:
+    """Write a file with the given permissions, never outside `base`."""
+    if inner.is_absolute() or ".." in inner.parts:
+        sys.exit(f"error: the wheel has a file outside its folder: {inner}")
+    target = base / inner
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+    target.chmod(stat.S_IFREG | mode)
+
+
+def entry(path: Path, site: Path, content: bytes | None) -> Entry:
+    """A line of RECORD. A file whose text changes when it is installed has no digest."""
+    name = Path(os.path.relpath(path, site)).as_posix()
+    if content is None:
+        return (name, "", "")
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    return (name, f"sha256={digest}", str(len(content)))
+
+
+def entry_points(wheel: zipfile.ZipFile, info: str) -> list[tuple[str, str]]:
+    """Script names with their `module:function`."""
+    try:
+        text = wheel.read(f"{info}/entry_points.txt").decode()
+    except KeyError:
+        return []
+    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case
+    parser.read_string(text)
+    groups = [g for g in ("console_scripts", "gui_scripts") if parser.has_section(g)]
+    return sorted((k, v.split("[")[0].strip()) for g in groups for k, v in parser.items(g))
+
+
+def launcher(python: str, function: str) -> str:
+    """A script that calls `module:function`."""
+    module, _, attribute = function.partition(":")
+    first = attribute.partition(".")[0]
+    return LAUNCHER.format(python=python, module=module, first=first, function=attribute)
+
+
+def extract_licenses(wheel: zipfile.ZipFile, folder: Path) -> None:
+    """Licence texts to where the recipe's `license_file` looks for them."""
+    usual = re.compile(
+        r"[^/]+\.dist-info/(licenses/.*|(licen[cs]e|copying|notice|copyright)[^/]*)", re.I
+    )
+    for name in wheel.namelist():
+        if usual.fullmatch(name) and not name.endswith("/"):
+            write(folder, PurePosixPath(name), wheel.read(name), 0o644)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""`ddlce fetch`: fill the source store from sources.lock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ddlce.cli.common import JsonOption, err, out, print_json
+from ddlce.errors import InputError
+
+if TYPE_CHECKING:
+    from ddlce.model.source import Source, SourcesLock
+    from ddlce.sources import Fetched
+
+LOCK = "sources.lock"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(fetch)
+
+
+def fetch(
+    packages: Annotated[
+        list[str] | None,
+        typer.Argument(help="Only the sources of these packages.", show_default=False),
+    ] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(help="Also fill this folder, for a machine with no network."),
+    ] = None,
+    origin: Annotated[
+        Path | None,
+        typer.Option("--from", help="Use only this folder, made by --into; no network."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Download every source named in sources.lock, check it and keep it.
+
+    What is there already is not downloaded again; a killed run is resumed by running it again.
+
+    Example: ddlce fetch --into /media/stick   and, on the other machine,
+             ddlce fetch --from /media/stick
+    """
+    from ddlce.cli.progress import show_progress
+    from ddlce.files import write_atomic
+    from ddlce.model.source import SourcesLock
+    from ddlce.settings import load_settings
+    from ddlce.sources import fetch_sources
+    from ddlce.sources.fetch import export_sources
+
+    if into and origin:
+        raise InputError("--into and --from: give one of the two")
+    if origin and not (origin / LOCK).is_file():
+        raise InputError(
+            f"--from {origin}: not a complete folder of sources ({LOCK} is missing)",
+            f"make it, where there is a network: ddlce fetch --into {origin}",
+        )
+    settings = load_settings()
+    lock = SourcesLock.load(settings.tree / LOCK)
+    wanted = _select(lock, packages or [])
+    with show_progress(wanted) as progress:
+        fetched = fetch_sources(wanted, settings, progress, origin=origin)
+    if into:
+        export_sources(wanted, settings, into)
+        write_atomic(into / LOCK, SourcesLock(sources=wanted).to_yaml())
+    if json:
+        print_json([_report(f) for f in fetched])
+    else:
+        _summarise(fetched, into)
+
+
+def _select(lock: SourcesLock, names: list[str]) -> list[Source]:
+    if not names:
+        return lock.sources
+    known = {source.package for source in lock.sources}
+    for name in names:
+        if name not in known:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, known, n=3)
+            raise InputError(
+                f"{LOCK} has no source of a package {name!r}",
+                f"did you mean {', '.join(near)}?" if near else "ddlce sources add",
+            )
+    return [source for source in lock.sources if source.package in names]
+
+
+def _report(fetched: Fetched) -> dict[str, object]:
+    source = fetched.source
+    return {
+        "source": source.spec,
+        "file": source.file,
+        "size": source.size,
+        "sha256": source.sha256,
+        "path": str(fetched.path),
+        "how": fetched.how,
+        "seconds": round(fetched.seconds, 3),
+    }
+
+
+def _summarise(fetched: list[Fetched], into: Path | None) -> None:
+    total = sum(f.source.size for f in fetched)
+    new = [f for f in fetched if f.how != "present"]
+    arrived = sum(f.source.size for f in new)
+    out.print(
+        f"{len(fetched)} sources ({total / 1e6:.0f} MB) are here; "
+        f"{len(new)} of them new ({arrived / 1e6:.0f} MB)"
+    )
+    if into:
+        err.print(f"{into} is complete: carry it over and run `ddlce fetch --from {into}` there")

@@ -1,0 +1,197 @@
+"""`ddlce sources`: make, renew and check the entries of sources.lock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ddlce.cli.common import JsonOption, err, out, print_json
+from ddlce.cli.fetch import LOCK
+from ddlce.errors import InputError, WorkError
+
+if TYPE_CHECKING:
+    from ddlce.model.source import Source, SourcesLock
+    from ddlce.settings import Settings
+    from ddlce.sources.resolve import Request
+
+sources = typer.Typer(
+    help="Make, renew and check the entries of sources.lock.", no_args_is_help=True
+)
+
+SubdirOption = Annotated[str, typer.Option(help="Platform of arch-specific files.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.add_typer(sources, name="sources")
+
+
+@sources.command()
+def add(
+    requests: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="pypi:NAME[==V], pypi-sdist:NAME[==V], debian-source:NAME[=V], "
+            "debian-binary:NAME[=V], url:https://…",
+        ),
+    ],
+    files: Annotated[
+        str, typer.Option("--file", help="Only these files of a Debian source (pattern).")
+    ] = "*",
+    url: Annotated[
+        str | None, typer.Option(help="Upstream's own address of the same bytes: a second way.")
+    ] = None,
+    sha256: Annotated[
+        str | None, typer.Option(help="What the file must have; demanded for url:.")
+    ] = None,
+    subdir: SubdirOption = "linux-64",
+) -> None:
+    """Download sources and lock them; an entry of the same package is replaced.
+
+    Example: ddlce sources add pypi:numpy==2.3.4 debian-source:bzip2 --file '*.orig.*'
+    """
+    from ddlce.sources.resolve import Request
+
+    parsed = [Request.parse(text) for text in requests]
+    if (url or sha256) and len(parsed) != 1:
+        raise InputError("--url and --sha256 belong to one source", "add the sources one by one")
+    _lock(parsed, subdir, files=files, url=url, sha256=sha256)
+
+
+@sources.command()
+def update(
+    requests: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE...", help="Locked packages, e.g. pypi:numpy[==V]."),
+    ],
+) -> None:
+    """Move locked packages to their newest version, or to the one named.
+
+    A second address (`url`) is dropped: it belongs to the old version.
+
+    Example: ddlce sources update debian-source:openssl
+    """
+    from ddlce.sources.resolve import Request
+
+    _, lock = _load()
+    for request in map(Request.parse, requests):
+        old = [
+            s for s in lock.sources if (s.client, s.package) == (request.client, request.package)
+        ]
+        if not old or request.client == "url":
+            raise InputError(
+                f"{LOCK} has no {request.client} {request.package} to update",
+                "lock it with `ddlce sources add`",
+            )
+        for subdir in sorted({s.subdir or "linux-64" for s in old}):
+            _lock([request], subdir, files=_same_files(old))
+
+
+@sources.command()
+def check(json: JsonOption = False) -> None:
+    """Check that recipes and sources.lock agree: every source locked, no entry unused.
+
+    Example: ddlce sources check
+    """
+    from ddlce.recipes import load_recipes
+
+    settings, lock = _load()
+    recipes = load_recipes(settings)
+    used: dict[str, str] = {}
+    problems: list[str] = []
+    for recipe in recipes.values():
+        for source in recipe.sources():
+            if "url" not in source:
+                continue
+            digest = str(source.get("sha256", ""))
+            used[digest] = recipe.name
+            if digest not in {s.sha256 for s in lock.sources}:
+                problems.append(
+                    f"{recipe.path}: {source['url']} (sha256 {digest or 'missing'}) is not locked"
+                )
+    problems += [
+        f"{LOCK}: {source.spec} ({source.file}) is used by no recipe"
+        for source in lock.sources
+        if source.sha256 not in used
+    ]
+    if json:
+        print_json({"sources": len(lock.sources), "problems": problems})
+    elif not problems:
+        out.print(f"{len(lock.sources)} sources locked; {len(recipes)} recipes use them all")
+    if problems:
+        raise WorkError("\n".join(problems), "`ddlce sources add` what is missing")
+
+
+@sources.command()
+def recipe(
+    name: Annotated[str, typer.Argument(help="A package made from a wheel.")],
+    subdir: SubdirOption = "linux-64",
+) -> None:
+    """Print the recipe.yaml that is generated for a wheel.
+
+    Example: ddlce sources recipe numpy
+    """
+    import yaml
+
+    from ddlce.wheels import wheel_recipes
+
+    settings, lock = _load()
+    made = {r.name: r for r in wheel_recipes(_manifest(settings), lock, subdir)}
+    if name not in made:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, made, n=3)
+        raise InputError(
+            f"no package {name!r} is made from a wheel",
+            f"did you mean {', '.join(near)}?" if near else f"see {_manifest(settings)}",
+        )
+    typer.echo(yaml.safe_dump(made[name].data, sort_keys=False, allow_unicode=True, width=100))
+
+
+def _load() -> tuple[Settings, SourcesLock]:
+    from ddlce.model.source import SourcesLock
+    from ddlce.settings import load_settings
+
+    settings = load_settings()
+    path = settings.tree / LOCK
+    return settings, SourcesLock.load(path) if path.exists() else SourcesLock()
+
+
+def _lock(
+    requests: list[Request],
+    subdir: str,
+    *,
+    files: str = "*",
+    url: str | None = None,
+    sha256: str | None = None,
+) -> None:
+    """Resolve without the lock file's lock, then merge under it: two `add` at once both count."""
+    from ddlce.files import locked
+    from ddlce.sources.resolve import Resolver, merged
+
+    settings, _ = _load()
+    resolver = Resolver(settings, subdir)
+    for request in requests:
+        with err.status(f"{request.client} {request.package}"):
+            found = resolver.resolve(request, files=files, url=url, sha256=sha256)
+        with locked(settings.cache / "sources.lock.lock"):
+            _, lock = _load()
+            merged(lock, found).dump(settings.tree / LOCK)
+        for source in found:
+            out.print(f"locked {source.spec} ({source.file}, {_size(source)})")
+
+
+def _same_files(old: list[Source]) -> str:
+    """The pattern by which the files of a Debian source were chosen, as far as it shows."""
+    return "*.orig*" if all(".orig" in s.file for s in old if s.client == "debian-source") else "*"
+
+
+def _size(source: Source) -> str:
+    return f"{source.size / 1e6:.1f} MB"
+
+
+def _manifest(settings: Settings) -> Path:
+    return settings.recipes / "wheels" / "wheels.yaml"

@@ -1,0 +1,232 @@
+"""Debian's packages through a private apt: the machine's own sources, with `deb-src` added.
+
+The machine's apt is read, never changed: lists, caches and configuration are in our own folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from ddlce.errors import MachineError
+from ddlce.files import locked, write_atomic
+from ddlce.sources.clients import DownloadError, Report, run_client
+
+ETC = Path("/etc/apt")
+HELPER = "/usr/lib/apt/apt-helper"
+URI_LINE = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+) (?P<hash>\S+)$")
+VERSION_LINE = re.compile(r"^(?:Version): (?P<version>\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """One file of a Debian package, as apt's lists announce it."""
+
+    uri: str
+    file: str
+    size: int
+    digest: str
+
+
+class Apt:
+    """A private apt for one Debian architecture.
+
+    Args:
+        folder: keeps the lists and configuration of all architectures.
+        architecture: Debian's name, e.g. "amd64".
+    """
+
+    def __init__(self, folder: Path, architecture: str) -> None:
+        self.home = folder / architecture
+        self.architecture = architecture
+        self._known: dict[tuple[str, str, bool], list[Remote]] = {}
+
+    def files(self, package: str, version: str, binary: bool) -> list[Remote]:
+        """The files of a package version, from the lists.
+
+        Args:
+            package: source or binary package.
+            version: exact, or "" for the one that apt prefers.
+            binary: a binary package.
+
+        Raises:
+            DownloadError: the lists do not have it.
+        """
+        verb = ["download"] if binary else ["source", "--only-source"]
+        spec = f"{package}={version}" if version else package
+        if known := self._known.get((package, version, binary)):
+            return known
+        self._prepare()
+        for fresh in (False, True):  # the lists of an earlier run may be too old
+            if fresh:
+                self._update()
+            try:
+                text = self._get(*verb, "--print-uris", spec)
+            except DownloadError as error:
+                missing = error
+                continue
+            found = [Remote(*_fields(m)) for m in map(URI_LINE.match, text.splitlines()) if m]
+            if found:
+                self._known[package, version, binary] = found
+                return found
+            missing = DownloadError(f"apt names no file for {spec}", again=False)
+        raise missing
+
+    def version(self, package: str, binary: bool) -> str:
+        """The version that apt prefers, source version for a source package.
+
+        Raises:
+            DownloadError: no such package.
+        """
+        first = next(iter(self.files(package, "", binary)))
+        if binary:
+            shown = self._run("apt-cache", "show", "--no-all-versions", package)
+        else:
+            # Highest version among the configured suites, as `apt-get source` chooses.
+            shown = self._run("apt-cache", "showsrc", "--only-source", package)
+            records = [r for r in re.split(r"\n\n+", shown) if f" {first.file}\n" in r + "\n"]
+            shown = records[0] if records else ""
+        match = VERSION_LINE.search(shown)
+        if not match:
+            raise DownloadError(f"apt does not say which version of {package} it has", again=False)
+        return match["version"]
+
+    def download(
+        self,
+        package: str,
+        version: str,
+        file: str,
+        binary: bool,
+        folder: Path,
+        report: Report,
+        stop: Event,
+    ) -> Path:
+        """Fetch one file of a package version into `folder`.
+
+        Raises:
+            DownloadError: the mirror does not have this version any more, or the network failed.
+        """
+        try:
+            remotes = self.files(package, version, binary)
+        except DownloadError as error:
+            if error.again:
+                raise
+            raise DownloadError(
+                f"the Debian mirror has no {package} {version} (any more)", again=False
+            ) from error
+        for remote in remotes:
+            if remote.file == file:
+                target = folder / file
+                command = [HELPER, *self._options(), "download-file", remote.uri, str(target)]
+                run_client([*command, remote.digest], folder, report, stop, _environment())
+                return target
+        raise DownloadError(
+            f"{package} {version} on the Debian mirror has no file {file}", again=False
+        )
+
+    def _prepare(self) -> None:
+        """Write the private configuration; download the lists if there are none."""
+        if not any(_machine_sources()):
+            raise MachineError(
+                f"{ETC} names no Debian source, and some sources come from Debian",
+                "run this on a Debian machine with apt set up, or give the folder made by "
+                "`ddlce fetch --into DIR` with `ddlce fetch --from DIR`",
+            )
+        with locked(self.home / ".lock"):
+            parts = self.home / "sources.list.d"
+            wanted = {name: with_source_packages(name, text) for name, text in _machine_sources()}
+            for stale in [p for p in parts.glob("*") if p.name not in wanted]:
+                stale.unlink()
+            for name, text in wanted.items():
+                write_atomic(parts / name, text)
+            write_atomic(self.home / "apt.conf", self._configuration())
+            for name in ("lists/partial", "cache/archives/partial"):
+                (self.home / name).mkdir(parents=True, exist_ok=True)
+            (self.home / "status").touch()
+        if not any((self.home / "lists").glob("*Sources*")):
+            self._update()
+
+    def _configuration(self) -> str:
+        home = self.home
+        return f"""\
+Dir::Etc::sourcelist "/dev/null";
+Dir::Etc::sourceparts "{home}/sources.list.d";
+Dir::State::lists "{home}/lists";
+Dir::State::status "{home}/status";
+Dir::Cache "{home}/cache";
+Dir::Cache::pkgcache "pkgcache.bin";
+Dir::Cache::srcpkgcache "srcpkgcache.bin";
+APT::Architecture "{self.architecture}";
+#clear APT::Architectures;
+APT::Architectures {{ "{self.architecture}"; }};
+APT::Sandbox::User "{"root" if os.geteuid() == 0 else ""}";
+Acquire::Languages "none";
+Acquire::Retries "3";
+Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
+Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+"""
+
+    def _update(self) -> None:
+        with locked(self.home / ".update.lock"):
+            self._get("--quiet", "--error-on=any", "update")
+
+    def _get(self, *arguments: str) -> str:
+        return self._run("apt-get", *arguments)
+
+    def _run(self, program: str, *arguments: str) -> str:
+        command = [program, *self._options(), *arguments]
+        try:
+            done = subprocess.run(command, env=_environment(), capture_output=True, text=True)
+        except FileNotFoundError:
+            raise MachineError(
+                f"{program}: not on this machine, and some sources come from Debian",
+                "run `ddlce fetch --into DIR` on a Debian machine, `ddlce fetch --from DIR` here",
+            ) from None
+        if done.returncode:
+            reason = [line for line in done.stderr.splitlines() if line.startswith("E:")]
+            again = "update" in arguments or "Could not get lock" in done.stderr
+            raise DownloadError("\n".join(reason[:2]) or done.stderr.strip(), again=again)
+        return done.stdout
+
+    def _options(self) -> list[str]:
+        return [f"--config-file={self.home / 'apt.conf'}"]
+
+
+def with_source_packages(name: str, text: str) -> str:
+    """An apt sources file that serves source packages too.
+
+    Args:
+        name: its file name: `*.sources` is deb822, anything else one line per source.
+        text: its content.
+    """
+    if name.endswith(".sources"):
+        return re.sub(r"(?im)^Types:.*$", "Types: deb deb-src", text)
+    kept = [line for line in text.splitlines() if re.match(r"\s*deb\s", line)]
+    return "".join(f"{line}\n{re.sub(r'deb', 'deb-src', line, count=1)}\n" for line in kept)
+
+
+def _machine_sources() -> Iterator[tuple[str, str]]:
+    """Name and text of each file in which the machine's apt names its sources."""
+    parts = sorted((ETC / "sources.list.d").glob("*"))
+    for path in [ETC / "sources.list", *parts]:
+        if path.suffix in (".list", ".sources") and path.is_file():
+            text = path.read_text()
+            if re.search(r"(?m)^(\s*deb\s|Types:)", text):
+                yield path.name, text
+
+
+def _fields(match: re.Match[str]) -> tuple[str, str, int, str]:
+    return match["uri"], match["file"], int(match["size"]), match["hash"]
+
+
+def _environment() -> dict[str, str]:
+    """apt's messages are matched, so they must be in English."""
+    return {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}

@@ -1,0 +1,245 @@
+"""Making lock entries: from what a person asks for to files with digests, already in the store."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from threading import Event
+from typing import get_args
+
+from packaging.utils import parse_sdist_filename, parse_wheel_filename
+
+from ddlce.errors import InputError, SourceError
+from ddlce.files import sha256_file
+from ddlce.model.source import Client, Source, SourcesLock
+from ddlce.settings import Settings
+from ddlce.sources.apt import Apt, Remote
+from ddlce.sources.clients import PLATFORMS, DownloadError, http_download, pip_download
+from ddlce.sources.store import SourceStore
+from ddlce.sources.wheelfile import read_wheel
+
+#: What a request may start with, and the client it means.
+PREFIXES: dict[str, Client] = {"pypi": "pypi-wheel", **{c: c for c in get_args(Client)}}
+
+#: Files of a Debian source package that describe or sign the others.
+DESCRIPTIONS = (".dsc", ".asc", ".sig")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asks to lock: `pypi:numpy==2.3.4`, `debian-source:openssl`, …
+
+    Attributes:
+        client: who fetches it.
+        package: the package, or the address for `url`.
+        version: exact, or "" for the newest.
+    """
+
+    client: Client
+    package: str
+    version: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Request:
+        """Read a request.
+
+        Raises:
+            InputError: no such client, or no package.
+        """
+        prefix, colon, rest = text.partition(":")
+        if not colon or prefix not in PREFIXES or not rest:
+            raise InputError(
+                f"{text!r} does not name a source",
+                "write pypi:NAME[==VERSION], pypi-sdist:NAME[==VERSION], "
+                "debian-source:NAME[=VERSION], debian-binary:NAME[=VERSION] or url:https://…",
+            )
+        client = PREFIXES[prefix]
+        if client == "url":
+            return cls(client, rest)
+        if client.startswith("pypi"):
+            name, equals, version = rest.partition("==")
+            valid = re.fullmatch(r"[A-Za-z0-9][\w.-]*", name)
+        else:
+            name, equals, version = rest.partition("=")
+            valid = re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", name)
+        if not valid or (equals and not version):
+            raise InputError(
+                f"{text!r}: {name!r} is not a package name"
+                if not valid
+                else f"{text!r}: no version after the equals sign"
+            )
+        return cls(client, name, version)
+
+
+class Resolver:
+    """Finds the file for a request, downloads it into the store and makes its lock entry.
+
+    Args:
+        settings: says where the store is.
+        subdir: the platform that arch-specific files are wanted for.
+        report: progress in bytes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        subdir: str = "linux-64",
+        report: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        if subdir not in PLATFORMS:
+            raise InputError(
+                f"--subdir {subdir}: not a known platform", f"one of {', '.join(PLATFORMS)}"
+            )
+        self.settings = settings
+        self.subdir = subdir
+        self.report = report
+        self.store = SourceStore(settings.sources)
+
+    def resolve(
+        self,
+        request: Request,
+        *,
+        files: str = "*",
+        url: str | None = None,
+        sha256: str | None = None,
+    ) -> list[Source]:
+        """Lock entries for a request; a Debian source package has several files.
+
+        Args:
+            request: what is wanted.
+            files: which files of a Debian source package are wanted, as a shell pattern.
+            url: the upstream project's address of the same bytes, a second way. For a Debian
+                source package it is that of the upstream tarball.
+            sha256: what the file must have; demanded for `url`.
+
+        Raises:
+            SourceError: nothing to be had, or other bytes than `sha256` or `url` serve.
+            InputError: `url` without `sha256`.
+        """
+        self.settings.sources.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.settings.sources, prefix=".add-") as name:
+            folder = Path(name)
+            try:
+                if request.client == "url":
+                    sources = [self._url(request.package, sha256, folder)]
+                elif request.client.startswith("debian"):
+                    sources = self._debian(request, files, folder)
+                else:
+                    sources = [self._pypi(request, folder)]
+            except DownloadError as error:
+                raise SourceError(f"{request.client}:{request.package}: {error.reason}") from error
+            if url and request.client != "url":
+                sources = [self._with_url(sources, url, folder), *sources[1:]]
+            if sha256 and sha256 not in {source.sha256 for source in sources}:
+                raise SourceError(
+                    f"{request.client}:{request.package}: sha256 expected {sha256}, "
+                    f"found {', '.join(source.sha256 for source in sources)}"
+                )
+            for source in sources:
+                if not self.store.intact(source):
+                    self.store.add(source, folder / source.file)
+        return sources
+
+    def _pypi(self, request: Request, folder: Path) -> Source:
+        sdist = request.client == "pypi-sdist"
+        wanted = request.package + (f"=={request.version}" if request.version else "")
+        path = pip_download(wanted, folder, self.report, Event(), sdist=sdist, subdir=self.subdir)
+        if sdist:
+            _, version = parse_sdist_filename(path.name)
+            return _entry(request.client, request.package, str(version), path)
+        name, _, _, tags = parse_wheel_filename(path.name)
+        wheel = read_wheel(path)
+        subdir = None if all(tag.platform == "any" for tag in tags) else self.subdir
+        return _entry(request.client, str(name), wheel.version, path, subdir=subdir, wheel=wheel)
+
+    def _debian(self, request: Request, files: str, folder: Path) -> list[Source]:
+        apt = Apt(self.settings.cache / "apt", PLATFORMS[self.subdir][0])
+        binary = request.client == "debian-binary"
+        version = request.version or apt.version(request.package, binary)
+        remotes = [
+            r
+            for r in apt.files(request.package, version, binary)
+            if not r.file.endswith(DESCRIPTIONS) and fnmatch(r.file, files)
+        ]
+        if not remotes:
+            raise DownloadError(f"{version} has no file {files!r}", again=False)
+        return [
+            _entry(
+                request.client,
+                request.package,
+                version,
+                apt.download(
+                    request.package, version, remote.file, binary, folder, self.report, Event()
+                ),
+                subdir=None if _all_architectures(binary, remote) else self.subdir,
+            )
+            # The upstream tarball first: it is what a second address is for.
+            for remote in sorted(remotes, key=lambda r: (".orig" not in r.file, r.file))
+        ]
+
+    def _url(self, url: str, sha256: str | None, folder: Path) -> Source:
+        path = folder / (url.split("?")[0].rstrip("/").rsplit("/", 1)[-1] or "source")
+        http_download(url, path, self.report, Event())
+        if sha256 is None:
+            raise InputError(
+                f"url:{url} needs --sha256: nothing else says that these are the right bytes",
+                f"what came now has {sha256_file(path)}; compare it with what upstream publishes",
+            )
+        stem = re.sub(r"\.(tar(\.\w+)?|tgz|zip)$", "", path.name)
+        name, _, version = re.sub(r"[-_]v?(?=\d)", "=", stem, count=1).partition("=")
+        return _entry("url", name, version, path, url=url)
+
+    def _with_url(self, sources: list[Source], url: str, folder: Path) -> Source:
+        """The first source with a second way, once that way has proved to serve its bytes."""
+        path = folder / ".second-way"
+        http_download(url, path, self.report, Event())
+        found = sha256_file(path)
+        if found != sources[0].sha256:
+            raise SourceError(
+                f"{url} does not serve the bytes of {sources[0].file}: "
+                f"sha256 expected {sources[0].sha256}, found {found}",
+                "give the address of exactly that file, or none",
+            )
+        return sources[0].model_copy(update={"url": url})
+
+
+def merged(lock: SourcesLock, new: list[Source]) -> SourcesLock:
+    """The lock with new entries, in the place of older versions for the same platform."""
+    digests = {source.sha256 for source in new}
+    kept = [
+        old
+        for old in lock.sources
+        if old.sha256 not in digests and not any(_replaces(source, old) for source in new)
+    ]
+    return SourcesLock(sources=[*kept, *new])
+
+
+def _replaces(new: Source, old: Source) -> bool:
+    if (new.client, new.package) != (old.client, old.package):
+        return False
+    if None not in (new.subdir, old.subdir) and new.subdir != old.subdir:
+        return False
+    # Two files of one version stand side by side: a Debian source package has several.
+    return new.version != old.version or new.file == old.file
+
+
+def _entry(client: Client, package: str, version: str, path: Path, **more: object) -> Source:
+    return Source.model_validate(
+        {
+            "client": client,
+            "package": package,
+            "version": version,
+            "file": path.name,
+            "size": path.stat().st_size,
+            "sha256": sha256_file(path),
+            **more,
+        }
+    )
+
+
+def _all_architectures(binary: bool, remote: Remote) -> bool:
+    return not binary or remote.file.endswith("_all.deb")

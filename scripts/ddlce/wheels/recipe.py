@@ -1,0 +1,256 @@
+"""From the manifest, the lock and a wheel's metadata to a v1 recipe."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from ddlce.errors import InputError
+from ddlce.model.source import Source, SourcesLock, WheelMetadata
+from ddlce.wheels.depends import (
+    conda_dependencies,
+    conda_version,
+    conda_version_spec,
+    depends_on_python,
+)
+from ddlce.wheels.manifest import WheelEntry, WheelsManifest
+
+#: The distribution's Python, by platform.
+PYTHON = {"linux-64": "3.11", "linux-ppc64le": "3.11"}
+
+#: Unpacks any wheel; beside the manifest, so that it is part of every such package's digest.
+INSTALLER = "install_wheel.py"
+
+#: Shared libraries that wheels leave to the system, and the packages that have them.
+LIBRARIES = {
+    "libstdc++.so.6": "libstdcxx",
+    "libgcc_s.so.1": "libgcc",
+    "libz.so.1": "libzlib",
+    "libmpi.so.12": "mpich",
+}
+
+
+@dataclass(frozen=True)
+class WheelRecipe:
+    """A recipe that nobody wrote.
+
+    Attributes:
+        name: the package.
+        data: a v1 recipe, with the same keys as a recipe.yaml.
+        files: the files that the package depends on, beside its source.
+    """
+
+    name: str
+    data: dict[str, Any] = field(repr=False)
+    files: tuple[Path, ...]
+
+
+def wheel_recipes(manifest: Path, lock: SourcesLock, subdir: str) -> list[WheelRecipe]:
+    """Recipes of all wheel packages that exist for a platform, sorted by name.
+
+    Args:
+        manifest: recipes/wheels/wheels.yaml.
+        lock: the locked sources, wheel metadata included.
+        subdir: the target platform, e.g. "linux-64".
+
+    Raises:
+        InputError: a wrong manifest entry, a wheel that is not locked, a requirement or shared
+            library that no package has, no licence; names the wheel and what to do.
+    """
+    parsed = WheelsManifest.load(manifest)
+    names = parsed.pypi_names()
+    made: list[WheelRecipe] = []
+    for name, entry in sorted(parsed.wheels.items()):
+        source = _find(lock, name, entry, subdir, manifest)
+        if source is None:
+            continue
+        assert source.wheel is not None  # _find looks among wheels only
+        try:
+            data = _recipe(name, entry, source, source.wheel, subdir, names)
+            files = (manifest.parent / INSTALLER, *_texts(entry, manifest.parent))
+        except InputError as error:
+            raise InputError(f"{manifest}: {name}: {error.message}", error.hint) from error
+        made.append(WheelRecipe(name, data, files))
+    return made
+
+
+def _find(
+    lock: SourcesLock, name: str, entry: WheelEntry, subdir: str, manifest: Path
+) -> Source | None:
+    """The locked wheel for the platform; None where only other platforms have one."""
+    pypi = canonicalize_name(entry.pypi or name)
+    wheels = [
+        s for s in lock.sources if s.client == "pypi-wheel" and canonicalize_name(s.package) == pypi
+    ]
+    if not wheels:
+        raise InputError(
+            f"{manifest}: {name}: no wheel of {pypi} is locked", f"ddlce sources add pypi:{pypi}"
+        )
+    fitting = [s for s in wheels if s.subdir in (None, subdir)]
+    if len(fitting) > 1:
+        versions = ", ".join(s.version for s in fitting)
+        raise InputError(
+            f"{manifest}: {name}: sources.lock has several wheels of {pypi}: {versions}",
+            f"keep one: ddlce sources update pypi:{pypi}",
+        )
+    return fitting[0] if fitting else None
+
+
+def _recipe(
+    name: str,
+    entry: WheelEntry,
+    source: Source,
+    wheel: WheelMetadata,
+    subdir: str,
+    names: dict[str, str],
+) -> dict[str, Any]:
+    python = PYTHON[subdir]
+    if not SpecifierSet(wheel.requires_python).contains(f"{python}.99"):
+        raise InputError(
+            f"{wheel.name} {wheel.version} does not support Python {python} "
+            f"(it requires {wheel.requires_python})",
+            f"lock an older version: ddlce sources add pypi:{source.package}==VERSION",
+        )
+    run = [
+        *_python_dependencies(wheel, python, subdir),
+        *conda_dependencies(wheel, python, subdir, entry.drop, names.get),
+        *_library_dependencies(wheel, entry),
+        *entry.add,
+    ]
+    exports = (
+        {"run_exports": [f"${{{{ pin_subpackage('{name}', upper_bound='{entry.run_exports}') }}}}"]}
+        if entry.run_exports
+        else {}
+    )
+    constrains = {"run_constraints": entry.constrains} if entry.constrains else {}
+    return {
+        "schema_version": 1,
+        "package": {"name": name, "version": conda_version(wheel.version)},
+        "source": [{"url": source.recipe_url, "sha256": source.sha256}],
+        "build": _build(entry, wheel, python),
+        "requirements": {"run": run, **constrains, **exports},
+        "tests": _tests(entry, wheel),
+        "about": _about(entry, wheel, source),
+        "extra": {"recipe-maintainers": ["ddl-ce"]},
+    }
+
+
+def _build(entry: WheelEntry, wheel: WheelMetadata, python: str) -> dict[str, Any]:
+    tag = "py" if wheel.pure else f"py{python.replace('.', '')}"
+    build: dict[str, Any] = {
+        "number": 0,
+        "string": f"{entry.build_prefix}{tag}h${{{{ digest }}}}_0",
+        "script": [f'python3 "$RECIPE_DIR/{INSTALLER}" --python {python}'],
+    }
+    if wheel.pure:
+        build["noarch"] = "python"
+        if wheel.scripts:
+            build["python"] = {"entry_points": [f"{k} = {v}" for k, v in wheel.scripts.items()]}
+    else:
+        # A wheel's libraries find each other already; rewriting them breaks what upstream tested.
+        build["dynamic_linking"] = {"binary_relocation": False}
+        build["prefix_detection"] = {"ignore_binary_files": True}
+        build["script"][0] += " --scripts"
+    return build
+
+
+def _python_dependencies(wheel: WheelMetadata, python: str, subdir: str) -> list[str]:
+    major, minor = python.split(".")
+    pinned = f"python >={python},<{major}.{int(minor) + 1}.0a0"
+    if not wheel.pure:
+        floor = glibc_floor(wheel)
+        glibc = [f"__glibc >={floor},<3.0.a0"] if floor else []
+        return [pinned, f"python_abi {python}.* *_cp{major}{minor}", *glibc]
+    if depends_on_python(wheel, python, subdir):
+        return [pinned]
+    return [f"python {conda_version_spec(SpecifierSet(wheel.requires_python))}".strip()]
+
+
+def glibc_floor(wheel: WheelMetadata) -> str:
+    """The glibc that the wheel promises to need by its tags, else the one its symbols need.
+
+    Of several tags, each names a glibc that suffices: the lowest is the promise.
+    """
+    old = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+    found: list[str] = []
+    for tag in wheel.tags:
+        platform = tag.rsplit("-", 1)[-1]
+        if match := re.match(r"manylinux_(\d+)_(\d+)_", platform):
+            found.append(f"{match[1]}.{match[2]}")
+        elif (name := platform.split("_")[0]) in old:
+            found.append(old[name])
+    numbers = sorted(found, key=lambda v: tuple(map(int, v.split("."))))
+    promised = numbers[0] if numbers else "0"
+    needed = wheel.glibc or "0"
+    floor = max(promised, needed, key=lambda v: tuple(map(int, v.split("."))))
+    return "" if floor == "0" else floor
+
+
+def _library_dependencies(wheel: WheelMetadata, entry: WheelEntry) -> list[str]:
+    needed = [soname for soname in wheel.needed if soname not in entry.ignore_needed]
+    unknown = [soname for soname in needed if soname not in LIBRARIES]
+    if unknown:
+        raise InputError(
+            f"{wheel.name} {wheel.version} needs {', '.join(unknown)}, which it does not bundle "
+            "and no package is known to have",
+            "if it is optional at run time, name it under 'ignore_needed' in wheels.yaml; else "
+            "make a package of it and add it to LIBRARIES in scripts/ddlce/wheels/recipe.py",
+        )
+    return sorted({LIBRARIES[soname] for soname in needed})
+
+
+def _tests(entry: WheelEntry, wheel: WheelMetadata) -> list[dict[str, Any]]:
+    imports = wheel.imports if entry.imports is None else entry.imports
+    if not imports:
+        raise InputError(
+            f"{wheel.name} {wheel.version} has no importable top-level name to test",
+            "name some under 'imports' in wheels.yaml",
+        )
+    tests: list[dict[str, Any]] = [{"python": {"imports": imports, "pip_check": entry.pip_check}}]
+    commands = entry.commands
+    if commands:
+        test: dict[str, Any] = {"script": commands}
+        if entry.test_requires:
+            test["requirements"] = {"run": entry.test_requires}
+        tests.append(test)
+    return tests
+
+
+def _about(entry: WheelEntry, wheel: WheelMetadata, source: Source) -> dict[str, Any]:
+    license_ = entry.license or wheel.license
+    if not license_:
+        raise InputError(
+            f"{wheel.name} {wheel.version} states no licence that is an SPDX expression",
+            "read its licence, and name it under 'license' in wheels.yaml",
+        )
+    texts = [*wheel.license_files, *entry.license_files]
+    if not texts:
+        raise InputError(
+            f"{wheel.name} {wheel.version} has no licence text inside",
+            "put upstream's text in recipes/wheels/ and name it under 'license_files'",
+        )
+    homepage = entry.homepage or wheel.homepage
+    if not homepage:
+        raise InputError(
+            f"{wheel.name} {wheel.version} names no homepage",
+            "name it under 'homepage' in wheels.yaml",
+        )
+    return {
+        "homepage": homepage,
+        "license": license_,
+        "license_file": texts,
+        "summary": wheel.summary or f"{source.package}, from its wheel",
+    }
+
+
+def _texts(entry: WheelEntry, folder: Path) -> list[Path]:
+    texts = [folder / name for name in entry.license_files]
+    for text in texts:
+        if not text.is_file():
+            raise InputError(f"license_files: {text} does not exist")
+    return texts
