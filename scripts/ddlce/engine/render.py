@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,9 +105,10 @@ def render(
     try:
         if not recipe.generated:
             Stage0Recipe.from_file(recipe.path)  # for its messages: they point at the line
-        stage0 = Stage0Recipe.from_dict(
-            _with_local_sources(recipe, locate), recipe_dir=recipe.folder
-        )
+        # from_dict writes recipe.yaml into `recipe_dir`: never let that be the room itself.
+        with tempfile.TemporaryDirectory() as scratch:
+            stage0 = Stage0Recipe.from_dict(_with_local_sources(recipe, locate), recipe_dir=scratch)
+        stage0._recipe_path = recipe.folder / "recipe.yaml"
         found = [(_output(v), v) for v in stage0.render(variants, config) if not _skipped(v)]
     except (RattlerBuildError, ValueError, TypeError) as error:
         where = f"{recipe.path} ({recipe.name})" if recipe.generated else str(recipe.path)
