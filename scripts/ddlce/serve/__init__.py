@@ -1,0 +1,1 @@
+"""`ddlce serve`: the channel over HTTP on loopback, for conda clients and for people."""

@@ -1,0 +1,83 @@
+"""The WSGI application: three kinds of address, read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from werkzeug.exceptions import HTTPException, NotFound
+from werkzeug.routing import Map, Rule
+from werkzeug.wrappers import Request, Response
+
+from ddlce.model.channel import Channel
+from ddlce.serve.catalogue import read_catalogue
+from ddlce.serve.files import find_file, send_file
+from ddlce.serve.pages import Pages
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+URLS = Map(
+    [
+        Rule("/", endpoint="index", methods=["GET"]),
+        Rule("/packages/<name>", endpoint="package", methods=["GET"]),
+        Rule("/<subdir>/<path:path>", endpoint="file", methods=["GET"]),
+    ],
+    # A redirect for `//` would show clients a different address than they asked for.
+    merge_slashes=False,
+)
+
+#: The pages are one file each and run nothing.
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'",
+    "Cache-Control": "no-cache",
+}
+
+
+class ChannelApp:
+    """Serves the files of `folder` to clients, and pages about them to people.
+
+    Args:
+        folder: the channel: one folder per subdir.
+        channel: its description; only its subdirs are served.
+        pages: the loaded templates.
+    """
+
+    def __init__(self, folder: Path, channel: Channel, pages: Pages) -> None:
+        self.folder = folder
+        self.channel = channel
+        self.pages = pages
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+        try:
+            endpoint, values = URLS.bind_to_environ(environ).match()
+            response = getattr(self, endpoint)(Request(environ), **values)
+        except HTTPException as error:
+            response = error.get_response(environ)
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        return response(environ, start_response)  # type: ignore[no-any-return]
+
+    def index(self, request: Request) -> Response:
+        """The channel's page."""
+        packages = read_catalogue(self.folder, self.channel.subdirs)
+        return self._page(self.pages.index(packages, request.host_url.rstrip("/")))
+
+    def package(self, request: Request, name: str) -> Response:
+        """One package's page."""
+        packages = read_catalogue(self.folder, self.channel.subdirs)
+        if name not in packages:
+            raise NotFound(f"There is no package {name!r} in this channel.")
+        url = request.host_url.rstrip("/")
+        return self._page(self.pages.package(packages[name], packages, url))
+
+    def file(self, request: Request, subdir: str, path: str) -> Response:
+        """A package, or a file of the index."""
+        if subdir not in self.channel.subdirs:
+            raise NotFound
+        return send_file(find_file(self.folder, subdir, path), request.environ)
+
+    @staticmethod
+    def _page(html: str) -> Response:
+        return Response(html, mimetype="text/html", headers=PAGE_HEADERS)

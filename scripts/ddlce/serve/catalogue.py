@@ -1,0 +1,136 @@
+"""What the human pages show: the index, joined with what lies inside each package."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache
+from pathlib import Path
+from tarfile import TarError
+from typing import Any
+from zipfile import BadZipFile
+
+from conda_package_streaming.package_streaming import stream_conda_info, zstd
+
+from ddlce.engine.versions import version_key
+
+#: The two files of a package's `info/` that the index does not carry.
+INFO_FILES = ("info/about.json", "info/run_exports.json")
+
+UNREADABLE = (OSError, ValueError, BadZipFile, TarError, zstd.ZstdError)
+
+
+@dataclass(frozen=True)
+class Build:
+    """One package file: its record in repodata.json, and where it lies."""
+
+    file: str
+    subdir: str
+    record: dict[str, Any]
+    path: Path
+
+    @property
+    def version(self) -> str:
+        """The version as the recipe wrote it."""
+        return str(self.record["version"])
+
+    @property
+    def order(self) -> tuple[Any, int, int]:
+        """Sorts by conda's version order, then build number, then time."""
+        record = self.record
+        return (
+            version_key(self.version),
+            int(record.get("build_number", 0)),
+            int(record.get("timestamp", 0)),
+        )
+
+    @property
+    def built(self) -> str:
+        """The day of the build (UTC), or an empty string where the index does not say."""
+        milliseconds = self.record.get("timestamp")
+        if not milliseconds:
+            return ""
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d")
+
+    @property
+    def info(self) -> dict[str, dict[str, Any]]:
+        """`info/about.json` and `info/run_exports.json` of the package; {} where absent."""
+        stat = self.path.stat()
+        return read_info(self.path, stat.st_mtime_ns, stat.st_size)
+
+
+@dataclass
+class Package:
+    """All builds of one name, newest first, and the names that depend on it."""
+
+    name: str
+    builds: list[Build] = field(default_factory=list)
+    needed_by: set[str] = field(default_factory=set)
+
+    @property
+    def newest(self) -> Build:
+        """The build that a solver would prefer."""
+        return self.builds[0]
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The newest build's `about`."""
+        return self.newest.info["info/about.json"]
+
+    @property
+    def homepage(self) -> str | None:
+        """The newest build's home page, if it is a web address (it becomes a link)."""
+        homes = self.about.get("home") or []
+        first = homes if isinstance(homes, str) else next(iter(homes), "")
+        return first if first.startswith(("https://", "http://")) else None
+
+    @cached_property
+    def run_exports(self) -> list[tuple[str, str]]:
+        """(kind, spec) of what a build on this package adds to its run dependencies."""
+        exports = self.newest.info["info/run_exports.json"]
+        return [(kind, spec) for kind, specs in sorted(exports.items()) for spec in specs]
+
+
+@lru_cache(maxsize=4096)
+def read_info(path: Path, _mtime_ns: int, _size: int) -> dict[str, dict[str, Any]]:
+    """The `INFO_FILES` of the package at `path`; the other arguments date the cached answer."""
+    found: dict[str, dict[str, Any]] = {name: {} for name in INFO_FILES}
+    try:
+        for archive, member in stream_conda_info(str(path)):
+            if member.name in found and (stream := archive.extractfile(member)):
+                found[member.name] = json.load(stream)
+    except UNREADABLE:  # one bad file must not take the whole channel's page away
+        found["info/about.json"] = {"summary": "This package file cannot be read."}
+    return found
+
+
+def read_catalogue(channel: Path, subdirs: Iterable[str]) -> dict[str, Package]:
+    """Every package of the channel's index by name, sorted by name.
+
+    A subdir without an index is empty; a package that the index names but that is no longer
+    there (the index is about to be replaced) is left out.
+    """
+    packages: dict[str, Package] = {}
+    for subdir in subdirs:
+        index = channel / subdir / "repodata.json"
+        for file, record in _records(index).items():
+            path = channel / subdir / file
+            if path.is_file():
+                package = packages.setdefault(record["name"], Package(record["name"]))
+                package.builds.append(Build(file, subdir, record, path))
+    for package in packages.values():
+        package.builds.sort(key=lambda build: build.order, reverse=True)
+        for depend in package.newest.record.get("depends", []):
+            needed = depend.split()[0]
+            if needed in packages:
+                packages[needed].needed_by.add(package.name)
+    return dict(sorted(packages.items()))
+
+
+def _records(index: Path) -> dict[str, dict[str, Any]]:
+    if not index.is_file():
+        return {}
+    data = json.loads(index.read_bytes())
+    return {**data.get("packages", {}), **data.get("packages.conda", {})}

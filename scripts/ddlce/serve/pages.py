@@ -1,0 +1,60 @@
+"""The human pages: HTML from the templates in `channel/pages`, everything escaped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader
+
+from ddlce.errors import InputError
+from ddlce.model.channel import Channel
+from ddlce.serve.catalogue import Package
+
+TEMPLATES = ("index.html.j2", "package.html.j2", "base.html.j2", "style.css")
+
+
+class Pages:
+    """The templates of one channel, loaded once.
+
+    Args:
+        folder: where the templates lie.
+        channel: the channel's description, shown on every page.
+
+    Raises:
+        InputError: a template is missing.
+    """
+
+    def __init__(self, folder: Path, channel: Channel) -> None:
+        for name in TEMPLATES:
+            if not (folder / name).is_file():
+                raise InputError(f"no page template {folder / name}", "restore it from git")
+        self._env = Environment(
+            loader=FileSystemLoader(folder),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._env.filters["bytes"] = human_bytes
+        self._env.filters["name"] = lambda spec: spec.split()[0]
+        self._env.filters["constraint"] = lambda spec: spec.partition(" ")[2]
+        self._env.globals["channel"] = channel
+
+    def index(self, packages: dict[str, Package], url: str) -> str:
+        """The list of all packages; `url` is the channel's address as the reader reached it."""
+        return self._env.get_template("index.html.j2").render(packages=packages, url=url)
+
+    def package(self, package: Package, known: dict[str, Package], url: str) -> str:
+        """One package's page; dependencies that are `known` in the channel become links."""
+        return self._env.get_template("package.html.j2").render(
+            package=package, known=known, url=url
+        )
+
+
+def human_bytes(count: int) -> str:
+    """A size for people, in powers of 1000: 999 B, 1.0 kB, 21.3 MB."""
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
