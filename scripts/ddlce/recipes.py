@@ -136,10 +136,11 @@ def _walk(folder: Path) -> list[Path]:
         raise InputError(f"{folder}: named as a source `path`, but it does not exist")
     found: list[Path] = []
     for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(n for n in folders if n not in IGNORED and not _ignored(n))
-        found += [Path(parent) / n for n in sorted(names) if not _ignored(n)]
+        folders[:] = sorted(n for n in folders if not is_ignored(n))
+        found += [Path(parent) / n for n in sorted(names) if not is_ignored(n)]
     return found
 
 
-def _ignored(name: str) -> bool:
-    return name.endswith(IGNORED_SUFFIXES)
+def is_ignored(name: str) -> bool:
+    """Whether a file or folder of this name is left by tools and belongs to no package."""
+    return name in IGNORED or name.endswith(IGNORED_SUFFIXES)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 from ddlce.build.inputs import locked_sources
 from ddlce.build.scheduler import Scheduler
-from ddlce.build.worker import build_environment, make_channel
+from ddlce.build.worker import build_environment, make_channel, render_job
 from ddlce.engine.build import debug_folder
-from ddlce.engine.render import load_variants, render
 from ddlce.errors import WorkError
 from ddlce.plan import make_plan
 from ddlce.settings import Settings
@@ -44,10 +44,9 @@ def prepare(settings: Settings, name: str, fresh: bool, log: Callable[[str], Non
     scheduler = Scheduler(settings, plan, 1, False, lambda *_: None)
     job = scheduler.job(step, staging, settings.logs / f"{step.name}-debug.log")
     os.environ["RATTLER_CACHE_DIR"] = str(settings.cache / "rattler")
+    shutil.rmtree(staging, ignore_errors=True)
     channel = make_channel(job)
-    _, variant = render(
-        job.recipe, load_variants(job.variants), job.subdir, job.short, job.sources.__getitem__
-    )[0]
+    _, variant = render_job(job)[0]
     return debug_folder(variant, channel, staging / "out", log)
 
 

@@ -25,14 +25,14 @@ def locked_sources(settings: Settings, recipes: Iterable[Recipe]) -> dict[str, S
             if "url" not in entry:
                 continue
             digest = str(entry.get("sha256", ""))
-            source = lock.by_sha256(digest)
-            if source is None:
+            try:
+                found[digest] = lock.by_sha256(digest)
+            except KeyError:
                 raise InputError(
                     f"{recipe.path}: the source {entry['url']} with sha256 {digest or '(none)'} "
                     "is not in sources.lock",
                     "lock it with: ddlce sources add (docs/packager-guide.md)",
-                )
-            found[digest] = source
+                ) from None
     return found
 
 

@@ -20,7 +20,7 @@ from ddlce.build.job import Event, Job, Phase
 from ddlce.build.repack import EPOCH, repack
 from ddlce.engine.build import build_output, test_package
 from ddlce.engine.index import index_channel
-from ddlce.engine.render import Output, load_variants, render
+from ddlce.engine.render import Output, RenderedVariant, load_variants, render, with_stored_sources
 from ddlce.errors import DdlceError, WorkError
 from ddlce.files import link_or_copy
 
@@ -55,9 +55,7 @@ class Worker:
         shutil.rmtree(job.staging, ignore_errors=True)
         channel = make_channel(job)
         made: list[tuple[Output, Path]] = []
-        for output, variant in render(
-            job.recipe, load_variants(job.variants), job.subdir, job.short, job.sources.__getitem__
-        ):
+        for output, variant in render_job(job):
             self.enter("build", output.name)
             raw = build_output(variant, channel, job.staging / "out", self.log)
             self.enter("pack")
@@ -94,6 +92,14 @@ class Worker:
         if findings:
             lines = "\n".join(f"  {finding}" for finding in findings)
             raise WorkError(f"{package.name} does not hold what it promises:\n{lines}")
+
+
+def render_job(job: Job) -> list[tuple[Output, RenderedVariant]]:
+    """The outputs of the job's recipe, made from the stored sources."""
+    recipe = with_stored_sources(
+        job.recipe, job.staging / "recipe" / job.name, job.sources.__getitem__
+    )
+    return render(recipe, load_variants(job.variants), job.subdir, job.short)
 
 
 def make_channel(job: Job) -> Path:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import re
-import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import rattler_build
+import yaml
 from rattler_build import (
     PlatformConfig,
     RattlerBuildError,
@@ -21,7 +21,7 @@ from rattler_build import (
 )
 
 from ddlce.errors import InputError
-from ddlce.recipes import VARIANTS, Recipe
+from ddlce.recipes import VARIANTS, Recipe, is_ignored
 
 #: What stands for the digest while it is being computed.
 NO_DIGEST = "0" * 10
@@ -82,7 +82,6 @@ def render(
     variants: VariantConfig,
     subdir: str,
     digest: str = NO_DIGEST,
-    locate: Callable[[str], Path] | None = None,
 ) -> list[tuple[Output, RenderedVariant]]:
     """Render all outputs of a recipe, in the order in which they must be built.
 
@@ -91,7 +90,6 @@ def render(
         variants: from `load_variants`.
         subdir: the target platform, e.g. "linux-64".
         digest: the content digest that goes into the build strings.
-        locate: sha256 → path of a source's bytes; without it, urls stay as written.
 
     Raises:
         InputError: the recipe does not parse or render; names the file and the reason.
@@ -103,12 +101,12 @@ def render(
         extra_context={"digest": digest},
     )
     try:
-        if not recipe.generated:
-            Stage0Recipe.from_file(recipe.path)  # for its messages: they point at the line
-        # from_dict writes recipe.yaml into `recipe_dir`: never let that be the room itself.
-        with tempfile.TemporaryDirectory() as scratch:
-            stage0 = Stage0Recipe.from_dict(_with_local_sources(recipe, locate), recipe_dir=scratch)
-        stage0._recipe_path = recipe.folder / "recipe.yaml"
+        # Not `from_dict(…, recipe_dir=…)` for a room: it overwrites the recipe.yaml there.
+        stage0 = (
+            Stage0Recipe.from_dict(recipe.data)
+            if recipe.generated
+            else Stage0Recipe.from_file(recipe.path)
+        )
         found = [(_output(v), v) for v in stage0.render(variants, config) if not _skipped(v)]
     except (RattlerBuildError, ValueError, TypeError) as error:
         where = f"{recipe.path} ({recipe.name})" if recipe.generated else str(recipe.path)
@@ -116,6 +114,28 @@ def render(
             f"{where}: {plain(str(error))}", f"check it with: ddlce lint {recipe.name}"
         ) from error
     return found
+
+
+def with_stored_sources(recipe: Recipe, folder: Path, locate: Callable[[str], Path]) -> Recipe:
+    """A copy of the recipe in `folder`, with each source `url` replaced by the stored file's.
+
+    Args:
+        recipe: the room.
+        folder: an empty or missing folder.
+        locate: sha256 → path of a source's bytes.
+    """
+    shutil.copytree(
+        recipe.folder, folder, ignore=lambda _, names: {n for n in names if is_ignored(n)}
+    )
+    data = copy.deepcopy(recipe.data)
+    for source in replace(recipe, data=data).sources():
+        if "url" in source:
+            source["url"] = locate(str(source["sha256"])).as_uri()
+        elif "path" in source:
+            source["path"] = str((recipe.folder / source["path"]).resolve())
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(data, sort_keys=False))
+    return replace(recipe, path=path, folder=folder, data=data, generated=False)
 
 
 def plain(text: str) -> str:
@@ -126,17 +146,6 @@ def plain(text: str) -> str:
 def _skipped(variant: RenderedVariant) -> bool:
     skip = variant.recipe.to_dict().get("build", {}).get("skip")
     return skip is True or (isinstance(skip, list) and True in skip)
-
-
-def _with_local_sources(recipe: Recipe, locate: Callable[[str], Path] | None) -> dict[str, Any]:
-    """The recipe's data with each source `url` replaced by the stored file's."""
-    if locate is None:
-        return recipe.data
-    data = copy.deepcopy(recipe.data)
-    for source in Recipe(recipe.name, recipe.path, recipe.folder, data, ()).sources():
-        if "url" in source:
-            source["url"] = locate(str(source.get("sha256", ""))).as_uri()
-    return data
 
 
 def _output(variant: RenderedVariant) -> Output:

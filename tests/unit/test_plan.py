@@ -1,0 +1,132 @@
+"""The plan: order, digests, reasons, and the errors of a wrong graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddlce.errors import InputError
+from ddlce.plan import Plan, make_plan
+from ddlce.store import Store
+from support.minitree import MiniTree
+
+
+def digests(plan: Plan) -> dict[str, str]:
+    return {name: step.digest for name, step in plan.steps.items()}
+
+
+def changed(before: Plan, after: Plan) -> set[str]:
+    return {n for n, d in digests(after).items() if digests(before).get(n) != d}
+
+
+def test_order_follows_every_kind_of_dependency(tree: MiniTree) -> None:
+    names = [*make_plan(tree.settings).steps]
+    assert names.index("base") < names.index("lib") < names.index("app")
+
+
+def test_same_inputs_same_digest(tree: MiniTree) -> None:
+    assert digests(make_plan(tree.settings)) == digests(make_plan(tree.settings))
+
+
+def test_digest_does_not_depend_on_where_the_tree_is(tree: MiniTree, tmp_path: Path) -> None:
+    before = digests(make_plan(tree.settings))
+    moved = MiniTree(tmp_path / "elsewhere")
+    moved.folder.mkdir()
+    tree.repo.rename(moved.repo)
+    assert digests(make_plan(moved.settings)) == before
+
+
+@pytest.mark.parametrize(
+    ("room", "file", "expected"),
+    [
+        ("base", "build.sh", {"base", "lib"}),  # lib builds on base; app only runs with lib
+        ("lib", "build.sh", {"lib"}),
+        ("app", "recipe.yaml", {"app"}),
+        ("lib", "tests/extra.py", {"lib"}),
+    ],
+)
+def test_a_changed_file_changes_its_recipe_and_what_builds_on_it(
+    tree: MiniTree, room: str, file: str, expected: set[str]
+) -> None:
+    before = make_plan(tree.settings)
+    path = tree.repo / "recipes" / room / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text((path.read_text() if path.exists() else "") + "\n# touched\n")
+    assert changed(before, make_plan(tree.settings)) == expected
+
+
+def test_what_tools_leave_in_a_room_changes_nothing(tree: MiniTree) -> None:
+    before = make_plan(tree.settings)
+    junk = tree.repo / "recipes" / "lib" / "__pycache__" / "x.pyc"
+    junk.parent.mkdir()
+    junk.write_bytes(b"x")
+    assert changed(before, make_plan(tree.settings)) == set()
+
+
+def test_a_variant_that_is_not_used_changes_nothing_and_a_used_one_does(tree: MiniTree) -> None:
+    recipe = tree.repo / "recipes" / "lib" / "recipe.yaml"
+    recipe.write_text(recipe.read_text() + "context: {v: '${{ toy_variant }}'}\n")
+    before = make_plan(tree.settings)
+    variants = tree.repo / "recipes" / "conda_build_config.yaml"
+    variants.write_text("toy_variant: ['1']\nother: ['x']\n")
+    assert changed(before, make_plan(tree.settings)) == set()
+    variants.write_text("toy_variant: ['2']\n")
+    assert "lib" in changed(before, make_plan(tree.settings))
+
+
+def test_a_step_says_which_input_changed(tree: MiniTree) -> None:
+    step = make_plan(tree.settings).steps["base"]
+    assert step.why == ("never built",)
+    Store(tree.settings.store).remember("base", step.digest, step.parts, [], 1.0)
+    script = tree.repo / "recipes" / "base" / "build.sh"
+    script.write_text(script.read_text() + "true\n")
+    assert make_plan(tree.settings).steps["base"].why == ("file build.sh changed",)
+
+
+def test_a_cycle_names_the_recipes(tree: MiniTree) -> None:
+    tree.recipe("base", build="app")
+    with pytest.raises(InputError) as caught:
+        make_plan(tree.settings)
+    message = caught.value.message
+    assert message.startswith("the recipes depend on each other in a cycle: ")
+    assert {"base", "lib", "app"} <= set(message.partition(": ")[2].split(" → "))
+
+
+def test_an_unknown_dependency_names_recipe_and_package(tree: MiniTree) -> None:
+    room = tree.recipe("lib", build="bsae")
+    with pytest.raises(InputError) as caught:
+        make_plan(tree.settings)
+    assert caught.value.message == (
+        f"{room}/recipe.yaml: lib depends on 'bsae', which no recipe makes"
+    )
+
+
+def test_two_recipes_for_one_package(tree: MiniTree) -> None:
+    other = tree.recipe("other")
+    (other / "recipe.yaml").write_text(
+        (other / "recipe.yaml").read_text().replace("name: other", "name: base")
+    )
+    with pytest.raises(InputError, match="makes the package 'base', and so does"):
+        make_plan(tree.settings)
+
+
+def test_a_recipe_that_is_not_yaml_names_file_and_line(tree: MiniTree) -> None:
+    path = tree.repo / "recipes" / "lib" / "recipe.yaml"
+    path.write_text("package: {name: lib\nbuild: [")
+    with pytest.raises(InputError, match=r"lib/recipe\.yaml: not valid YAML: .*(?s:.)*line 2"):
+        make_plan(tree.settings)
+
+
+def test_a_typo_in_a_recipe_key_is_named(tree: MiniTree) -> None:
+    path = tree.repo / "recipes" / "lib" / "recipe.yaml"
+    path.write_text(path.read_text().replace("requirements:", "requirments:"))
+    with pytest.raises(InputError, match=r"lib/recipe\.yaml: (?s:.)*requirments"):
+        make_plan(tree.settings)
+
+
+def test_restrict_takes_a_package_and_what_it_stands_on(tree: MiniTree) -> None:
+    plan = make_plan(tree.settings)
+    assert [*plan.restrict(["lib"]).steps] == ["base", "lib"]
+    with pytest.raises(InputError, match="nothing: no such recipe or package"):
+        plan.restrict(["nothing"])
