@@ -1,0 +1,58 @@
+# usage: gcc.sh PLATFORM, in an environment where the package is activated
+set -euo pipefail
+platform=$1
+activate=$CONDA_PREFIX/etc/conda/activate.d/activate-gcc_$platform.sh
+deactivate=$CONDA_PREFIX/etc/conda/deactivate.d/deactivate-gcc_$platform.sh
+case "$platform" in
+  linux-64) triple=x86_64-linux-gnu machine=X86-64 ;;
+  linux-ppc64le) triple=powerpc64le-linux-gnu machine=PowerPC64 ;;
+esac
+
+# Without any compiler: a message that says what to install, an error, and nothing set.
+message=$(env -i PATH=/nonexistent CONDA_PREFIX=/nowhere /bin/bash -c "
+  . '$activate' && exit 9
+  test -z \"\${CC+set}\" || exit 8" 2>&1)
+echo "$message" | grep -q "gcc_$platform: this machine has no GCC .* for $triple"
+echo "$message" | grep -q 'apt-get install gcc'
+
+# In a build, the same ends the build.
+if env -i PATH=/nonexistent CONDA_BUILD_STATE=BUILD /bin/bash -c ". '$activate'; true" 2>/dev/null; then
+  echo "the build went on without a compiler" >&2
+  exit 1
+fi
+
+# A compiler of another major version is refused, and named.
+mkdir -p wrong
+printf '#!/bin/sh\ncase $1 in -dumpversion) echo 9.3.0 ;; *) echo %s ;; esac\n' "$triple" > wrong/gcc
+chmod +x wrong/gcc
+message=$(env -i PATH="$PWD/wrong" CONDA_PREFIX=/nowhere /bin/bash -c ". '$activate' && exit 9" 2>&1) && exit 1
+echo "$message" | grep -q 'Found: gcc is version 9.3.0'
+
+if [ -z "${CC:-}" ]; then
+  test "$platform" != linux-64
+  echo "no cross compiler on this machine: nothing to compile with"
+  exit 0
+fi
+
+# Activation and deactivation leave the environment as it was, set variables and unset ones.
+env -i PATH="$PATH" CONDA_PREFIX="$CONDA_PREFIX" CC=mine CFLAGS=-O1 bash -ec "
+  before=\$(env | sort)
+  . '$activate'
+  test \"\$CC\" != mine
+  test -n \"\$AR\"
+  . '$deactivate'
+  test \"\$before\" = \"\$(env | sort)\""
+
+# The compiler compiles, for the right machine, with the prefix in its search paths.
+printf '#include <stdio.h>\nint main(void) { return puts("compiled") < 0; }\n' > program.c
+# shellcheck disable=SC2086
+$CC $CPPFLAGS $CFLAGS program.c $LDFLAGS -o program
+$READELF -h program | grep -q "$machine"
+$READELF -d program | grep -q "$CONDA_PREFIX/lib"
+case "$platform" in
+  "linux-$(uname -m | sed 's/x86_64/64/')") test "$(./program)" = compiled ;;
+  *)
+    if command -v qemu-ppc64le-static > /dev/null; then
+      test "$(qemu-ppc64le-static -L "/usr/$triple" ./program)" = compiled
+    fi ;;
+esac
