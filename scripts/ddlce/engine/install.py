@@ -1,0 +1,219 @@
+"""Installing exact packages into a prefix, through a cache of unpacked packages.
+
+rattler's install is a sync: what is in the prefix and not in the list is removed. It hashes
+what it downloads, but not what it reads from a folder, and it takes no notice of a frozen
+environment: the first is done here, the second by the callers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from ddlce.engine.worker import Progress, WorkerError, call, say, serve
+from ddlce.errors import DdlceError, MachineError, SourceError, WorkError
+from ddlce.files import sha256_file
+from ddlce.model.envlock import LockedPackage
+
+#: How much of a cached package is checked before it is used.
+Validation = Literal["skip", "fast", "full"]
+
+
+@dataclass(frozen=True)
+class CacheLayer:
+    """One package cache: the first writable layer receives what is downloaded."""
+
+    path: Path
+    validation: Validation = "full"
+
+
+def install(
+    packages: list[LockedPackage],
+    channels: dict[str, str],
+    prefix: Path,
+    layers: list[CacheLayer],
+    *,
+    specs: list[str],
+    final: Path | None = None,
+    installed: Sequence[LockedPackage] = (),
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> None:
+    """Make `prefix` hold exactly these packages.
+
+    Args:
+        packages: what to install.
+        channels: name → URL of each channel.
+        prefix: where the files go.
+        layers: package caches, searched in this order.
+        specs: what was asked for, recorded with the packages.
+        final: the prefix that is written into files, when the folder will be renamed to it.
+        installed: what the prefix has already; nothing is fetched for these.
+        offline: use only caches and channels that are folders.
+        progress: called for each package that is linked.
+
+    Raises:
+        SourceError: a package cannot be had, or its bytes are not the locked ones.
+        MachineError: the disk is full or a folder is not writable.
+        WorkError: any other failure of the installer.
+    """
+    present = {(package.stem, package.sha256) for package in installed}
+    needed = [package for package in packages if (package.stem, package.sha256) not in present]
+    check_archives(needed, channels, [layer.path for layer in layers], offline=offline)
+    request = {
+        "packages": [
+            {**package.model_dump(mode="json"), "url": package.url(channels)}
+            for package in packages
+        ],
+        "channels": channels,
+        "prefix": str(prefix),
+        "final": str(final) if final else None,
+        "layers": [[str(layer.path), layer.validation] for layer in layers],
+        "specs": specs,
+    }
+    try:
+        call("ddlce.engine.install", request, progress)
+    except WorkerError as error:
+        raise _explain(error, prefix) from error
+    # rattler's tag tells backup programs to leave the folder out; an environment is no cache.
+    (prefix / "CACHEDIR.TAG").unlink(missing_ok=True)
+
+
+def check_archives(
+    packages: list[LockedPackage], channels: dict[str, str], caches: list[Path], *, offline: bool
+) -> None:
+    """Compare the sha256 of every package file that will be read from a folder.
+
+    Raises:
+        SourceError: a file is missing or is not the locked one; names all of them.
+    """
+    problems = []
+    for package in packages:
+        if any(is_cached(cache, package) for cache in caches):
+            continue
+        url = urlsplit(package.url(channels))
+        if url.scheme == "file":
+            path = Path(unquote(url.path))
+            if not path.is_file():
+                problems.append(f"{path}: missing")
+            elif sha256_file(path) != package.sha256:
+                problems.append(f"{path}: its sha256 is not the locked {package.sha256[:16]}…")
+        elif offline:
+            problems.append(f"{package.file}: in no cache, and the channel is on the network")
+    if problems:
+        raise SourceError(
+            "packages cannot be installed:\n  " + "\n  ".join(problems),
+            "rebuild the channel and lock again (ddlce build, ddlce lock), or name a channel "
+            "that has them with --channel",
+        )
+
+
+def is_cached(cache: Path, package: LockedPackage) -> bool:
+    """True when `cache` holds the unpacked package, made from a file with the locked sha256."""
+    try:
+        # rattler's own note beside each package: a revision (8 bytes), then the sha256.
+        note = (cache / f"{package.stem}.lock").read_bytes()
+    except OSError:
+        return False
+    return note[8:40].hex() == package.sha256 and (cache / package.stem / "info").is_dir()
+
+
+def _explain(error: WorkerError, prefix: Path) -> DdlceError:
+    text = re.sub(r"\s*\n\s*", " ", error.text).strip().replace("Caused by: ", "")
+    again = "check the channel, then run the command again"
+    if "os error 28" in text or "os error 122" in text:
+        return MachineError(
+            f"no space left while installing into {prefix}",
+            "free some space, or choose another file system with --root",
+        )
+    if "os error 13" in text or "os error 30" in text:
+        return MachineError(f"cannot write: {text}", "choose a folder that you may write")
+    if "hash mismatch" in text or "checksum" in text.lower():
+        return SourceError(f"a package is not the locked one: {text}", again)
+    if "failed to fetch" in text:
+        return SourceError(f"a package cannot be fetched: {text}", again)
+    return WorkError(f"cannot install into {prefix}: {text}", again)
+
+
+def _install(request: dict[str, Any]) -> None:
+    """The worker's side."""
+    from rattler import MatchSpec
+    from rattler import install as rattler_install
+    from rattler.package_cache import PackageCache, PackageCacheLayer, ValidationMode
+
+    modes = {
+        "skip": ValidationMode.skip(),
+        "fast": ValidationMode.fast(),
+        "full": ValidationMode.full(),
+    }
+    layers = [PackageCacheLayer(p).with_validation_mode(modes[m]) for p, m in request["layers"]]
+    asyncio.run(
+        rattler_install(
+            [_record(package, request["channels"]) for package in request["packages"]],
+            request["prefix"],
+            package_cache=PackageCache.from_layers(layers),
+            alternative_target_prefix=request["final"],
+            # The binding wants its inner object here, unlike anywhere else (py-rattler 0.28).
+            requested_specs=[MatchSpec(s)._match_spec for s in request["specs"]],
+            show_progress=False,
+            reporter=_Reporter(),
+        )
+    )
+
+
+def _record(package: dict[str, Any], channels: dict[str, str]) -> Any:
+    from datetime import UTC, datetime
+
+    from rattler import PackageRecord, RepoDataRecord
+    from rattler.package import BuildString
+
+    record = PackageRecord(
+        name=package["name"],
+        version=package["version"],
+        build=BuildString(package["build"]),
+        build_number=package["build_number"],
+        subdir=package["subdir"],
+        noarch=package["noarch"],
+        depends=package["depends"],
+        constrains=package["constrains"],
+        sha256=bytes.fromhex(package["sha256"]),
+        md5=bytes.fromhex(package["md5"]) if package["md5"] else None,
+        size=package["size"],
+        license=package["license"],
+        python_site_packages_path=package["python_site_packages_path"],
+    )
+    if package["timestamp"] is not None:
+        record.timestamp = datetime.fromtimestamp(package["timestamp"] / 1000, UTC)
+    channel = channels.get(package["channel"], package["channel"])
+    return RepoDataRecord(record, package["file"], package["url"], channel)
+
+
+class _Reporter:
+    """Tells the caller about each package that is linked."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.done = 0
+
+    def on_transaction_start(self, total_operations: int) -> None:
+        self.total = total_operations
+
+    def on_link_start(self, operation: int, package_name: str) -> int:
+        self.done += 1
+        say({"progress": [self.done, self.total, package_name]})
+        return operation
+
+    def __getattr__(self, name: str) -> Any:
+        """Every other event is of no interest; some of them must return a token."""
+        if name.startswith("on_"):
+            return lambda *_args: 0
+        raise AttributeError(name)
+
+
+if __name__ == "__main__":
+    serve(_install)

@@ -1,0 +1,93 @@
+"""Running a piece of rattler in a process of its own.
+
+rattler's runtime aborts while the interpreter shuts down in about one run of seven. A worker
+therefore prints its answer as a line of JSON and leaves without shutting down, and what counts
+is the answer, not the exit status.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ddlce.errors import WorkError
+
+#: Called with (done, total, what) while the worker works.
+Progress = Callable[[int, int, str], None]
+
+
+class WorkerError(Exception):
+    """rattler's own error, carried over from the worker.
+
+    Attributes:
+        kind: the name of the exception's class, e.g. `SolverError`.
+        text: its message.
+    """
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.text = text
+
+
+def call(module: str, request: dict[str, Any], progress: Progress | None = None) -> Any:
+    """Run `python -m module` with `request` and return its answer.
+
+    Raises:
+        WorkerError: the worker's function raised.
+        WorkError: the worker died without an answer.
+    """
+    # -P: the current folder, which may be anybody's, is not a place to import from.
+    command = [sys.executable, "-P", "-m", module]
+    answer: dict[str, Any] | None = None
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(request))
+                process.stdin.close()
+            for line in process.stdout:
+                with contextlib.suppress(ValueError):
+                    message = json.loads(line)
+                    if "progress" in message and progress:
+                        progress(*message["progress"])
+                    elif "answer" in message or "error" in message:
+                        answer = message
+            complaint = process.stderr.read()
+        except BaseException:
+            process.kill()
+            raise
+    if answer is None:
+        last = (complaint.strip().splitlines() or ["no message"])[-1]
+        raise WorkError(
+            f"{module} ended with status {process.returncode} and no answer: {last}",
+            "run the command again; if it happens again, report it with this message",
+        )
+    if "error" in answer:
+        raise WorkerError(*answer["error"])
+    return answer["answer"]
+
+
+def serve(function: Callable[[dict[str, Any]], Any]) -> None:
+    """The worker's side: answer the one request on standard input, then leave at once."""
+    try:
+        message = {"answer": function(json.load(sys.stdin))}
+    except Exception as error:  # the caller turns it into a designed message
+        message = {"error": [type(error).__name__, str(error)]}
+    say(message)
+    os._exit(0)
+
+
+def say(message: dict[str, Any]) -> None:
+    """Write one line to the caller."""
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,143 @@
+"""Python bytecode: compiled once when a release is made, linked into its clones.
+
+The files are checked by no timestamp (`unchecked-hash`): a release cannot change, and a clone
+has the same sources. Python puts the real source path into code objects when it loads them, so
+that tracebacks in a clone are right. Sources with the prefix inside are the exception: their
+bytecode holds the prefix of the environment it was compiled in, and stays there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path, PurePosixPath
+
+from ddlce.env.records import Entry, Record
+from ddlce.errors import WorkError
+from ddlce.files import sha256_file
+
+JOBS = 2
+
+
+def compile_bytecode(staging: Path, final: Path, records: list[Record]) -> int:
+    """Compile every module of the packages that came without bytecode.
+
+    Args:
+        staging: the prefix on disk.
+        final: the prefix it will be renamed to; compiled into tracebacks.
+        records: the prefix's packages; the new files are added to them, unsaved.
+
+    Returns:
+        How many files were compiled. Templates and tests that are not valid Python are left.
+
+    Raises:
+        WorkError: the environment's python does not run.
+    """
+    tag = _python_tag(records)
+    if tag is None:
+        return 0
+    wanted: dict[str, Record] = {}
+    for record in records:
+        present = {entry["_path"] for entry in record.entries}
+        for name in present:
+            if _is_module(name) and _pyc(name, tag) not in present:
+                wanted[name] = record
+    if not wanted:
+        return 0
+    # -I -S: no user site, no .pth files, nothing but the interpreter and its library.
+    command: list[str | Path] = [
+        staging / "bin" / "python",
+        "-I",
+        "-S",
+        "-m",
+        "compileall",
+        "-qq",
+        "-j",
+        str(JOBS),
+    ]
+    command += ["--invalidation-mode", "unchecked-hash", "-s", staging, "-p", final, "-i", "-"]
+    done = subprocess.run(
+        command,
+        input="".join(f"{staging / name}\n" for name in sorted(wanted)),
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    compiled = [name for name in sorted(wanted) if (staging / _pyc(name, tag)).is_file()]
+    if not compiled:
+        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        raise WorkError(
+            f"the environment's python cannot compile its modules: {last}",
+            f"try it: {staging / 'bin' / 'python'} -c pass",
+        )
+    for name in compiled:
+        wanted[name].add([_entry(staging, _pyc(name, tag))])
+    return len(compiled)
+
+
+def link_bytecode(
+    source: Path, target: Path, source_records: list[Record], target_records: list[Record]
+) -> int:
+    """Give a clone the bytecode that was compiled for its source; returns how many files.
+
+    Only for the packages that both have, and not for modules that contain the prefix.
+    """
+    by_stem = {record.stem: record for record in target_records}
+    count = 0
+    for record in source_records:
+        twin = by_stem.get(record.stem)
+        if twin is None:
+            continue
+        placed = {e["_path"] for e in record.entries if e.get("prefix_placeholder")}
+        entries = [
+            entry
+            for entry in record.entries
+            if entry.get("path_type") == "pyc_file" and _module(entry["_path"]) not in placed
+        ]
+        for entry in entries:
+            _link(source / entry["_path"], target / entry["_path"])
+        twin.add(entries)
+        count += len(entries)
+    return count
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, another owner, too many links: copying always works
+        shutil.copyfile(source, target)
+
+
+def _python_tag(records: list[Record]) -> str | None:
+    """`cpython-311` for an environment with python 3.11, None for one without python."""
+    for record in records:
+        if record.data.get("name") == "python":
+            major, minor = str(record.data["version"]).split(".")[:2]
+            return f"cpython-{major}{minor}"
+    return None
+
+
+def _is_module(name: str) -> bool:
+    return name.endswith(".py") and name.startswith("lib/python")
+
+
+def _pyc(name: str, tag: str) -> str:
+    path = PurePosixPath(name)
+    return str(path.parent / "__pycache__" / f"{path.stem}.{tag}.pyc")
+
+
+def _module(pyc: str) -> str:
+    path = PurePosixPath(pyc)
+    return str(path.parent.parent / f"{path.name.split('.')[0]}.py")
+
+
+def _entry(prefix: Path, name: str) -> Entry:
+    path = prefix / name
+    return {
+        "_path": name,
+        "path_type": "pyc_file",
+        "sha256_in_prefix": sha256_file(path),
+        "size_in_bytes": path.stat().st_size,
+    }

@@ -1,0 +1,106 @@
+"""`ddlce env install`: more packages in a clone, from the channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddlce.engine.install import CacheLayer, install
+from ddlce.engine.solve import solve
+from ddlce.engine.worker import Progress
+from ddlce.env.clone import locked_package
+from ddlce.env.freeze import protect_links, refuse_frozen
+from ddlce.env.layout import LOCK_COPY, ORIGIN, read_origin, user_lock
+from ddlce.env.records import read_origins, write_history
+from ddlce.env.waiting import waiting_lock
+from ddlce.errors import InputError
+from ddlce.files import explain_os_errors, write_atomic
+from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.model.manifest import OWN_CHANNEL
+from ddlce.settings import Settings
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The outcome of `install_specs`.
+
+    Attributes:
+        prefix: the environment.
+        added, removed: packages as `name version build`; an update is in both.
+    """
+
+    prefix: Path
+    added: list[str]
+    removed: list[str]
+
+
+def install_specs(
+    settings: Settings,
+    prefix: Path,
+    specs: list[str],
+    *,
+    channel: str | None = None,
+    offline: bool = False,
+    progress: Progress | None = None,
+    on_wait: Callable[[], None] | None = None,
+) -> Changed:
+    """Add packages to a clone; what it has stays unless a spec makes it change.
+
+    Args:
+        settings: the user's caches.
+        prefix: a clone.
+        specs: match specs.
+        channel: another address of our own channel than the one it was installed from.
+        offline: use nothing on the network.
+        progress: called for each package.
+        on_wait: called once when another process is at work on the same clone.
+
+    Raises:
+        InputError: frozen, not ours, or the specs cannot be satisfied together with what the
+            environment was asked to contain.
+        SourceError: a channel or a package cannot be read.
+    """
+    refuse_frozen(prefix)
+    record = read_origin(prefix)
+    if record is None:
+        raise InputError(f"{prefix} is not an environment of ddlce", "see: ddlce env list")
+    channels = dict(record.channels)
+    if channel:
+        channels[OWN_CHANNEL] = channel
+    with waiting_lock(user_lock(settings, prefix), on_wait):
+        before = {p.name: p for p in map(locked_package, read_origins(prefix))}
+        wanted = list(dict.fromkeys([*record.specs, *specs]))
+        virtual = EnvLock.load(prefix / LOCK_COPY).virtual_packages
+        packages = solve(
+            wanted, channels, record.platform, virtual, settings.cache / "repodata", prefix
+        )
+        install(
+            packages,
+            channels,
+            prefix,
+            [CacheLayer(settings.pkgs)],
+            specs=wanted,
+            installed=list(before.values()),
+            offline=offline,
+            progress=progress,
+        )
+        with explain_os_errors(prefix):
+            records = read_origins(prefix)
+            after = {p.name: p for p in map(locked_package, records)}
+            known = {p.stem for p in before.values()}
+            protect_links(prefix, [r for r in records if r.stem not in known])
+            updated = record.model_copy(update={"specs": wanted, "channels": channels})
+            write_atomic(prefix / ORIGIN, updated.model_dump_json(indent=2) + "\n")
+            write_history(prefix, f"ddlce env install {' '.join(specs)}", specs, records)
+    changed = {n for n in before | after if _identity(before, n) != _identity(after, n)}
+    return Changed(
+        prefix,
+        [_identity(after, name) for name in sorted(changed & after.keys())],
+        [_identity(before, name) for name in sorted(changed & before.keys())],
+    )
+
+
+def _identity(packages: dict[str, LockedPackage], name: str) -> str:
+    package = packages.get(name)
+    return f"{name} {package.version} {package.build}" if package else ""

@@ -1,0 +1,177 @@
+"""`ddlce env clone`: a writable copy of an environment in seconds.
+
+The clone is installed anew from the unpacked packages that the source was installed from, so
+that files with a prefix inside get the new one, and everything else is a hard link where the
+kernel allows it: on one file system, and for files of other owners only where
+`fs.protected_hardlinks` is off. Otherwise rattler copies. No channel is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddlce.engine.install import CacheLayer, install
+from ddlce.engine.worker import Progress
+from ddlce.env.bytecode import link_bytecode
+from ddlce.env.freeze import make_writable
+from ddlce.env.layout import (
+    LOCK_COPY,
+    ORIGIN,
+    clone_target,
+    read_origin,
+    staged,
+    user_lock,
+)
+from ddlce.env.records import Record, read_origins, write_history
+from ddlce.env.waiting import waiting_lock
+from ddlce.errors import InputError
+from ddlce.files import explain_os_errors, write_atomic
+from ddlce.model.envlock import LockedPackage
+from ddlce.settings import Settings
+
+#: Files of a release that a clone has too; they name no prefix.
+SHARED = (LOCK_COPY, Path("conda-meta", "state"), Path(".condarc"))
+
+
+@dataclass(frozen=True)
+class Cloned:
+    """The outcome of `clone`.
+
+    Attributes:
+        prefix: the new environment.
+        source: what it is a copy of.
+        packages: how many it has.
+        linked: files that are hard links.
+        copied: files that are its own.
+    """
+
+    prefix: Path
+    source: Path
+    packages: int
+    linked: int
+    copied: int
+
+
+def clone(
+    settings: Settings,
+    name: str,
+    source: Path,
+    *,
+    progress: Progress | None = None,
+    on_wait: Callable[[], None] | None = None,
+) -> Cloned:
+    """Copy the environment at `source` to a new one.
+
+    Args:
+        settings: the user's caches.
+        name: a name (see `clones_folder`) or a path.
+        source: a complete environment.
+        progress: called for each package.
+        on_wait: called once when another process is at work on the same clone.
+
+    Raises:
+        InputError: the name is not usable, the target exists, or the source is not ours.
+        SourceError: a package is in no cache and its channel is gone.
+        MachineError: the disk is full or the target's folder not writable.
+    """
+    target = clone_target(name)
+    origin = read_origin(source)
+    if origin is None:
+        raise InputError(
+            f"{source} is not a complete environment of ddlce",
+            "name one that `ddlce env list` shows",
+        )
+    if target.is_relative_to(source):
+        raise InputError(f"{target} is inside {source}", "choose another place for the clone")
+    with waiting_lock(user_lock(settings, target), on_wait):
+        _check_free(target)
+        records = read_origins(source)
+        packages = [locked_package(record) for record in records]
+        with staged(target) as staging, _overlay(settings, records) as overlay:
+            install(
+                packages,
+                origin.channels,
+                staging,
+                # The overlay is read-only and was checked when the release was made.
+                [CacheLayer(settings.pkgs), CacheLayer(overlay, "skip")],
+                specs=origin.specs,
+                final=target,
+                progress=progress,
+            )
+            with explain_os_errors(target):
+                clone_records = read_origins(staging)
+                _name_real_caches(clone_records, overlay, records)
+                link_bytecode(source, staging, records, clone_records)
+                for record in clone_records:
+                    record.save()
+                for shared in SHARED:
+                    if (source / shared).is_file():
+                        shutil.copyfile(source / shared, staging / shared)
+                copy = origin.model_copy(update={"kind": "clone", "source": str(source)})
+                write_atomic(staging / ORIGIN, copy.model_dump_json(indent=2) + "\n")
+                write_history(staging, f"ddlce env clone {name}", origin.specs, clone_records)
+                linked, copied = make_writable(staging)
+    return Cloned(target, source, len(packages), linked, copied)
+
+
+def locked_package(record: Record) -> LockedPackage:
+    """The package of an installed record; its channel is a URL."""
+    data = record.data
+    fields = {k: data[k] for k in LockedPackage.model_fields if data.get(k) is not None}
+    return LockedPackage.model_validate({**fields, "file": data["fn"], "size": data.get("size", 0)})
+
+
+def _check_free(target: Path) -> None:
+    if read_origin(target):
+        raise InputError(
+            f"{target} is there already",
+            f"choose another name, or remove it: ddlce env remove {target}",
+        )
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise InputError(f"{target} is there already and is no folder", "choose another name")
+    if target.is_dir() and any(target.iterdir()):
+        raise InputError(
+            f"{target} is there already and is not empty",
+            "choose another name, or move its content away",
+        )
+
+
+@contextlib.contextmanager
+def _overlay(settings: Settings, records: list[Record]) -> Iterator[Path]:
+    """A package cache that shows the unpacked packages of `records` where they are.
+
+    rattler writes a lock file beside every package that it reads, even in a cache that is
+    read-only (0.28). So it gets a cache of the user's own: links to the packages, and copies
+    of the small notes beside them.
+    """
+    with explain_os_errors(settings.cache):
+        settings.cache.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=settings.cache, prefix="overlay-"))
+    try:
+        for record in records:
+            unpacked = _unpacked(record)
+            note = unpacked.with_name(f"{unpacked.name}.lock")
+            if unpacked.is_dir() and note.is_file():
+                (folder / record.stem).symlink_to(unpacked)
+                shutil.copyfile(note, folder / note.name)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unpacked(record: Record) -> Path:
+    return Path(record.data.get("extracted_package_dir") or "/nowhere")
+
+
+def _name_real_caches(clones: list[Record], overlay: Path, records: list[Record]) -> None:
+    """Put the real caches into the clone's records, where rattler wrote the overlay."""
+    real = {record.stem: str(_unpacked(record)) for record in records}
+    for record in clones:
+        if record.data.get("extracted_package_dir") == str(overlay / record.stem):
+            record.data["extracted_package_dir"] = real[record.stem]
+            record.data["link"]["source"] = real[record.stem]

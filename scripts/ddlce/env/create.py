@@ -1,0 +1,223 @@
+"""`ddlce env create`: from a lock to an immutable release."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+
+from ddlce.engine.install import CacheLayer, install
+from ddlce.engine.worker import Progress
+from ddlce.env.bytecode import compile_bytecode
+from ddlce.env.freeze import freeze, make_read_only
+from ddlce.env.layout import (
+    CURRENT,
+    LOCK_COPY,
+    ORIGIN,
+    Layout,
+    Origin,
+    read_origin,
+    staged,
+)
+from ddlce.env.records import read_origins, write_history
+from ddlce.env.remove import prune_packages
+from ddlce.env.waiting import waiting_lock
+from ddlce.errors import MachineError
+from ddlce.files import explain_os_errors, write_atomic
+from ddlce.lock import channel_addresses
+from ddlce.model.envlock import EnvLock
+from ddlce.settings import Settings
+
+#: Conda's names of the machines that Python's platform module calls otherwise.
+MACHINES = {"x86_64": "linux-64"}
+
+
+@dataclass(frozen=True)
+class Created:
+    """The outcome of `create`.
+
+    Attributes:
+        prefix: the release.
+        existed: it was there already, and nothing was installed.
+        packages: how many it has.
+        compiled: how many modules were compiled.
+        seconds: step → time taken.
+    """
+
+    prefix: Path
+    existed: bool
+    packages: int
+    compiled: int
+    seconds: dict[str, float]
+
+
+def this_platform() -> str:
+    """The conda subdir of this machine."""
+    machine = platform.machine()
+    return MACHINES.get(machine, f"linux-{machine}")
+
+
+def create(
+    settings: Settings,
+    lock: EnvLock,
+    channel: str,
+    *,
+    offline: bool = False,
+    progress: Progress | None = None,
+    on_wait: Callable[[], None] | None = None,
+) -> Created:
+    """Install a lock as a release and make it the default one.
+
+    Args:
+        settings: the root, and the tree with the condarc template.
+        lock: what to install.
+        channel: the address of our own channel.
+        offline: use nothing on the network.
+        progress: called for each package.
+        on_wait: called once when another process is at work under the root.
+
+    Raises:
+        MachineError: the lock is for other machines, the disk is full, the root read-only.
+        SourceError: a package is missing or is not the locked one.
+    """
+    check_machine(lock)
+    layout = Layout(settings.root)
+    prefix = layout.prefix(lock.env, lock.release, lock.digest)
+    channels = channel_addresses(lock.channels, channel)
+    with waiting_lock(layout.lock, on_wait):
+        if read_origin(prefix):
+            _switch(layout, prefix)
+            return Created(prefix, True, len(lock.packages), 0, {})
+        condarc = render_condarc(settings, list(channels.values()))
+        try:
+            _open_cache(layout.pkgs)
+            with staged(prefix) as staging:
+                result = _fill(staging, prefix, lock, channels, layout, condarc, offline, progress)
+        except MachineError:
+            prune_packages(layout)  # a full disk: do not keep what nothing uses
+            raise
+        finally:
+            if layout.pkgs.is_dir():
+                make_read_only(layout.pkgs)
+        _switch(layout, prefix)
+    return result
+
+
+def check_machine(lock: EnvLock) -> None:
+    """Refuse a lock whose packages cannot run here.
+
+    Raises:
+        MachineError: another platform, or a glibc older than the lock's.
+    """
+    here = this_platform()
+    if lock.platform != here:
+        raise MachineError(
+            f"the lock of {lock.env} is for {lock.platform}, and this machine is {here}",
+            f"use envs/locks/{lock.env}.{here}.lock",
+        )
+    needed = lock.virtual_packages.get("__glibc", "0")
+    found = (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 0").split()[-1]
+    if _numbers(found) < _numbers(needed):
+        raise MachineError(
+            f"{lock.env} {lock.release} needs glibc {needed}, and this machine has {found}",
+            "use a newer system, or lower the glibc floor in the manifest and build for it",
+        )
+
+
+def render_condarc(settings: Settings, channels: list[str]) -> str:
+    """The `.condarc` of a release."""
+    template = (settings.tree / "channel" / "condarc.j2").read_text(encoding="utf-8")
+    text = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(template)
+    envs = "~/.local/share/ddl-ce-envs"
+    return text.render(channels=channels, envs=envs, pkgs=Layout(settings.root).pkgs)
+
+
+def _fill(
+    staging: Path,
+    prefix: Path,
+    lock: EnvLock,
+    channels: dict[str, str],
+    layout: Layout,
+    condarc: str,
+    offline: bool,
+    progress: Progress | None,
+) -> Created:
+    start = time.monotonic()
+    install(
+        lock.packages,
+        channels,
+        staging,
+        [CacheLayer(layout.pkgs)],
+        specs=lock.specs,
+        final=prefix,
+        offline=offline,
+        progress=progress,
+    )
+    installed = time.monotonic()
+    records = read_origins(staging)
+    with explain_os_errors(prefix):
+        compiled = compile_bytecode(staging, prefix, records)
+        for record in records:
+            record.save()
+        compiling = time.monotonic()
+        origin = Origin(
+            kind="release",
+            env=lock.env,
+            release=lock.release,
+            digest=lock.digest,
+            platform=lock.platform,
+            manifest=lock.manifest,
+            channels=channels,
+            specs=lock.specs,
+            pkgs=str(layout.pkgs),
+        )
+        write_markers(staging, origin, lock.variables)
+        write_atomic(staging / LOCK_COPY, lock.to_yaml())
+        write_atomic(staging / ".condarc", condarc)
+        write_history(staging, f"ddlce env create {lock.env}", lock.specs, records)
+        freeze(staging, f"{lock.env} {lock.release}", records)
+    seconds = {
+        "install": installed - start,
+        "compile": compiling - installed,
+        "freeze": time.monotonic() - compiling,
+    }
+    return Created(prefix, False, len(lock.packages), compiled, seconds)
+
+
+def write_markers(prefix: Path, origin: Origin, variables: dict[str, str]) -> None:
+    """Write what an environment is, and the variables that conda sets when it is activated."""
+    write_atomic(prefix / ORIGIN, origin.model_dump_json(indent=2) + "\n")
+    if variables:
+        state = {"version": 1, "env_vars": variables}
+        write_atomic(prefix / "conda-meta" / "state", json.dumps(state, indent=2) + "\n")
+
+
+def _open_cache(pkgs: Path) -> None:
+    """Let rattler add packages to the cache: to its folder and to the notes in it."""
+    with explain_os_errors(pkgs):
+        pkgs.mkdir(parents=True, exist_ok=True)
+        pkgs.chmod(0o755)
+        for note in pkgs.glob("*.lock"):
+            note.chmod(0o644)
+
+
+def _switch(layout: Layout, prefix: Path) -> None:
+    """Make `prefix` the default release, in one step."""
+    link = prefix.parent / CURRENT
+    if layout.current(prefix.parent.name) == prefix.resolve():
+        return
+    with explain_os_errors(link):
+        partial = prefix.parent / f".{CURRENT}.{os.getpid()}"
+        partial.unlink(missing_ok=True)
+        partial.symlink_to(prefix.name)
+        partial.replace(link)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

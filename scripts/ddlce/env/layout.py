@@ -1,0 +1,234 @@
+"""Where environments are, which of them are complete, and how a name finds one.
+
+An environment is installed in a hidden folder beside its place, with its final prefix already
+written into its files, and comes into being by one rename. So whatever has a readable
+`conda-meta/ddl-ce.origin` is complete, and a killed run leaves only hidden folders, which the
+next run removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ddlce.errors import InputError
+from ddlce.files import explain_os_errors
+from ddlce.settings import Settings
+
+ORIGIN = Path("conda-meta", "ddl-ce.origin")
+LOCK_COPY = Path("conda-meta", "ddl-ce.lock")
+CURRENT = "current"
+PARTIAL = ".partial-"
+
+
+class Origin(BaseModel):
+    """`conda-meta/ddl-ce.origin`: what an environment is and what it was made from (JSON).
+
+    Not named `.json`: conda and rattler take every JSON file there for a package.
+
+    Attributes:
+        kind: `release`: immutable, made from a lock; `clone`: a user's own.
+        env, release, digest, platform, manifest: of the lock it goes back to.
+        channels: channel name → URL that it was installed from.
+        specs: what it was asked to contain.
+        pkgs: the read-only package cache that its files are linked from.
+        source: the prefix that it was cloned from; None for a release.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    kind: Literal["release", "clone"]
+    env: str
+    release: str
+    digest: str
+    platform: str
+    manifest: str
+    channels: dict[str, str]
+    specs: list[str]
+    pkgs: str
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The folders under a root.
+
+    Attributes:
+        root: `--root`.
+    """
+
+    root: Path
+
+    @property
+    def envs(self) -> Path:
+        """One folder per environment, with its releases and the link `current`."""
+        return self.root / "envs"
+
+    @property
+    def pkgs(self) -> Path:
+        """The read-only package cache that all releases are linked from."""
+        return self.root / "pkgs"
+
+    @property
+    def lock(self) -> Path:
+        """Held by whoever changes anything under the root."""
+        return self.root / ".lock"
+
+    def folder(self, env: str) -> Path:
+        """The folder of one environment's releases."""
+        return self.envs / env
+
+    def prefix(self, env: str, release: str, digest: str) -> Path:
+        """The prefix of one release of an environment."""
+        return self.folder(env) / f"{release}-{digest[:8]}"
+
+    def current(self, env: str) -> Path | None:
+        """The default release's prefix, or None."""
+        link = self.folder(env) / CURRENT
+        return link.resolve() if read_origin(link) else None
+
+    def releases(self) -> list[Path]:
+        """All complete releases, sorted by environment and name."""
+        found = [p for p in self.envs.glob("*/*") if not p.is_symlink() and p.name[0] != "."]
+        return sorted(p for p in found if read_origin(p))
+
+
+def read_origin(prefix: Path) -> Origin | None:
+    """What the environment at `prefix` is, or None where there is no complete one of ours."""
+    try:
+        return Origin.model_validate_json((prefix / ORIGIN).read_text(encoding="utf-8"))
+    except (OSError, ValidationError, UnicodeDecodeError):
+        return None
+
+
+def clones_folder() -> Path:
+    """Where clones go: the first entry of CONDA_ENVS_PATH, else ~/.local/share/ddl-ce-envs."""
+    listed = [p for p in os.environ.get("CONDA_ENVS_PATH", "").split(os.pathsep) if p]
+    return Path(listed[0] if listed else "~/.local/share/ddl-ce-envs").expanduser().absolute()
+
+
+def clones() -> list[Path]:
+    """All complete clones in the clones' folder."""
+    folder = clones_folder()
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [p for p in found if p.name[0] != "." and read_origin(p)]
+
+
+def clone_target(name: str) -> Path:
+    """The prefix of a clone, given by name or by path.
+
+    Raises:
+        InputError: not a usable name.
+    """
+    if "/" in name:
+        return Path(name).expanduser().absolute()
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or name in ("base", "root"):
+        raise InputError(
+            f"{name!r} is not a name for an environment",
+            "use letters, digits, '.', '_' and '-' ('base' and 'root' are conda's own), "
+            "or give a path with a '/'",
+        )
+    return clones_folder() / name
+
+
+def find_env(settings: Settings, name: str) -> Path:
+    """The prefix of an environment, given as ENV, ENV/RELEASE-DIGEST, a clone's name or a path.
+
+    Raises:
+        InputError: there is no such complete environment.
+    """
+    layout = Layout(settings.root)
+    path = Path(name).expanduser()
+    candidates = [layout.current(name), layout.envs / name, clones_folder() / name]
+    if "/" in name or name in (".", ".."):
+        candidates = [path.absolute(), layout.envs / name]
+    for candidate in candidates:
+        if candidate and read_origin(candidate):
+            return candidate.resolve()
+    known = [str(p.relative_to(layout.envs)) for p in layout.releases()]
+    known += [p.name for p in clones()]
+    raise InputError(
+        f"there is no environment {name} under {layout.root} or {clones_folder()}",
+        f"there are: {', '.join(known)}" if known else "make one with: ddlce env create",
+    )
+
+
+def default_source(settings: Settings) -> Path:
+    """What is cloned by default: the active environment, the one that runs this, or `current`.
+
+    Raises:
+        InputError: there is none.
+    """
+    active = os.environ.get("CONDA_PREFIX")
+    for candidate in (Path(active) if active else None, Path(sys.prefix)):
+        if candidate and read_origin(candidate):
+            return candidate.resolve()
+    layout = Layout(settings.root)
+    folders = sorted(p.name for p in layout.envs.iterdir()) if layout.envs.is_dir() else []
+    found = [prefix for env in folders if (prefix := layout.current(env))]
+    if len(found) == 1:
+        return found[0]
+    raise InputError(
+        f"no environment is active, and {layout.root} has {len(found)} to choose from",
+        "load one (module load ddl-ce) or name it with --from",
+    )
+
+
+def user_lock(settings: Settings, prefix: Path) -> Path:
+    """The lock file for a user's prefix; in the user's cache, so as not to litter beside it."""
+    name = hashlib.sha256(str(prefix).encode()).hexdigest()[:16]
+    return settings.cache / "locks" / f"{name}.lock"
+
+
+@contextlib.contextmanager
+def staged(prefix: Path) -> Iterator[Path]:
+    """A new hidden folder beside `prefix` that becomes `prefix` when the block ends well.
+
+    Call it under the lock of `prefix`: what earlier runs left behind is removed first. The
+    folder's name is new each time, so that a program of a killed run cannot write into it.
+    """
+    with explain_os_errors(prefix):
+        prefix.parent.mkdir(parents=True, exist_ok=True)
+        remove_partials(prefix)
+        staging = prefix.with_name(f".{prefix.name}{PARTIAL}{os.getpid()}")
+        staging.mkdir()
+    try:
+        yield staging
+        with explain_os_errors(prefix):
+            staging.rename(prefix)
+    except BaseException:
+        remove_tree(staging)
+        raise
+
+
+def remove_partials(prefix: Path) -> None:
+    """Remove what killed runs left beside `prefix`; call under its lock."""
+    for leftover in prefix.parent.glob(f".{prefix.name}{PARTIAL}*"):
+        remove_tree(leftover)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder, read-only ones too; never follows a link.
+
+    The folder is moved aside first, so that nobody meets it half-removed.
+    """
+    with explain_os_errors(folder):
+        if not folder.is_dir():
+            return
+        doomed = folder
+        if PARTIAL not in folder.name:
+            doomed = folder.with_name(f".{folder.name}{PARTIAL}{os.getpid()}")
+            folder.rename(doomed)
+        for path, _names, _files in os.walk(doomed):  # top down: opened before it is entered
+            Path(path).chmod(0o755)
+        shutil.rmtree(doomed)

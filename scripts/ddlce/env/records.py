@@ -1,0 +1,75 @@
+"""The conda-meta records of a prefix, as plain data.
+
+rattler writes them; what it does not know about (bytecode compiled after installing, a cache
+that only existed for one clone) is added here, in the form that conda itself uses, so that
+conda, mamba and rattler remove those files with the package.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ddlce.errors import InputError
+from ddlce.files import write_atomic
+
+#: One file of a package in paths_data.
+Entry = dict[str, Any]
+
+
+class Record:
+    """One package's record.
+
+    Attributes:
+        path: the JSON file.
+        data: its content.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.data: dict[str, Any] = json.loads(path.read_bytes())
+            self.entries: list[Entry] = self.data["paths_data"]["paths"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{path}: not a package record ({error})", "verify it with: ddlce env verify"
+            ) from error
+
+    @property
+    def stem(self) -> str:
+        """`name-version-build`."""
+        return self.path.stem
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add files to the package."""
+        for entry in entries:
+            self.entries.append(entry)
+            self.data["files"].append(entry["_path"])
+
+    def save(self) -> None:
+        """Write the record back, readable by everybody."""
+        write_atomic(self.path, json.dumps(self.data, indent=1) + "\n")
+
+
+def read_origins(prefix: Path) -> list[Record]:
+    """The records of all packages in a prefix, sorted by file name."""
+    return [Record(path) for path in sorted(prefix.glob("conda-meta/*-*-*.json"))]
+
+
+def write_history(prefix: Path, command: str, specs: list[str], records: list[Record]) -> None:
+    """Append one event to conda's history: what was asked for and what is there now."""
+    path = prefix / "conda-meta" / "history"
+    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    present = [
+        f"+{str(r.data['channel']).rstrip('/')}/{r.data['subdir']}::{r.stem}" for r in records
+    ]
+    lines = [
+        f"==> {datetime.now(UTC):%Y-%m-%d %H:%M:%S} <==",
+        f"# cmd: {command}",
+        *present,
+        f"# update specs: {json.dumps(specs)}",
+    ]
+    write_atomic(path, before + "\n".join(lines) + "\n")

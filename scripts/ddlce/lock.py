@@ -1,0 +1,177 @@
+"""`ddlce lock`: from a manifest to one lock per platform."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from ddlce.engine.solve import MissingSubdirError, solve
+from ddlce.errors import InputError
+from ddlce.files import write_atomic
+from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.model.manifest import OWN_CHANNEL, Manifest, load_manifest
+from ddlce.settings import Settings
+
+#: Of the target machines; the oldest kernel among the distributions that glibc 2.28+ comes with.
+LINUX = "4.18"
+
+
+@dataclass(frozen=True)
+class Locked:
+    """What became of one platform's lock.
+
+    Attributes:
+        platform: conda subdir.
+        path: the lock file.
+        state: `skipped`: the channel has no such platform; `stale`: another lock is due, and
+            it was not written because this was a check.
+        lock: the lock as it should be; None when skipped.
+        changes: lines that say how the packages differ from the file's.
+    """
+
+    platform: str
+    path: Path
+    state: Literal["written", "unchanged", "stale", "skipped"]
+    lock: EnvLock | None = None
+    changes: tuple[str, ...] = ()
+
+
+def lock_env(settings: Settings, env: str, channel: str, *, check: bool = False) -> list[Locked]:
+    """Lock an environment for every platform of its manifest that the channel has.
+
+    Args:
+        settings: where the manifest, the locks and the caches are.
+        env: the manifest's name.
+        channel: the address of our own channel.
+        check: compare only.
+
+    Raises:
+        InputError: the manifest is wrong or cannot be satisfied.
+        SourceError: a channel cannot be read, or it has none of the platforms.
+    """
+    path = settings.tree / "envs" / f"{env}.yaml"
+    manifest = load_manifest(path)
+    channels = channel_addresses(manifest.channels, channel)
+    results = []
+    for platform in manifest.platforms:
+        target = lock_path(settings, env, platform)
+        try:
+            lock = _solve(settings, path, manifest, platform, channels)
+        except MissingSubdirError:
+            results.append(Locked(platform, target, "skipped"))
+            continue
+        results.append(_compare(platform, target, lock, check=check))
+    if all(result.state == "skipped" for result in results):
+        raise MissingSubdirError(
+            f"{path}: the channel {', '.join(channels.values())} has none of its platforms "
+            f"({', '.join(manifest.platforms)})",
+            "build it first: ddlce build && ddlce index",
+        )
+    return results
+
+
+def lock_path(settings: Settings, env: str, platform: str) -> Path:
+    """Where the lock of an environment lies."""
+    return settings.tree / "envs" / "locks" / f"{env}.{platform}.lock"
+
+
+def channel_addresses(names: list[str], own: str) -> dict[str, str]:
+    """Channel name → address: our own channel by its name, others by their URL."""
+    return {name: own if name == OWN_CHANNEL else name for name in names}
+
+
+def channel_address(text: str | Path) -> str:
+    """A channel given as folder or URL, as URL."""
+    if isinstance(text, str) and "://" in text:
+        return text.rstrip("/")
+    return Path(text).expanduser().absolute().as_uri()
+
+
+def explicit(lock: EnvLock, channels: dict[str, str]) -> str:
+    """The lock as an `@EXPLICIT` file, which stock conda and mamba install from."""
+    lines = [
+        f"# {lock.env} {lock.release}; install it with: conda create --name NAME --file THIS-FILE",
+        f"# platform: {lock.platform}",
+        "@EXPLICIT",
+        *(f"{package.url(channels)}#sha256:{package.sha256}" for package in lock.packages),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def required_by(lock: EnvLock) -> dict[str, list[str]]:
+    """For each package, who needs it: other packages, or `manifest`."""
+    needed: dict[str, list[str]] = defaultdict(list)
+    for spec in lock.specs:
+        needed[spec_name(spec)].append("manifest")
+    for package in lock.packages:
+        for name in sorted({spec_name(spec) for spec in package.depends}):
+            needed[name].append(package.name)
+    return {package.name: needed[package.name] for package in lock.packages}
+
+
+def spec_name(spec: str) -> str:
+    """The package name in a match spec."""
+    return re.split(r"[\s=<>!~\[]", spec.strip(), maxsplit=1)[0].lower()
+
+
+def _solve(
+    settings: Settings, path: Path, manifest: Manifest, platform: str, channels: dict[str, str]
+) -> EnvLock:
+    own = urlsplit(channels.get(OWN_CHANNEL, ""))
+    if own.scheme == "file" and not Path(own.path, platform, "repodata.json").is_file():
+        raise MissingSubdirError(f"the channel {own.path} has no {platform}")
+    wanted = manifest.platforms[platform]
+    virtual = {"__glibc": wanted.glibc, "__linux": LINUX, "__unix": "0", **wanted.virtual_packages}
+    specs = manifest.specs_for(platform)
+    try:
+        packages = solve(specs, channels, platform, virtual, settings.cache / "repodata")
+    except InputError as error:
+        raise InputError(
+            f"{path}: {error.message}",
+            f"the specs are: {', '.join(specs)}; the machine is taken to have "
+            + ", ".join(f"{name} {version}" for name, version in virtual.items()),
+        ) from error
+    return EnvLock(
+        env=manifest.name,
+        release=manifest.release,
+        platform=platform,
+        manifest=manifest.digest,
+        channels=manifest.channels,
+        specs=specs,
+        virtual_packages=virtual,
+        variables=manifest.variables,
+        packages=packages,
+    )
+
+
+def _compare(platform: str, target: Path, lock: EnvLock, *, check: bool) -> Locked:
+    text = lock.to_yaml()
+    if target.is_file() and target.read_text(encoding="utf-8") == text:
+        return Locked(platform, target, "unchanged", lock)
+    try:
+        changes = tuple(_differences(EnvLock.load(target), lock))
+    except InputError:  # absent or damaged: there is nothing to compare with
+        changes = ()
+    if check:
+        return Locked(platform, target, "stale", lock, changes)
+    write_atomic(target, text)
+    return Locked(platform, target, "written", lock, changes)
+
+
+def _differences(old: EnvLock, new: EnvLock) -> list[str]:
+    before = {package.name: package for package in old.packages}
+    after = {package.name: package for package in new.packages}
+    lines = []
+    for name in sorted(before.keys() | after.keys()):
+        was, now = before.get(name), after.get(name)
+        if was != now:
+            lines.append(f"{name}: {_label(was)} → {_label(now)}")
+    return lines
+
+
+def _label(package: LockedPackage | None) -> str:
+    return f"{package.version} {package.build}" if package else "none"

@@ -1,0 +1,157 @@
+"""`envs/<env>.yaml`: what a release contains, for which platforms, from which channels."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ddlce.errors import InputError
+
+#: In `channels`: the channel that this tree builds.
+OWN_CHANNEL = "ddl-ce"
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
+Spec = Annotated[str, Field(min_length=1, pattern=r"^\S.*$")]
+Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)*$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True
+    )
+
+
+class PlatformSpec(_Strict):
+    """What holds on one platform."""
+
+    glibc: Version
+    """The oldest glibc that the environment must run on; the solver sees this one (`__glibc`)."""
+
+    specs: list[Spec] = []
+    """Packages for this platform only, as match specs."""
+
+    virtual_packages: dict[Annotated[str, Field(pattern=r"^__[a-z]+$")], Version] = {}
+    """Further virtual packages that the target machines have, e.g. `__cuda: "12.4"`."""
+
+
+class Manifest(_Strict):
+    """An environment of the distribution, as its author writes it."""
+
+    name: Name
+    """The environment's name; also the file's name without `.yaml`."""
+
+    release: Annotated[str, Field(pattern=r"^\d{4}\.\d{1,2}(\.\d+)?$")]
+    """The release, `YEAR.MONTH` or `YEAR.MONTH.PATCH`, in quotes."""
+
+    summary: Annotated[str, Field(min_length=1)]
+    """One line that says what the environment is for."""
+
+    channels: Annotated[list[Spec], Field(min_length=1)] = [OWN_CHANNEL]
+    """Channels in order of priority: `ddl-ce` is the one built here, others are URLs."""
+
+    platforms: Annotated[
+        dict[Annotated[str, Field(pattern=r"^linux-[a-z0-9]+$")], PlatformSpec],
+        Field(min_length=1),
+    ]
+    """The platforms to lock, each with its glibc floor."""
+
+    specs: Annotated[list[Spec], Field(min_length=1)]
+    """The packages, as match specs, e.g. `pytorch 2.13.*`."""
+
+    variables: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
+    """Environment variables that activation sets."""
+
+    @property
+    def digest(self) -> str:
+        """Hex sha256 of what the manifest says; comments and layout do not count."""
+        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def specs_for(self, platform: str) -> list[str]:
+        """The specs of one platform: the common ones, then its own."""
+        return [*self.specs, *self.platforms[platform].specs]
+
+
+def load_manifest(path: Path) -> Manifest:
+    """Read a manifest.
+
+    Raises:
+        InputError: the file is missing, is not YAML, or a field is wrong; names the file, the
+            line, the field and the value.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        found = sorted(p.stem for p in path.parent.glob("*.yaml"))
+        raise InputError(
+            f"there is no environment manifest {path}",
+            f"choose one of: {', '.join(found)}" if found else "write one: docs/site-guide.md",
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text ({error.reason})") from error
+    try:
+        root = yaml.compose(text, yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        problem = getattr(error, "problem", None) or str(error)
+        raise InputError(f"{where}: not valid YAML: {problem}", "correct the file") from error
+    try:
+        manifest = Manifest.model_validate(data if data is not None else {})
+    except ValidationError as error:
+        raise InputError(_explain(path, root, error), _hint(error)) from error
+    if manifest.name != path.stem:
+        raise InputError(
+            f"{path}:{_line(root, ('name',))}: field 'name': {manifest.name!r} is not the file's "
+            f"name {path.stem!r}",
+            "rename the file or the environment",
+        )
+    return manifest
+
+
+def manifest_schema() -> str:
+    """The JSON schema of a manifest, as checked in beside this module."""
+    schema = Manifest.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+def _explain(path: Path, root: yaml.Node | None, error: ValidationError) -> str:
+    """One line per wrong field: file, line, field, what is wrong, value."""
+    lines = []
+    for problem in error.errors():
+        loc = tuple(part for part in problem["loc"] if part != "[key]")
+        field = ".".join(str(part) for part in loc) or "the file"
+        given = "" if problem["type"] == "missing" else f", not {problem['input']!r}"
+        lines.append(f"{path}:{_line(root, loc)}: field '{field}': {problem['msg']}{given}")
+    return "\n".join(lines)
+
+
+def _hint(error: ValidationError) -> str:
+    for problem in error.errors():
+        if problem["type"] == "string_type" and isinstance(problem["input"], int | float):
+            return f'put the value in quotes: "{problem["input"]}"'
+        if problem["type"] == "extra_forbidden":
+            return f"the fields are: {', '.join(Manifest.model_fields)}"
+    return "the fields are described in scripts/ddlce/model/manifest.py"
+
+
+def _line(node: Any, loc: tuple[int | str, ...]) -> int:
+    """The line of the deepest part of `loc` that the file has; counts from 1."""
+    line = node.start_mark.line + 1 if node is not None else 1
+    for part in loc:
+        if isinstance(node, yaml.MappingNode):
+            found = [(k, v) for k, v in node.value if k.value == str(part)]
+            if not found:
+                break
+            line, node = found[0][0].start_mark.line + 1, found[0][1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+    return line

@@ -1,0 +1,218 @@
+"""A small real channel: real packages, really packed and indexed, for the tests of environments.
+
+`python` in it is the interpreter that runs the tests, with a part of its standard library, so
+that environments made from this channel can compile and run Python code. The other packages
+are a few files each: prefixes in text and in a compiled program, a `noarch: python` package
+with a console script, two versions that exclude each other, one that needs a newer glibc.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conda_package_streaming.create import conda_builder
+
+from ddlce.engine.index import index_channel
+
+#: What stands in packed files for the prefix: as long as conda's own (255 characters).
+PLACEHOLDER = ("/opt/placeholder_" + "placehold_" * 30)[:255]
+TIMESTAMP = 1_767_225_600_000  # 2026-01-01, in milliseconds
+SITE = "lib/python3.11/site-packages"
+
+
+@dataclass
+class Pkg:
+    """One package: metadata, and its files as path → content (bytes, text or `-> target`)."""
+
+    name: str
+    version: str = "1.0"
+    depends: list[str] = field(default_factory=list)
+    files: dict[str, bytes | str | Path] = field(default_factory=dict)
+    noarch: str | None = None
+    subdir: str = "linux-64"
+    build: str = "h0_0"
+    constrains: list[str] = field(default_factory=list)
+    entry_points: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def stem(self) -> str:
+        return f"{self.name}-{self.version}-{self.build}"
+
+
+def pack(pkg: Pkg, channel: Path) -> Path:
+    """Write the package as a `.conda` file into `channel/<subdir>`; returns its path."""
+    subdir = "noarch" if pkg.noarch else pkg.subdir
+    folder = channel / subdir
+    folder.mkdir(parents=True, exist_ok=True)
+    paths: list[dict[str, Any]] = []
+    with conda_builder(pkg.stem, folder, compression_level=1) as tar:
+        for name, content in sorted(pkg.files.items()):
+            paths.append(_add(tar, name, content))
+        index = {
+            "name": pkg.name,
+            "version": pkg.version,
+            "build": pkg.build,
+            "build_number": 0,
+            "depends": pkg.depends,
+            "constrains": pkg.constrains,
+            "license": "MIT",
+            "subdir": subdir,
+            "timestamp": TIMESTAMP,
+            **({"noarch": pkg.noarch} if pkg.noarch else {}),
+            **pkg.extra,
+        }
+        _add(tar, "info/index.json", json.dumps(index))
+        _add(tar, "info/paths.json", json.dumps({"paths": paths, "paths_version": 1}))
+        if pkg.noarch == "python":
+            link = {"noarch": {"type": "python", "entry_points": pkg.entry_points}}
+            _add(tar, "info/link.json", json.dumps({**link, "package_metadata_version": 1}))
+    return folder / f"{pkg.stem}.conda"
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes | str | Path) -> dict[str, Any]:
+    """Add one member; returns its entry for paths.json."""
+    info = tarfile.TarInfo(name)
+    info.mtime = TIMESTAMP // 1000
+    if isinstance(content, str) and content.startswith("-> "):
+        info.type, info.linkname = tarfile.SYMTYPE, content[3:]
+        tar.addfile(info)
+        return {"_path": name, "path_type": "softlink"}
+    if isinstance(content, Path):
+        data = content.read_bytes()
+        info.mode = 0o755 if os.access(content, os.X_OK) else 0o644
+    else:
+        data = content.encode() if isinstance(content, str) else content
+        info.mode = 0o755 if name.startswith("bin/") else 0o644
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
+    entry: dict[str, Any] = {
+        "_path": name,
+        "path_type": "hardlink",
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "size_in_bytes": len(data),
+    }
+    if PLACEHOLDER.encode() in data:
+        mode = "binary" if b"\0" in data else "text"
+        entry |= {"prefix_placeholder": PLACEHOLDER, "file_mode": mode}
+    return entry
+
+
+def compiled(text: str) -> bytes:
+    """A program that prints the prefix built into it, then `text`."""
+    source = (
+        f'#include <stdio.h>\nvolatile char prefix[] = "{PLACEHOLDER}/share";\n'
+        f'int main(void) {{ puts((char *)prefix); puts("{text}"); return 0; }}\n'
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "program"
+        subprocess.run(["gcc", "-x", "c", "-", "-o", program], input=source.encode(), check=True)
+        return program.read_bytes()
+
+
+def python_files() -> dict[str, bytes | str | Path]:
+    """The running interpreter and the part of its library that pip and compileall need."""
+    base = Path(sys.base_prefix)
+    library = Path(sysconfig.get_path("stdlib"))
+    skipped = {"site-packages", "test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo"}
+    skipped |= {"__pycache__", "pydoc_data", "idle_test", f"config-3.11-{sys.platform}"}
+    files: dict[str, bytes | str | Path] = {
+        "bin/python3.11": base / "bin" / "python3.11",
+        "bin/python3": "-> python3.11",
+        "bin/python": "-> python3.11",
+        # Python code with the prefix inside: its bytecode must not travel to a clone.
+        "lib/python3.11/mini_prefix.py": f'PREFIX = "{PLACEHOLDER}"\n',
+    }
+    for folder, names, entries in os.walk(library):
+        names[:] = [n for n in names if n not in skipped and not n.startswith("config-3")]
+        for entry in entries:
+            path = Path(folder, entry)
+            if path.suffix in {".py", ".so", ".whl"}:
+                files[f"lib/python3.11/{path.relative_to(library)}"] = path
+    return files
+
+
+def packages() -> list[Pkg]:
+    """The packages of the mini channel."""
+    return [
+        Pkg("python", "3.11.7", ["__glibc >=2.17", "__unix"], python_files()),
+        Pkg(
+            "libmini",
+            "1.2",
+            files={
+                "bin/mini-where": compiled("one"),
+                "etc/mini.conf": f"prefix={PLACEHOLDER}\n",
+                "share/mini/plain.txt": "plain\n",
+                "share/mini/link.txt": "-> plain.txt",
+            },
+        ),
+        Pkg("libmini", "2.0", files={"bin/mini-where": compiled("two")}),
+        Pkg(
+            "minimod",
+            "1.0",
+            ["python >=3.11,<3.12.0a0", "libmini >=1,<2"],
+            {
+                "site-packages/minimod/__init__.py": "def main():\n    print(__file__)\n",
+                "site-packages/minimod/data.txt": "data\n",
+                "site-packages/minimod/broken_template.py": "def {{ name }}():\n",
+                **_dist_info("minimod", "1.0"),
+            },
+            noarch="python",
+            entry_points=["minimod = minimod:main"],
+            build="pyh0_0",
+        ),
+        Pkg(
+            "miniarch",
+            "0.3",
+            ["python >=3.11,<3.12.0a0"],
+            {
+                f"{SITE}/miniarch/__init__.py": "VALUE = 3\n",
+                "bin/miniarch": f"#!{PLACEHOLDER}/bin/python\nimport miniarch as m\nprint(m.VALUE)\n",
+            },
+        ),
+        Pkg("mini-all", "2026.11", ["minimod", "miniarch"], noarch="generic", build="0"),
+        Pkg("mini-more", "1.0", ["libmini >=1,<2"], {"share/more.txt": "more\n"}),
+        Pkg("mini-two", "1.0", ["libmini >=2"], {"share/two.txt": "two\n"}),
+        Pkg("mini-future", "1.0", ["__glibc >=2.99"], {"share/future.txt": "f\n"}),
+    ]
+
+
+def _dist_info(name: str, version: str) -> dict[str, bytes | str | Path]:
+    folder = f"site-packages/{name}-{version}.dist-info"
+    return {
+        f"{folder}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{folder}/INSTALLER": "conda\n",
+    }
+
+
+def make_channel(folder: Path) -> Path:
+    """Build and index the mini channel in `folder`; returns it."""
+    for pkg in packages():
+        pack(pkg, folder)
+    index_channel(folder)
+    return folder
+
+
+MANIFEST = """\
+name: mini
+release: "2026.11"
+summary: A small environment for the tests.
+platforms:
+  linux-64:
+    glibc: "2.36"
+specs:
+  - mini-all
+variables:
+  MINI_GREETING: hello
+"""
