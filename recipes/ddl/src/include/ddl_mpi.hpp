@@ -3,8 +3,9 @@
 #ifndef DDL_MPI_HPP
 #define DDL_MPI_HPP
 
-#include <ddl.hpp>
 #include <mpi.h>
+
+#include <ddl.hpp>
 
 extern "C" {
 

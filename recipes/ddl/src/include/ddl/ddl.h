@@ -70,7 +70,8 @@ typedef struct ddl_comm* ddl_comm_t;
 /* -- Life -------------------------------------------------------------------------------------- */
 
 /* Starts the library, and MPI unless the program has done so. `options` as in DDL_OPTIONS, whose
- * value is used when `options` is NULL. Collective over all ranks. A second call changes nothing. */
+ * value is used when `options` is NULL. Collective over all ranks. A second call changes nothing.
+ */
 DDL_API DDL_Result ddl_init(const char* options);
 
 /* Ends the library, and MPI if ddl_init started it. Collective over all ranks, and checked like any
@@ -98,8 +99,8 @@ DDL_API DDL_Result ddl_size(int* size);             /* all ranks of the job */
 DDL_API DDL_Result ddl_local_rank(int* local_rank); /* 0 .. local_size-1 on this host */
 DDL_API DDL_Result ddl_local_size(int* local_size); /* ranks on this host */
 DDL_API DDL_Result ddl_num_hosts(int* num_hosts);
-DDL_API DDL_Result ddl_host_index(int* host_index);         /* hosts count by their lowest rank */
-DDL_API DDL_Result ddl_host_of(int rank, int* host_index);  /* of any rank */
+DDL_API DDL_Result ddl_host_index(int* host_index);        /* hosts count by their lowest rank */
+DDL_API DDL_Result ddl_host_of(int rank, int* host_index); /* of any rank */
 DDL_API DDL_Result ddl_host_name(int rank, const char** name); /* valid until ddl_finalize */
 
 /* The timeout of every wait, in seconds (> 0). */
@@ -108,21 +109,22 @@ DDL_API DDL_Result ddl_get_timeout(double* seconds);
 
 /* -- Communicators ----------------------------------------------------------------------------- */
 
-/* Makes a communicator of the `n` ranks in `world_ranks`, in that order. Called by these ranks only,
- * with the same list; `tag` (0 .. 32767) tells apart groups made at the same time. */
+/* Makes a communicator of the `n` ranks in `world_ranks`, in that order. Called by these ranks
+ * only, with the same list; `tag` (0 .. 32767) tells apart groups made at the same time. */
 DDL_API DDL_Result ddl_comm_create(const int* world_ranks, int n, int tag, ddl_comm_t* comm);
 DDL_API DDL_Result ddl_comm_free(ddl_comm_t comm); /* called by all its ranks; NULL is an error */
 DDL_API DDL_Result ddl_comm_rank(ddl_comm_t comm, int* rank);
 DDL_API DDL_Result ddl_comm_size(ddl_comm_t comm, int* size);
 
-/* -- Collectives. In place when send == recv; else the two must not overlap. -------------------- */
+/* -- Collectives. In place when send == recv; else the two must not overlap. --------------------
+ */
 
 /* recv[i] = op over all ranks of send[i]; `count` elements. */
 DDL_API DDL_Result ddl_comm_allreduce(ddl_comm_t comm, const void* send, void* recv, size_t count,
                                       DDL_Type type, DDL_Op op);
 
-/* The n-th block of `recv_count` elements of the reduced `send` (size * recv_count elements) goes to
- * rank n. In place: `recv` is this rank's block inside `send`. */
+/* The n-th block of `recv_count` elements of the reduced `send` (size * recv_count elements) goes
+ * to rank n. In place: `recv` is this rank's block inside `send`. */
 DDL_API DDL_Result ddl_comm_reduce_scatter(ddl_comm_t comm, const void* send, void* recv,
                                            size_t recv_count, DDL_Type type, DDL_Op op);
 
@@ -135,15 +137,15 @@ DDL_API DDL_Result ddl_comm_allgather(ddl_comm_t comm, const void* send, void* r
 
 DDL_API DDL_Result ddl_comm_barrier(ddl_comm_t comm);
 
-/* Every rank's `nbytes` to `root`, and back. The root's big side holds size * nbytes; the big side is
- * ignored elsewhere. */
+/* Every rank's `nbytes` to `root`, and back. The root's big side holds size * nbytes; the big side
+ * is ignored elsewhere. */
 DDL_API DDL_Result ddl_comm_gather(ddl_comm_t comm, const void* send, void* recv, size_t nbytes,
                                    int root);
 DDL_API DDL_Result ddl_comm_scatter(ddl_comm_t comm, const void* send, void* recv, size_t nbytes,
                                     int root);
 
-/* Block n of `send` to rank n. All counts and offsets in bytes, one per rank; what rank a sends to b
- * must be what b receives from a. No in place. */
+/* Block n of `send` to rank n. All counts and offsets in bytes, one per rank; what rank a sends to
+ * b must be what b receives from a. No in place. */
 DDL_API DDL_Result ddl_comm_alltoall(ddl_comm_t comm, const void* send, void* recv, size_t nbytes);
 DDL_API DDL_Result ddl_comm_alltoallv(ddl_comm_t comm, const void* send, const size_t* send_bytes,
                                       const size_t* send_offsets, void* recv,

@@ -1,7 +1,7 @@
 """Starts ranks by MPICH's mpiexec (Hydra): by fork on this host, by ssh on others."""
 
+import os
 import re
-import secrets
 import shlex
 import shutil
 import subprocess
@@ -23,7 +23,7 @@ class HydraLauncher:
 
     def __init__(self) -> None:
         self.mpiexec = find_mpiexec()
-        self._mark = f"<{secrets.token_hex(6)}:"
+        self._mark = f"<{os.urandom(6).hex()}:"
 
     def reserved_hosts(self, environ: Mapping[str, str]) -> list[Host]:
         """No batch system."""
@@ -34,6 +34,8 @@ class HydraLauncher:
         remote = [host for host in job.hosts if not is_local(host)]
         if remote and not shutil.which("ssh"):
             raise LaunchError("ssh is not installed", "Install the OpenSSH client.")
+        if remote and re.search(r'["$`\\]', str(self.mpiexec)):  # Hydra puts it between "
+            raise LaunchError(f"the path {self.mpiexec} cannot be given to other hosts' shells")
         for start in range(0, len(remote), CHECKS_AT_ONCE):
             _check_remote(remote[start : start + CHECKS_AT_ONCE], [Path(sys.executable), WRAPPER])
 

@@ -10,7 +10,6 @@ import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from secrets import token_hex
 from types import FrameType
 from typing import BinaryIO
 
@@ -60,7 +59,7 @@ class Run:
         self.first_failure: Rank | None = None
         self.stop_reason: str | int | None = None  # "timeout", "failure" or a signal's number
         self.running_at_timeout: list[Rank] = []
-        self._token = token_hex(6)
+        self._token = os.urandom(6).hex()
         self._command = launcher.command(job)
         self._environment = {**job.environment, "DDLRUN_TOKEN": self._token}
         self._launcher = launcher

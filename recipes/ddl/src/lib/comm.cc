@@ -1,0 +1,172 @@
+#include "comm.h"
+
+#include <cstdio>
+
+#include "reduce/kernels.h"
+
+namespace ddl {
+namespace {
+
+std::vector<Peer> make_peers(const Topology& topology, const std::vector<int>& world_ranks) {
+  std::vector<Peer> peers;
+  for (int rank = 0; rank < topology.size(); ++rank) {
+    peers.push_back({world_ranks[rank], topology.host_of(rank).name});
+  }
+  return peers;
+}
+
+int rank_in(MPI_Comm comm) {
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  return rank;
+}
+
+// Bytes of every rank's part of a chunk. Inside a host, chunks that stay in the caches are best;
+// between hosts, longer messages are. A chunk has room for a piece for every rank.
+std::size_t choose_chunk(const Topology& topology, const Settings& settings) {
+  constexpr std::size_t kWithinHost = std::size_t{256} << 10;
+  constexpr std::size_t kBetweenHosts = std::size_t{2} << 20;
+  const std::size_t natural = topology.hosts().size() > 1 ? kBetweenHosts : kWithinHost;
+  const std::size_t wanted = settings.chunk_bytes > 0 ? settings.chunk_bytes : natural;
+  const std::size_t least = static_cast<std::size_t>(topology.size()) * 64;
+  return (std::max(wanted, least) + 63) / 64 * 64;
+}
+
+// Runs `make` on every rank and tells every rank whether all succeeded: nobody waits for one that
+// failed.
+HostGroup make_host_group(MpiTransport& transport, const Topology& topology, int rank,
+                          const Settings& settings) {
+  const std::size_t chunk = choose_chunk(topology, settings);
+  long chunks[2] = {static_cast<long>(chunk), -static_cast<long>(chunk)};
+  {
+    Batch batch(transport);
+    batch.all_min(chunks, 2);
+    batch.wait();
+  }
+  if (chunks[0] != -chunks[1]) {
+    fail(DDL_ERROR_ARGUMENT, "DDL_SHM_CHUNK differs between ranks: ", chunks[0], " and ",
+         -chunks[1], " bytes");
+  }
+  std::optional<HostGroup> group;
+  std::optional<Error> error;
+  try {
+    group.emplace(transport, topology.host_of(rank).ranks, topology.local_rank(rank), chunk);
+  } catch (const Error& e) {
+    error = e;
+  }
+  long is_ok = error ? 0 : 1;
+  Batch batch(transport);
+  batch.all_min(&is_ok, 1);
+  batch.wait();
+  if (error) throw *error;
+  if (is_ok == 0) {
+    fail(DDL_ERROR_SYSTEM, "another rank could not set up shared memory; see its message");
+  }
+  return std::move(*group);
+}
+
+}  // namespace
+
+Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks,
+           const Settings& settings)
+    : topology_(std::move(topology)),
+      rank_(rank_in(comm)),
+      debug_level_(settings.debug_level),
+      dump_every_(settings.dump_every),
+      transport_(comm, make_peers(topology_, world_ranks)),
+      host_(make_host_group(transport_, topology_, rank_, settings)) {
+  transport_.on_wait = [this] { host_.check_failure(); };
+}
+
+void Comm::run(const Call& call, const std::function<void()>& collective) {
+  const std::lock_guard<std::mutex> one_at_a_time(mutex_);
+  if (failure_) {
+    throw Error(failure_->code(),
+                concat("this communicator is unusable since an earlier error: ", failure_->what()));
+  }
+  const bool is_traced =
+      debug_level_ >= 2 ||
+      (dump_every_ > 0 && (num_calls_ + 1) % static_cast<std::uint64_t>(dump_every_) == 0);
+  const Clock::time_point start = is_traced ? Clock::now() : Clock::time_point();
+  try {
+    collective();
+  } catch (const Disagreement&) {
+    throw;
+  } catch (const Error& error) {
+    failure_ = error;
+    host_.give_up(error);
+    throw;
+  }
+  if (is_traced) {
+    const std::chrono::duration<double, std::micro> elapsed = Clock::now() - start;
+    std::fprintf(stderr, "[ddl] %s: call %llu: %s took %.1f us\n", describe(rank_).c_str(),
+                 static_cast<unsigned long long>(num_calls_), ddl::describe(call).c_str(),
+                 elapsed.count());
+  }
+}
+
+void Comm::announce(const Call& call) {
+  ++num_calls_;
+  host_.call(host_.rank(), call_parity()) = call;
+  host_.post_arrived();
+}
+
+void Comm::agree_on_host() { enforce(compare_calls()); }
+
+void Comm::begin(const Call& call) {
+  announce(call);
+  Verdict verdict = compare_calls();
+  if (num_hosts() > 1) verdict = agree_between_hosts(verdict);
+  enforce(verdict);
+}
+
+Verdict Comm::compare_calls() {
+  host_.wait_all_arrived(host_.arrived());
+  const Call& first = host_.call(0, call_parity());
+  Verdict verdict{0, {local_ranks()[0], local_ranks()[0]}, {first, first}};
+  for (int i = 1; i < host_.size() && !verdict.is_mismatch; ++i) {
+    const Call& other = host_.call(i, call_parity());
+    if (!(other == first)) verdict = {1, {local_ranks()[0], local_ranks()[i]}, {first, other}};
+  }
+  return verdict;
+}
+
+// The hosts' first ranks spread what they know by dissemination: after log2(hosts) rounds each has
+// heard, directly or not, of every host, so a mismatch anywhere is known everywhere.
+Verdict Comm::agree_between_hosts(Verdict verdict) {
+  const int hosts = num_hosts();
+  if (host_.rank() == 0) {
+    for (int distance = 1; distance < hosts; distance *= 2) {
+      const Host& to = topology_.hosts()[(host_index() + distance) % hosts];
+      const Host& from = topology_.hosts()[(host_index() - distance + hosts) % hosts];
+      const Verdict mine = verdict;
+      Verdict other{};
+      Batch batch(transport_);
+      batch.recv(&other, sizeof(other), from.ranks[0]);
+      batch.send(&mine, sizeof(mine), to.ranks[0]);
+      batch.wait();
+      if (mine.is_mismatch) continue;
+      if (other.is_mismatch) {
+        verdict = other;
+      } else if (!(other.calls[0] == mine.calls[0])) {
+        verdict = {1, {mine.ranks[0], other.ranks[0]}, {mine.calls[0], other.calls[0]}};
+      }
+    }
+    host_.verdict() = verdict;
+  } else {
+    host_.wait_done(0, host_.done() + 1);
+    verdict = host_.verdict();
+  }
+  host_.post_done();
+  return verdict;
+}
+
+void Comm::enforce(const Verdict& verdict) const {
+  if (!verdict.is_mismatch) return;
+  throw Disagreement(concat("the ranks did not make the same call: ", describe(verdict.ranks[0]),
+                            " called ", ddl::describe(verdict.calls[0]), ", but ",
+                            describe(verdict.ranks[1]), " called ",
+                            ddl::describe(verdict.calls[1])));
+}
+
+}  // namespace ddl

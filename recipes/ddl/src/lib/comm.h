@@ -1,0 +1,76 @@
+// A communicator: its ranks, where they are, and the ways to reach them.
+#pragma once
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "call.h"
+#include "settings.h"
+#include "topology.h"
+#include "transport/host_group.h"
+#include "transport/mpi.h"
+
+namespace ddl {
+
+// The ranks did not make the same call. All of them know, nothing was moved: the communicator stays
+// usable, unlike after any other error.
+class Disagreement : public Error {
+ public:
+  explicit Disagreement(const std::string& message) : Error(DDL_ERROR_MISMATCH, message) {}
+};
+
+class Comm {
+ public:
+  // Collective over `comm`, which it takes over. Rank i of it is `world_ranks[i]` of the job.
+  Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks,
+       const Settings& settings);
+
+  int rank() const { return rank_; }
+  int size() const { return topology_.size(); }
+  const Topology& topology() const { return topology_; }
+  int num_hosts() const { return static_cast<int>(topology_.hosts().size()); }
+  int host_index() const { return topology_.host_index(rank_); }
+  const std::vector<int>& local_ranks() const { return topology_.host_of(rank_).ranks; }
+  std::string describe(int rank) const { return transport_.peers()[rank].describe(); }
+
+  HostGroup& host() { return host_; }
+  MpiTransport& transport() { return transport_; }
+
+  // Between hosts, lane k joins the k-th rank of every host; every host has that many ranks.
+  int num_lanes() const { return topology_.min_local_size(); }
+
+  // Runs one collective: one at a time, traced, and never again after a failure.
+  void run(const Call& call, const std::function<void()>& collective);
+
+  // Returns when all ranks have entered and made the same call; throws Disagreement on all if not.
+  void begin(const Call& call);
+
+  // begin() in two halves, for collectives within one host that bring their input along.
+  void announce(const Call& call);
+  void agree_on_host();
+  int call_parity() const { return static_cast<int>(num_calls_ & 1); }
+
+ private:
+  Verdict compare_calls();
+  Verdict agree_between_hosts(Verdict verdict);
+  void enforce(const Verdict& verdict) const;
+
+  Topology topology_;
+  int rank_;
+  int debug_level_;
+  int dump_every_;
+  MpiTransport transport_;
+  HostGroup host_;
+  std::mutex mutex_;
+  std::uint64_t num_calls_ = 0;
+  std::optional<Error> failure_;
+};
+
+}  // namespace ddl

@@ -1,0 +1,186 @@
+#include "context.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+
+#include "reduce/kernels.h"
+
+namespace ddl {
+namespace {
+
+// Whether MPI is ours to end. It outlives a failed start, since MPI cannot be started twice.
+bool g_owns_mpi = false;
+
+// Starts MPI unless someone has.
+void start_mpi() {
+  int is_initialized = 0;
+  int is_finalized = 0;
+  MPI_Initialized(&is_initialized);
+  MPI_Finalized(&is_finalized);
+  if (is_finalized) {
+    fail(DDL_ERROR_ARGUMENT,
+         "ddl_init: MPI has already been finalised in this process and cannot be started again");
+  }
+  if (is_initialized) return;
+  int provided = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  g_owns_mpi = true;
+}
+
+MPI_Comm duplicate(MPI_Comm comm) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
+  return copy;
+}
+
+std::vector<int> iota(int n) {
+  std::vector<int> numbers(n);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+MPI_Group group_of(MPI_Comm comm) {
+  MPI_Group group = MPI_GROUP_NULL;
+  check_mpi(MPI_Comm_group(comm, &group), "MPI_Comm_group");
+  return group;
+}
+
+}  // namespace
+
+Context::Context(const Settings& settings) : settings_(settings) {
+  start_mpi();
+  g_timeout_seconds = settings.timeout;
+  int size = 0;
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  check_mode(settings, size);
+  const MPI_Comm comm = duplicate(MPI_COMM_WORLD);
+  world_ = std::make_unique<Comm>(comm, Topology::discover(comm, settings.fake_hosts), iota(size),
+                                  settings);
+  if (settings.debug_level >= 1 && world_->rank() == 0) print_topology();
+}
+
+Context::~Context() {
+  groups_.clear();
+  world_.reset();
+  int is_finalized = 0;
+  MPI_Finalized(&is_finalized);
+  if (g_owns_mpi && !is_finalized) MPI_Finalize();
+}
+
+Comm* Context::create(const std::vector<int>& world_ranks, int tag) {
+  std::vector<int> sorted = world_ranks;
+  std::sort(sorted.begin(), sorted.end());
+  const int size = world_->size();
+  if (sorted.empty() || sorted.front() < 0 || sorted.back() >= size) {
+    fail(DDL_ERROR_ARGUMENT, "ddl_comm_create: the ranks must be from 0 to ", size - 1);
+  }
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    fail(DDL_ERROR_ARGUMENT, "ddl_comm_create: a rank is listed twice");
+  }
+  if (!std::binary_search(sorted.begin(), sorted.end(), world_->rank())) {
+    fail(DDL_ERROR_ARGUMENT, "ddl_comm_create: only members may call it; rank ", world_->rank(),
+         " is not in the list");
+  }
+  MPI_Group all = group_of(world_->transport().comm());
+  MPI_Group members = MPI_GROUP_NULL;
+  check_mpi(MPI_Group_incl(all, static_cast<int>(world_ranks.size()), world_ranks.data(), &members),
+            "MPI_Group_incl");
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_create_group(world_->transport().comm(), members, tag, &comm),
+            "MPI_Comm_create_group");
+  MPI_Group_free(&members);
+  MPI_Group_free(&all);
+  auto group =
+      std::make_unique<Comm>(comm, world_->topology().subset(world_ranks), world_ranks, settings_);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Comm* handle = group.get();
+  groups_.emplace(handle, std::move(group));
+  return handle;
+}
+
+Comm* Context::create(MPI_Comm comm) {
+  MPI_Group all = group_of(world_->transport().comm());
+  MPI_Group members = group_of(comm);
+  int size = 0;
+  MPI_Group_size(members, &size);
+  std::vector<int> world_ranks(size);
+  check_mpi(MPI_Group_translate_ranks(members, size, iota(size).data(), all, world_ranks.data()),
+            "MPI_Group_translate_ranks");
+  MPI_Group_free(&members);
+  MPI_Group_free(&all);
+  if (std::count(world_ranks.begin(), world_ranks.end(), MPI_UNDEFINED) > 0) {
+    fail(DDL_ERROR_ARGUMENT, "the MPI communicator has ranks outside MPI_COMM_WORLD");
+  }
+  auto group = std::make_unique<Comm>(duplicate(comm), world_->topology().subset(world_ranks),
+                                      world_ranks, settings_);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Comm* handle = group.get();
+  groups_.emplace(handle, std::move(group));
+  return handle;
+}
+
+void Context::destroy(Comm* comm) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (groups_.erase(comm) == 0) {
+    fail(DDL_ERROR_ARGUMENT, "ddl_comm_free: not a communicator made by ddl_comm_create");
+  }
+}
+
+Comm& Context::resolve(ddl_comm_t handle) {
+  if (handle == DDL_COMM_WORLD) return *world_;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = groups_.find(reinterpret_cast<Comm*>(handle));
+  if (found == groups_.end()) {
+    fail(DDL_ERROR_ARGUMENT, "not a communicator, or one that has been freed");
+  }
+  return *found->second;
+}
+
+void Context::synchronize_end() {
+  const Call call{Collective::kFinalize, 0, 0, 0, 0};
+  world_->run(call, [&] { world_->begin(call); });
+}
+
+void Context::print_topology() const {
+  std::fprintf(stderr, "[ddl] %d ranks on %d hosts, kernels: %s\n", world_->size(),
+               world_->num_hosts(), kernels().name);
+  for (const Host& host : world_->topology().hosts()) {
+    std::string ranks;
+    for (const int rank : host.ranks) ranks += " " + std::to_string(rank);
+    std::fprintf(stderr, "[ddl]   %s: ranks%s\n", host.name.c_str(), ranks.c_str());
+  }
+}
+
+namespace {
+
+// Start and stop hold the first mutex throughout; other threads need only read the pointer.
+std::mutex g_life_mutex;
+std::shared_ptr<Context> g_context;
+
+}  // namespace
+
+std::shared_ptr<Context> context() {
+  std::shared_ptr<Context> current = std::atomic_load(&g_context);
+  if (!current) fail(DDL_ERROR_NOT_INITIALIZED, "ddl is not initialised; call ddl_init first");
+  return current;
+}
+
+bool has_context() { return std::atomic_load(&g_context) != nullptr; }
+
+void start(const char* options) {
+  const std::lock_guard<std::mutex> lock(g_life_mutex);
+  if (has_context()) return;
+  if (options == nullptr) options = std::getenv("DDL_OPTIONS");
+  const Settings settings = parse_settings(options == nullptr ? "" : options);
+  std::atomic_store(&g_context, std::make_shared<Context>(settings));
+}
+
+void stop() {
+  const std::lock_guard<std::mutex> lock(g_life_mutex);
+  context()->synchronize_end();
+  std::atomic_store(&g_context, std::shared_ptr<Context>());
+}
+
+}  // namespace ddl

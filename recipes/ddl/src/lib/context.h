@@ -1,0 +1,48 @@
+// The process's one library state, between ddl_init and ddl_finalize.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "comm.h"
+
+namespace ddl {
+
+class Context {
+ public:
+  // Starts MPI if need be, finds the topology and connects all ranks. Collective.
+  explicit Context(const Settings& settings);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  Comm& world() { return *world_; }
+  // Called by the members only.
+  Comm* create(const std::vector<int>& world_ranks, int tag);
+  // For the ranks of another MPI communicator; all of these call it.
+  Comm* create(MPI_Comm comm);
+  void destroy(Comm* comm);
+  // The communicator behind a handle; null is the world. Throws DDL_ERROR_ARGUMENT on others.
+  Comm& resolve(ddl_comm_t handle);
+
+  // Checks that all ranks end together. The destructor then ends MPI if this library began it.
+  void synchronize_end();
+
+ private:
+  void print_topology() const;
+
+  Settings settings_;
+  std::mutex mutex_;
+  std::unique_ptr<Comm> world_;
+  std::map<Comm*, std::unique_ptr<Comm>> groups_;
+};
+
+// Throws DDL_ERROR_NOT_INITIALIZED when there is none.
+std::shared_ptr<Context> context();
+bool has_context();
+// Collective. A second start changes nothing.
+void start(const char* options);
+void stop();
+
+}  // namespace ddl

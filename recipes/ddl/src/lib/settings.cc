@@ -1,0 +1,112 @@
+#include "settings.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "error.h"
+
+namespace ddl {
+namespace {
+
+constexpr char kValidOptions[] =
+    "valid options are -mode X:AxBxC (X one of b n r m c p), -timeout SECONDS, -dbg_level 0|1|2, "
+    "-dump_iter N, -dev_sync 0|1|2, -rebind_iter N";
+
+long parse_integer(const std::string& name, const std::string& text, long low, long high) {
+  char* end = nullptr;
+  errno = 0;
+  const long value = std::strtol(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0' || errno != 0 || value < low || value > high) {
+    fail(DDL_ERROR_ARGUMENT, name, ": expected a whole number from ", low, " to ", high, ", got '",
+         text, "'");
+  }
+  return value;
+}
+
+double parse_seconds(const std::string& name, const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !std::isfinite(value) || value <= 0) {
+    fail(DDL_ERROR_ARGUMENT, name, ": expected a number of seconds above 0, got '", text, "'");
+  }
+  return value;
+}
+
+void parse_mode(const std::string& text, Settings* settings) {
+  if (text.size() < 3 || std::strchr("bnrmcp", text[0]) == nullptr || text[1] != ':') {
+    fail(DDL_ERROR_ARGUMENT,
+         "-mode: expected X:AxBxC with X one of b n r m c p, as in 'r:4x2x1', got '", text, "'");
+  }
+  settings->mode = text[0];
+  settings->dimensions.clear();
+  std::istringstream sizes(text.substr(2));
+  for (std::string size; std::getline(sizes, size, 'x');) {
+    settings->dimensions.push_back(
+        static_cast<int>(parse_integer("-mode " + text, size, 1, 1 << 24)));
+  }
+  if (text.back() == 'x' || settings->dimensions.size() > 4) {
+    fail(DDL_ERROR_ARGUMENT, "-mode ", text, ": expected one to four sizes separated by x");
+  }
+}
+
+int parse_int(const std::string& name, const std::string& text, long high) {
+  return static_cast<int>(parse_integer(name, text, 0, high));
+}
+
+}  // namespace
+
+Settings parse_settings(const std::string& options) {
+  constexpr long kMany = 1'000'000'000;
+  Settings settings;
+  if (const char* text = std::getenv("DDL_TIMEOUT")) {
+    settings.timeout = parse_seconds("DDL_TIMEOUT", text);
+  }
+  if (const char* text = std::getenv("DDL_SHM_CHUNK")) {
+    settings.chunk_bytes =
+        static_cast<std::size_t>(parse_integer("DDL_SHM_CHUNK", text, 64, 1L << 30));
+  }
+  if (const char* text = std::getenv("DDL_FAKE_HOSTS")) {
+    settings.fake_hosts = parse_int("DDL_FAKE_HOSTS", text, kMany);
+  }
+
+  std::istringstream words(options);
+  for (std::string word; words >> word;) {
+    // DDL's tools take -option and --option alike.
+    const std::string name = word.rfind("--", 0) == 0 ? word.substr(1) : word;
+    std::string value;
+    const bool known = name == "-mode" || name == "-timeout" || name == "-dbg_level" ||
+                       name == "-dump_iter" || name == "-dev_sync" || name == "-rebind_iter";
+    if (!known) {
+      fail(DDL_ERROR_ARGUMENT, "DDL options: unknown word '", word, "'; ", kValidOptions);
+    }
+    if (!(words >> value)) {
+      fail(DDL_ERROR_ARGUMENT, "DDL options: ", word, " needs a value; ", kValidOptions);
+    }
+    if (name == "-mode") parse_mode(value, &settings);
+    if (name == "-timeout") settings.timeout = parse_seconds(name, value);
+    if (name == "-dbg_level") settings.debug_level = parse_int(name, value, 2);
+    if (name == "-dump_iter") settings.dump_every = parse_int(name, value, kMany);
+    if (name == "-dev_sync") settings.device_sync = parse_int(name, value, 2);
+    if (name == "-rebind_iter") settings.rebind_every = parse_int(name, value, kMany);
+  }
+  return settings;
+}
+
+void check_mode(const Settings& settings, int size) {
+  if (settings.mode == 0) return;
+  long product = 1;
+  std::string sizes;
+  for (const int dimension : settings.dimensions) {
+    product *= dimension;
+    sizes += (sizes.empty() ? "" : "x") + std::to_string(dimension);
+  }
+  if (product != size) {
+    fail(DDL_ERROR_ARGUMENT, "-mode ", settings.mode, ":", sizes, " describes ", product,
+         " ranks, but the job has ", size, "; make the product equal or leave -mode out");
+  }
+}
+
+}  // namespace ddl

@@ -1,0 +1,35 @@
+// What the user can set: DDL_OPTIONS (the library's documented option string) and DDL_* variables.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace ddl {
+
+struct Settings {
+  // -mode X:AxBxC. `mode` is 0 when it was not given. The product of `dimensions` must be the
+  // number of ranks. The schedule follows the topology that is found, so the letter is a preference
+  // only.
+  char mode = 0;
+  std::vector<int> dimensions;
+
+  double timeout = 60.0;  // -timeout S, else DDL_TIMEOUT; seconds, > 0
+  int debug_level = 0;    // -dbg_level: 1 prints the topology at start, 2 every collective
+  int dump_every = 0;     // -dump_iter N: prints every N-th collective; 0 = never
+  int device_sync = 0;  // -dev_sync 0|1|2: for device buffers; host buffers need no synchronisation
+  int rebind_every =
+      0;  // -rebind_iter N: how often to choose schedules anew; there is one schedule
+
+  // Knobs for tests.
+  std::size_t chunk_bytes = 0;  // DDL_SHM_CHUNK: bytes per rank and chunk; 0 = choose
+  int fake_hosts = 0;           // DDL_FAKE_HOSTS: rank r counts as on host r % K; 0 = real hosts
+};
+
+// Reads `options` and the environment. Throws DDL_ERROR_ARGUMENT with the list of valid options.
+Settings parse_settings(const std::string& options);
+
+// Throws DDL_ERROR_ARGUMENT when -mode does not describe `size` ranks.
+void check_mode(const Settings& settings, int size);
+
+}  // namespace ddl

@@ -1,0 +1,42 @@
+// Which rank is on which host. Found from the hosts themselves, never from rank numbers: launchers
+// interleave ranks over hosts.
+#pragma once
+
+#include <mpi.h>
+
+#include <string>
+#include <vector>
+
+namespace ddl {
+
+struct Host {
+  std::string name;
+  std::vector<int> ranks;  // ascending
+};
+
+// A set of ranks grouped by host. Hosts are ordered by their lowest rank.
+class Topology {
+ public:
+  // `host_of[r]` is any number that is equal for ranks on one host; `names[r]` the host's name.
+  Topology(const std::vector<int>& host_of, const std::vector<std::string>& names);
+
+  // Asks all ranks of `comm` (collective). `fake_hosts` > 0 pretends that rank r is on host r % K.
+  static Topology discover(MPI_Comm comm, int fake_hosts);
+
+  // The part of this topology that `ranks` see; rank i of the result is ranks[i] here.
+  Topology subset(const std::vector<int>& ranks) const;
+
+  int size() const { return static_cast<int>(host_index_.size()); }
+  const std::vector<Host>& hosts() const { return hosts_; }
+  int host_index(int rank) const { return host_index_[rank]; }
+  int local_rank(int rank) const { return local_rank_[rank]; }
+  const Host& host_of(int rank) const { return hosts_[host_index_[rank]]; }
+  int min_local_size() const;
+
+ private:
+  std::vector<Host> hosts_;
+  std::vector<int> host_index_;
+  std::vector<int> local_rank_;
+};
+
+}  // namespace ddl

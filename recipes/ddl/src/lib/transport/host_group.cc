@@ -1,0 +1,213 @@
+#include "transport/host_group.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <string>
+
+namespace ddl {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
+
+// When the process started, in clock ticks since boot: with the pid it names a process for good.
+// 0 when it has ended, even if its parent has not collected it yet.
+std::uint64_t start_time_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string field;
+  fields >> field;  // 3: state
+  if (field == "Z" || field == "X") return 0;
+  for (int i = 4; i <= 22; ++i) fields >> field;
+  return std::strtoull(field.c_str(), nullptr, 10);
+}
+
+}  // namespace
+
+struct HostGroup::RankBlock {
+  Flag arrived;
+  Flag done;
+  alignas(64) Call calls[2];
+  pid_t pid;
+  std::uint64_t start_time;
+};
+
+struct HostGroup::Control {
+  std::uint64_t nonce;
+  Verdict verdict;
+  std::atomic<std::uint32_t> failure_state;  // 0 none, 1 being written, 2 readable
+  std::int32_t failure_code;
+  char failure[1024];
+};
+
+// What the first rank tells the others, and their answer.
+struct HostGroup::Offer {
+  pid_t pid;
+  int fd;  // -1: it has failed
+  std::uint64_t bytes;
+  std::uint64_t nonce;
+};
+
+struct HostGroup::Reply {
+  int is_ok;
+};
+
+HostGroup::HostGroup(MpiTransport& transport, const std::vector<int>& members, int me,
+                     std::size_t chunk_bytes)
+    : me_(me), chunk_bytes_(chunk_bytes), spins_(static_cast<int>(members.size())) {
+  for (const int member : members) peers_.push_back(transport.peers()[member]);
+  set_up(transport, members);
+  RankBlock& own = block(me_);
+  own.pid = getpid();
+  own.start_time = start_time_of(own.pid);
+}
+
+void HostGroup::set_up(MpiTransport& transport, const std::vector<int>& members) {
+  const std::size_t head =
+      round_up(round_up(sizeof(Control), 64) + members.size() * sizeof(RankBlock), kPage);
+  const std::size_t bytes = head + members.size() * 2 * kSmallBytes + 2 * area_bytes();
+  std::optional<Error> error;
+
+  if (me_ == 0) {
+    Offer offer{getpid(), -1, bytes, 0};
+    try {
+      memory_ = SharedMemory::create(bytes);
+      std::random_device random;
+      offer.nonce = (std::uint64_t{random()} << 32) | random();
+      offer.fd = memory_.fd();
+      control().nonce = offer.nonce;
+    } catch (const Error& e) {
+      error = e;
+    }
+    std::vector<Reply> replies(members.size(), Reply{0});
+    Batch batch(transport);
+    for (int i = 1; i < size(); ++i) {
+      batch.send(&offer, sizeof(offer), members[i], Batch::kSetupTag);
+      batch.recv(&replies[i], sizeof(Reply), members[i], Batch::kSetupTag);
+    }
+    batch.wait();
+    for (int i = 1; i < size() && !error; ++i) {
+      if (!replies[i].is_ok) {
+        error = Error(DDL_ERROR_SYSTEM, peers_[i].describe() + " cannot map the shared memory of " +
+                                            peers_[0].describe() + "; see its message");
+      }
+    }
+  } else {
+    Offer offer{};
+    Batch receive(transport);
+    receive.recv(&offer, sizeof(offer), members[0], Batch::kSetupTag);
+    receive.wait();
+    try {
+      if (offer.fd < 0) {
+        fail(DDL_ERROR_SYSTEM, peers_[0].describe(), " could not create shared memory");
+      }
+      memory_ = SharedMemory::open(offer.pid, offer.fd, bytes);
+      if (offer.bytes != bytes || control().nonce != offer.nonce) {
+        fail(DDL_ERROR_SYSTEM, peers_[0].describe(),
+             " is on another machine of the same name, or in another PID namespace");
+      }
+    } catch (const Error& e) {
+      error = e;
+    }
+    const Reply reply{error ? 0 : 1};
+    Batch answer(transport);
+    answer.send(&reply, sizeof(reply), members[0], Batch::kSetupTag);
+    answer.wait();
+  }
+  if (error) throw *error;
+  memory_.close_file();
+  data_ = memory_.data() + head + members.size() * 2 * kSmallBytes;
+}
+
+HostGroup::Control& HostGroup::control() const {
+  return *reinterpret_cast<Control*>(memory_.data());
+}
+
+HostGroup::RankBlock& HostGroup::block(int rank) const {
+  auto* blocks = reinterpret_cast<RankBlock*>(memory_.data() + round_up(sizeof(Control), 64));
+  return blocks[rank];
+}
+
+std::byte* HostGroup::small(int rank, int parity) const {
+  return data_ - (2 * (size() - rank) - parity) * kSmallBytes;
+}
+
+Call& HostGroup::call(int rank, int parity) const { return block(rank).calls[parity]; }
+
+Verdict& HostGroup::verdict() const { return control().verdict; }
+
+void HostGroup::post_arrived() { block(me_).arrived.post(++arrived_); }
+
+void HostGroup::post_done() { block(me_).done.post(++done_); }
+
+void HostGroup::wait_arrived(int rank, std::uint32_t target) {
+  wait(&RankBlock::arrived, rank, target);
+}
+
+void HostGroup::wait_done(int rank, std::uint32_t target) { wait(&RankBlock::done, rank, target); }
+
+void HostGroup::wait_all_arrived(std::uint32_t target) {
+  for (int rank = 0; rank < size(); ++rank) wait(&RankBlock::arrived, rank, target);
+}
+
+void HostGroup::wait_all_done(std::uint32_t target) {
+  for (int rank = 0; rank < size(); ++rank) wait(&RankBlock::done, rank, target);
+}
+
+void HostGroup::wait(Flag RankBlock::*flag, int rank, std::uint32_t target) {
+  if ((block(rank).*flag).reached(target)) return;
+  wait_slowly(flag, rank, target);
+}
+
+void HostGroup::wait_slowly(Flag RankBlock::*flag, int rank, std::uint32_t target) {
+  const Clock::time_point start = Clock::now();
+  while (!(block(rank).*flag).wait_a_while(target, spins_)) {
+    check_failure();
+    check_alive(rank);
+    const std::chrono::duration<double> waited = Clock::now() - start;
+    if (waited.count() < g_timeout_seconds) continue;
+    std::string who;
+    for (int other = 0; other < size(); ++other) {
+      if ((block(other).*flag).reached(target)) continue;
+      who += (who.empty() ? "" : ", ") + peers_[other].describe();
+    }
+    fail(DDL_ERROR_TIMEOUT, who, " did not arrive within ", g_timeout_seconds.load(),
+         " s; it is slow, stuck or in another call (the limit is set by DDL_TIMEOUT or -timeout)");
+  }
+}
+
+void HostGroup::check_alive(int rank) const {
+  const RankBlock& other = block(rank);
+  // A rank that is still setting itself up has not written its pid.
+  if (other.start_time == 0 || start_time_of(other.pid) == other.start_time) return;
+  fail(DDL_ERROR_PEER_LOST, peers_[rank].describe(), " has died (process ", other.pid, ")");
+}
+
+void HostGroup::give_up(const Error& error) {
+  Control& shared = control();
+  std::uint32_t none = 0;
+  if (!shared.failure_state.compare_exchange_strong(none, 1)) return;
+  const std::string text = peers_[me_].describe() + " gave up: " + error.what();
+  shared.failure_code = error.code();
+  std::strncpy(shared.failure, text.c_str(), sizeof(shared.failure) - 1);
+  shared.failure_state.store(2, std::memory_order_release);
+}
+
+void HostGroup::check_failure() const {
+  const Control& shared = control();
+  if (shared.failure_state.load(std::memory_order_acquire) != 2) return;
+  throw Error(static_cast<DDL_Result>(shared.failure_code), shared.failure);
+}
+
+}  // namespace ddl

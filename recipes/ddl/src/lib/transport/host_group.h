@@ -1,0 +1,88 @@
+// The ranks of a communicator that share a host: their shared memory, and waiting for each other.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "call.h"
+#include "peer.h"
+#include "transport/mpi.h"
+#include "transport/shared_memory.h"
+#include "wait.h"
+
+namespace ddl {
+
+// Do all ranks make the same call? `calls` differ when `is_mismatch`, else both are that call.
+struct Verdict {
+  std::int32_t is_mismatch;
+  std::int32_t ranks[2];  // in the communicator
+  Call calls[2];
+};
+
+// Every rank has two counters that it alone raises: `arrived` (my input lies there) and `done` (my
+// output lies there). All ranks of the group raise them equally often in every collective, so each
+// knows from its own counters what to wait for.
+class HostGroup {
+ public:
+  static constexpr std::size_t kSmallBytes = 8192;
+
+  // Collective over `members` (ranks of `transport`; `me` is an index into them). Every rank gives
+  // the same `chunk_bytes`, a multiple of 64.
+  HostGroup(MpiTransport& transport, const std::vector<int>& members, int me,
+            std::size_t chunk_bytes);
+
+  int size() const { return static_cast<int>(peers_.size()); }
+  int rank() const { return me_; }
+  std::size_t chunk_bytes() const { return chunk_bytes_; }
+
+  // Data areas, two of each kind so that one can be filled while the other is read.
+  // area() = the inputs of all ranks (chunk_bytes each) followed by the output (chunk_bytes).
+  std::byte* area(int parity) const { return data_ + parity * area_bytes(); }
+  std::size_t area_bytes() const { return (peers_.size() + 1) * chunk_bytes_; }
+  std::byte* input(int rank, int parity) const { return area(parity) + rank * chunk_bytes_; }
+  std::byte* output(int parity) const { return input(size(), parity); }
+  std::byte* small(int rank, int parity) const;  // kSmallBytes
+  Call& call(int rank, int parity) const;
+  Verdict& verdict() const;
+
+  std::uint32_t arrived() const { return arrived_; }
+  std::uint32_t done() const { return done_; }
+  void post_arrived();
+  void post_done();
+  // These throw when a rank dies, gives up, or does not come within the timeout.
+  void wait_arrived(int rank, std::uint32_t target);
+  void wait_done(int rank, std::uint32_t target);
+  void wait_all_arrived(std::uint32_t target);
+  void wait_all_done(std::uint32_t target);
+
+  // Tells the others that this rank leaves the group with `error`: they need not wait.
+  void give_up(const Error& error);
+  // Throws when some rank gave up.
+  void check_failure() const;
+
+ private:
+  struct RankBlock;
+  struct Control;
+  struct Offer;
+  struct Reply;
+
+  void set_up(MpiTransport& transport, const std::vector<int>& members);
+  Control& control() const;
+  RankBlock& block(int rank) const;
+  void wait(Flag RankBlock::*flag, int rank, std::uint32_t target);
+  void wait_slowly(Flag RankBlock::*flag, int rank, std::uint32_t target);
+  void check_alive(int rank) const;
+
+  std::vector<Peer> peers_;
+  int me_;
+  std::size_t chunk_bytes_;
+  SpinBudget spins_;
+  SharedMemory memory_;
+  std::byte* data_ = nullptr;
+  std::uint32_t arrived_ = 0;
+  std::uint32_t done_ = 0;
+};
+
+}  // namespace ddl

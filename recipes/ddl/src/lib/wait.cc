@@ -1,0 +1,54 @@
+#include "wait.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+
+namespace ddl {
+namespace {
+
+// Not the PRIVATE futex operations: the waiter and the waker are different processes.
+long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
+           const timespec* timeout) {
+  return syscall(SYS_futex, word, operation, value, timeout, nullptr, 0);
+}
+
+int available_cpus() {
+  cpu_set_t cpus;
+  return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+}
+
+}  // namespace
+
+// With a core each, 1000 pauses are some 50 us: more than a hand-over takes, less than anyone
+// minds.
+SpinBudget::SpinBudget(int ranks_on_host) : spins_(ranks_on_host > available_cpus() ? 10 : 1000) {}
+
+void Flag::post(std::uint32_t next) {
+  value.store(next, std::memory_order_release);
+  // Pairs with the sleeper's fetch_add: either it sees the new value or we see the sleeper.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (sleepers.load(std::memory_order_relaxed) != 0) futex(&value, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+bool Flag::wait_a_while(std::uint32_t target, const SpinBudget& budget) {
+  for (int i = 0; i < budget.spins(); ++i) {
+    if (reached(target)) return true;
+    cpu_relax();
+  }
+  constexpr int kYields = 200;
+  for (int i = 0; i < kYields; ++i) {
+    if (reached(target)) return true;
+    sched_yield();
+  }
+  const timespec sleep{0, std::chrono::nanoseconds(kSleep).count()};
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const std::uint32_t seen = value.load(std::memory_order_seq_cst);
+  if (static_cast<std::int32_t>(seen - target) < 0) futex(&value, FUTEX_WAIT, seen, &sleep);
+  sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  return reached(target);
+}
+
+}  // namespace ddl

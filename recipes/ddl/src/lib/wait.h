@@ -1,0 +1,54 @@
+// Waiting: spin while the answer is likely to come at once, then give the core away, then sleep.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace ddl {
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__powerpc64__)
+  asm volatile("or 27,27,27" ::: "memory");
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+}
+
+using Clock = std::chrono::steady_clock;
+
+// How long to spin before yielding: long when every rank has a core, else hardly.
+class SpinBudget {
+ public:
+  explicit SpinBudget(int ranks_on_host);
+  int spins() const { return spins_; }
+
+ private:
+  int spins_;
+};
+
+// A counter in shared memory that one process raises and others wait for. It counts modulo 2^32:
+// comparisons are by signed difference.
+struct alignas(64) Flag {
+  std::atomic<std::uint32_t> value;
+  std::atomic<std::uint32_t> sleepers;
+
+  bool reached(std::uint32_t target) const {
+    return static_cast<std::int32_t>(value.load(std::memory_order_acquire) - target) >= 0;
+  }
+  void post(std::uint32_t next);
+
+  // True once `target` is reached; false when it takes longer than spinning, yielding and one sleep
+  // of at most `kSleep`: the time for the caller to look whether waiting still makes sense.
+  bool wait_a_while(std::uint32_t target, const SpinBudget& budget);
+
+  static constexpr std::chrono::milliseconds kSleep{50};
+};
+
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "flags live in shared memory");
+
+}  // namespace ddl

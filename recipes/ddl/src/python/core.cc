@@ -1,0 +1,110 @@
+// The C interface for Python: addresses as integers, results as codes. Arguments are checked by
+// ddl/_buffers.py; every function that can wait gives the interpreter lock away.
+#include <ddl/ddl.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace {
+
+using Address = std::uintptr_t;
+
+ddl_comm_t comm_at(Address address) { return reinterpret_cast<ddl_comm_t>(address); }
+void* memory_at(Address address) { return reinterpret_cast<void*>(address); }
+
+// For the getters: (code, value).
+template <DDL_Result (*get)(int*)>
+std::pair<int, int> get_int() {
+  int value = 0;
+  const DDL_Result code = get(&value);
+  return {code, value};
+}
+
+using Unlocked = nb::call_guard<nb::gil_scoped_release>;
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  m.def("version", [] { return std::string(ddl_version()); });
+  m.def("mpi_library", [] { return std::string(ddl_mpi_library()); });
+  m.def("last_error", [] { return std::string(ddl_last_error()); });
+  m.def("initialized", [] { return ddl_initialized() != 0; });
+  m.def(
+      "init",
+      [](const std::optional<std::string>& options) -> int {
+        return ddl_init(options ? options->c_str() : nullptr);
+      },
+      nb::arg("options").none(), Unlocked());
+  m.def(
+      "finalize", []() -> int { return ddl_finalize(); }, Unlocked());
+  m.def("abort", [](int code, const std::string& reason) { ddl_abort(code, reason.c_str()); });
+
+  m.def("rank", get_int<ddl_rank>);
+  m.def("size", get_int<ddl_size>);
+  m.def("local_rank", get_int<ddl_local_rank>);
+  m.def("local_size", get_int<ddl_local_size>);
+  m.def("num_hosts", get_int<ddl_num_hosts>);
+  m.def("host_index", get_int<ddl_host_index>);
+  m.def("host_name", [](int rank) -> std::pair<int, std::string> {
+    const char* name = "";
+    const DDL_Result code = ddl_host_name(rank, &name);
+    return {code, name};
+  });
+  m.def("set_timeout", [](double seconds) -> int { return ddl_set_timeout(seconds); });
+  m.def("get_timeout", [] {
+    double seconds = 0;
+    ddl_get_timeout(&seconds);
+    return seconds;
+  });
+
+  m.def(
+      "comm_create",
+      [](const std::vector<int>& ranks, int tag) -> std::pair<int, Address> {
+        ddl_comm_t comm = nullptr;
+        const DDL_Result code =
+            ddl_comm_create(ranks.data(), static_cast<int>(ranks.size()), tag, &comm);
+        return {code, reinterpret_cast<Address>(comm)};
+      },
+      Unlocked());
+  m.def(
+      "comm_free", [](Address comm) -> int { return ddl_comm_free(comm_at(comm)); }, Unlocked());
+
+  m.def(
+      "allreduce",
+      [](Address comm, Address send, Address recv, std::size_t count, int type, int op) -> int {
+        return ddl_comm_allreduce(comm_at(comm), memory_at(send), memory_at(recv), count,
+                                  static_cast<DDL_Type>(type), static_cast<DDL_Op>(op));
+      },
+      Unlocked());
+  m.def(
+      "reduce_scatter",
+      [](Address comm, Address send, Address recv, std::size_t count, int type, int op) -> int {
+        return ddl_comm_reduce_scatter(comm_at(comm), memory_at(send), memory_at(recv), count,
+                                       static_cast<DDL_Type>(type), static_cast<DDL_Op>(op));
+      },
+      Unlocked());
+  m.def(
+      "broadcast",
+      [](Address comm, Address buffer, std::size_t nbytes, int root) -> int {
+        return ddl_comm_broadcast(comm_at(comm), memory_at(buffer), nbytes, root);
+      },
+      Unlocked());
+  m.def(
+      "allgather",
+      [](Address comm, Address send, Address recv, std::size_t nbytes) -> int {
+        return ddl_comm_allgather(comm_at(comm), memory_at(send), memory_at(recv), nbytes);
+      },
+      Unlocked());
+  m.def(
+      "barrier", [](Address comm) -> int { return ddl_comm_barrier(comm_at(comm)); }, Unlocked());
+}

@@ -1,0 +1,107 @@
+"""DDL-CE: collectives that know the topology, on NumPy arrays and torch CPU tensors.
+
+    import ddl
+    import numpy as np
+
+    ddl.init()
+    total = ddl.allreduce(np.ones(1000, np.float32))  # on every rank: the number of ranks
+
+Run it with `ddlrun -H host1:4,host2:4 python program.py`, or on one rank with `python program.py`.
+With DDL_OPTIONS set, as `ddlrun` sets it, the first call starts the library and `init` may be left
+out.
+
+A rank that ends by an uncaught exception ends the whole job, since the others would wait for it. A
+rank that leaves by `sys.exit` while others are in a collective makes them raise DDLError.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ddl._collectives import (
+        Group,
+        Op,
+        allgather,
+        allreduce,
+        allreduce_,
+        allreduce_n,
+        barrier,
+        bcast,
+        broadcast,
+        new_group,
+        reduce_scatter,
+    )
+    from ddl._life import (
+        abort,
+        finalize,
+        host_index,
+        host_name,
+        init,
+        initialized,
+        local_rank,
+        local_size,
+        num_hosts,
+        rank,
+        set_timeout,
+        size,
+        timeout,
+    )
+    from ddl.errors import DDLError, DDLValueError, Result
+
+    __version__: str
+
+__all__ = [
+    "DDLError",
+    "DDLValueError",
+    "Group",
+    "Op",
+    "Result",
+    "abort",
+    "allgather",
+    "allreduce",
+    "allreduce_",
+    "allreduce_n",
+    "barrier",
+    "bcast",
+    "broadcast",
+    "finalize",
+    "host_index",
+    "host_name",
+    "init",
+    "initialized",
+    "local_rank",
+    "local_size",
+    "new_group",
+    "num_hosts",
+    "rank",
+    "reduce_scatter",
+    "set_timeout",
+    "size",
+    "timeout",
+]
+
+_HOMES = {
+    "_collectives": "Group Op allgather allreduce allreduce_ allreduce_n barrier bcast broadcast "
+    "new_group reduce_scatter",
+    "_life": "abort finalize host_index host_name init initialized local_rank local_size num_hosts "
+    "rank set_timeout size timeout",
+    "errors": "DDLError DDLValueError Result",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads MPI and NumPy at the first use: `ddl.launch` starts where neither does, and at once."""
+    from importlib import import_module
+
+    if name == "__version__":
+        value: Any = import_module("ddl._core").version()
+    else:
+        home = next((home for home, names in _HOMES.items() if name in names.split()), None)
+        if home is None:
+            raise AttributeError(f"module 'ddl' has no attribute '{name}'")
+        value = getattr(import_module(f"ddl.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), "__version__", *__all__]
