@@ -236,6 +236,8 @@ class Scheduler:
             if not chunk:
                 self.selector.unregister(running.process.stdout)
                 running.process.stdout.close()
+                assert running.process.stdin is not None
+                running.process.stdin.close()  # ends what the worker may have left behind
                 running.process.wait()
                 self._finish(running)
 

@@ -6,7 +6,6 @@ Events go to standard output as JSON lines; everything else goes to the log file
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
@@ -20,7 +19,7 @@ from ddlce.build.job import Event, Job, Phase
 from ddlce.build.repack import EPOCH, repack
 from ddlce.engine.build import build_output, test_package
 from ddlce.engine.index import index_channel
-from ddlce.engine.render import Output, RenderedVariant, load_variants, render, with_stored_sources
+from ddlce.engine.render import Output, Rendered, load_variants, render, with_stored_sources
 from ddlce.errors import DdlceError, WorkError
 from ddlce.files import link_or_copy
 
@@ -94,7 +93,7 @@ class Worker:
             raise WorkError(f"{package.name} does not hold what it promises:\n{lines}")
 
 
-def render_job(job: Job) -> list[tuple[Output, RenderedVariant]]:
+def render_job(job: Job) -> list[tuple[Output, Rendered]]:
     """The outputs of the job's recipe, made from the stored sources."""
     recipe = with_stored_sources(
         job.recipe, job.staging / "recipe" / job.name, job.sources.__getitem__
@@ -112,16 +111,21 @@ def make_channel(job: Job) -> Path:
     return channel
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to end this process when the scheduler ends, however it ends."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
+def end_with_scheduler() -> int:
+    """Start a guard that ends this worker and its compilers when the scheduler is gone.
 
+    Standard input is a pipe that only the scheduler holds open. A signal handler would not do:
+    Python runs none while the engine builds, and a parent-death signal reaches no grandchildren.
 
-def end_group(*_: object) -> NoReturn:
-    """End this worker and the compilers that it started."""
-    os.killpg(os.getpgrp(), signal.SIGKILL)
-    raise SystemExit(143)
+    Returns:
+        The guard's process id.
+    """
+    guard = os.fork()
+    if guard == 0:
+        os.close(1)  # else the scheduler would not see our end
+        os.read(0, 1)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+    return guard
 
 
 def build_environment() -> dict[str, str]:
@@ -150,7 +154,7 @@ def start(job: Job, job_file: Path, cache: Path) -> subprocess.Popen[bytes]:
     with job.log.open("wb") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "ddlce.build.worker", str(job_file)],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             env=env,
@@ -160,8 +164,7 @@ def start(job: Job, job_file: Path, cache: Path) -> subprocess.Popen[bytes]:
 
 def main() -> NoReturn:
     """`python -m ddlce.build.worker JOB.json`."""
-    signal.signal(signal.SIGTERM, end_group)
-    die_with_parent()
+    guard = end_with_scheduler()
     os.umask(0o022)
     events = os.dup(1)
     os.dup2(2, 1)  # what build scripts print belongs to the log
@@ -178,6 +181,7 @@ def main() -> NoReturn:
         worker.send(Event(phase=worker.phase, package=worker.package, error=str(error)))
     # Not through the interpreter's shutdown: rattler's runtime may abort there.
     sys.stderr.flush()
+    os.kill(guard, signal.SIGKILL)
     os._exit(status)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,9 @@ from ddlce.recipes import VARIANTS, Recipe, is_ignored
 
 #: What stands for the digest while it is being computed.
 NO_DIGEST = "0" * 10
+
+#: The engine's own view of an output, which can be built.
+Rendered = RenderedVariant
 
 ENGINE_VERSION = rattler_build.rattler_build_version()
 
@@ -82,7 +86,7 @@ def render(
     variants: VariantConfig,
     subdir: str,
     digest: str = NO_DIGEST,
-) -> list[tuple[Output, RenderedVariant]]:
+) -> list[tuple[Output, Rendered]]:
     """Render all outputs of a recipe, in the order in which they must be built.
 
     Args:

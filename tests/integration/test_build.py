@@ -1,0 +1,236 @@
+"""`ddlce plan|build|index|debug` on a small real tree: real engine, real processes, real kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from support.minitree import MiniTree, make_tree
+
+
+def test_build_then_reuse_then_only_what_changed(tree: MiniTree) -> None:
+    first = tree.ddlce("build", "--json")
+    assert first.returncode == 0, first.stderr
+    assert json.loads(first.stdout[first.stdout.index("{") :])["built"].keys() == {
+        "base",
+        "lib",
+        "app",
+    }
+    assert tree.ddlce("build").stdout == "build: all 3 recipes are built already\n"
+    (tree.repo / "recipes" / "app" / "LICENSE").write_text("MIT, again\n")
+    again = tree.ddlce("build", "--json")
+    assert json.loads(again.stdout[again.stdout.index("{") :])["built"].keys() == {"app"}
+
+
+def test_plan_explains(tree: MiniTree) -> None:
+    assert tree.ddlce("build").returncode == 0
+    script = tree.repo / "recipes" / "base" / "build.sh"
+    script.write_text(script.read_text() + "true\n")
+    lines = tree.ddlce("plan", "--explain").stdout.splitlines()
+    text = "\n".join(lines)
+    assert "         file build.sh changed" in lines
+    assert "         depends on base changed" in lines
+    assert text.count("build  ") == 2
+    assert text.count("reuse  ") == 1
+    steps = {s["recipe"]: s for s in json.loads(tree.ddlce("plan", "--json").stdout)}
+    assert steps["lib"]["action"] == "build"
+    assert steps["app"]["action"] == "reuse"
+
+
+def test_same_bytes_in_another_folder_at_another_time(tree: MiniTree, tmp_path: Path) -> None:
+    compile_c = (
+        "printf '#include <stdio.h>\\nint main(void){return puts(P)<0;}' > a.c\n"
+        'gcc -O2 -g0 -Wl,--build-id=none -DP="\\"$PREFIX\\"" a.c -o a.out\n'
+        "mkdir -p $PREFIX/bin\ncp a.out $PREFIX/bin/where\n"
+        'python3 -c \'open("x.py","w").write("x=1")\'\n'
+    )
+    for copy in (tree, make_tree(tmp_path / "another" / "and-longer")):
+        room = copy.recipe("base", script=compile_c, test="where | grep -F $PREFIX")
+        recipe = (room / "recipe.yaml").read_text().replace("noarch: generic, ", "")
+        (room / "recipe.yaml").write_text(recipe)
+        result = copy.ddlce("build")
+        assert result.returncode == 0, result.stderr
+        time.sleep(1.1)
+    assert tree.packages() == copy.packages()
+    assert len(tree.packages()) == 3
+
+
+def test_a_failing_script_shows_package_phase_log_and_debug_command(tree: MiniTree) -> None:
+    tree.recipe("lib", build="base", script="echo the-last-words\nexit 7")
+    result = tree.ddlce("build")
+    assert result.returncode == 1
+    assert "error: lib: failed in phase 'build'" in result.stderr
+    assert "│ the-last-words" in result.stderr.replace("+ echo ", "")
+    assert "hint:  for a shell in its build folder: ddlce debug lib" in result.stderr
+    assert "not built for this: app" in result.stderr
+    assert "Traceback" not in result.stderr
+    log = Path(result.stderr.split("log: ")[1].splitlines()[0])
+    assert "the-last-words" in log.read_text()
+    assert [n for n in tree.packages() if n.startswith("lib")] == []
+
+
+def test_a_failing_test_publishes_nothing(tree: MiniTree) -> None:
+    tree.recipe("lib", test="test -f $PREFIX/share/absent")
+    result = tree.ddlce("build")
+    assert result.returncode == 1
+    assert "error: lib: failed in phase 'test'" in result.stderr
+    assert [n for n in tree.packages() if n.startswith("lib")] == []
+
+
+def test_a_leaked_build_folder_is_refused(tree: MiniTree) -> None:
+    tree.recipe("lib", script="mkdir -p $PREFIX/share\necho $SRC_DIR > $PREFIX/share/leak")
+    result = tree.ddlce("build")
+    assert result.returncode == 1
+    assert "error: lib: failed in phase 'check'" in result.stderr
+    assert "share/leak" in result.stderr
+
+
+def test_keep_going_builds_what_does_not_depend_on_the_failure(tree: MiniTree) -> None:
+    tree.recipe("aaa", script="exit 1")
+    result = tree.ddlce("build", "--keep-going", "--jobs", "1")
+    assert result.returncode == 1
+    assert "error: aaa: failed in phase 'build'" in result.stderr
+    assert {n.partition("-")[0] for n in tree.packages()} == {"base", "lib", "app"}
+
+
+def test_debug_runs_in_the_folder_of_the_failed_build(tree: MiniTree) -> None:
+    tree.recipe("lib", build="base", script="echo kept > witness\nexit 7")
+    assert tree.ddlce("build").returncode == 1
+    inside = tree.ddlce("debug", "lib", "-c", "cat witness; ls $BUILD_PREFIX/share; exit 5")
+    assert inside.returncode == 5
+    assert inside.stdout == "kept\nbase\n"
+    fresh = tree.ddlce("debug", "lib", "--fresh", "-c", "ls witness $BUILD_PREFIX/share/base")
+    assert fresh.returncode == 2
+    assert fresh.stdout.endswith("/share/base\n")
+
+
+def test_debug_names_what_must_be_built_first(tree: MiniTree) -> None:
+    result = tree.ddlce("debug", "lib")
+    assert result.returncode == 1
+    assert "lib stands on packages that are not built: base" in result.stderr
+
+
+def test_a_source_that_is_not_locked(tree: MiniTree) -> None:
+    room = tree.recipe("lib")
+    recipe = (room / "recipe.yaml").read_text()
+    source = "source: {url: 'https://example.org/x.tar.gz', sha256: " + "0" * 64 + "}\n"
+    (room / "recipe.yaml").write_text(recipe + source)
+    result = tree.ddlce("build", "lib")
+    assert result.returncode == 2
+    assert "is not in sources.lock" in result.stderr
+    assert "lib/recipe.yaml" in result.stderr
+
+
+def test_an_unknown_package_is_an_error(tree: MiniTree) -> None:
+    result = tree.ddlce("build", "nonsense")
+    assert result.returncode == 2
+    assert "error: nonsense: no such recipe or package" in result.stderr
+
+
+def test_killed_builds_are_resumed_and_leave_no_process(tree: MiniTree) -> None:
+    tree.recipe("base", script="sleep 2")
+    chance = random.Random(7)
+    for _ in range(4):
+        process = tree.start("build")
+        time.sleep(chance.uniform(0.3, 4.0))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        time.sleep(0.5)
+        left = subprocess.run(
+            ["pgrep", "-f", f"ddlce.build.worker {tree.settings.work}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert left.stdout == "", "a worker outlived its scheduler"
+    result = tree.ddlce("build")
+    assert result.returncode == 0, result.stderr
+    assert len(tree.packages()) == 3
+    assert list(tree.settings.work.glob("*/out")) == []
+
+
+def test_two_builders_share_the_work(tree: MiniTree) -> None:
+    tree.recipe("base", script="sleep 2")
+    both = [tree.start("build", "--json") for _ in range(2)]
+    results = [process.communicate(timeout=120) for process in both]
+    assert [p.returncode for p in both] == [0, 0], results
+    assert len(tree.packages()) == 3
+
+
+def test_index_needs_everything_built_and_publishes_exactly_the_plan(tree: MiniTree) -> None:
+    refused = tree.ddlce("index")
+    assert refused.returncode == 1
+    assert "not built yet: base, lib, app" in refused.stderr
+    tree.ddlce("build")
+    assert tree.ddlce("index").returncode == 0
+    channel = tree.repo / "channel" / "noarch"
+    before = set(json.loads((channel / "repodata.json").read_text())["packages.conda"])
+    assert before == {p.name for p in channel.glob("*.conda")}
+    assert len(before) == 3
+    (tree.repo / "recipes" / "app" / "LICENSE").write_text("changed\n")
+    tree.ddlce("build")
+    report = json.loads(tree.ddlce("index", "--json").stdout)
+    assert [Path(name).name.partition("-")[0] for name in report["added"]] == ["app"]
+    after = set(json.loads((channel / "repodata.json").read_text())["packages.conda"])
+    assert after == {p.name for p in channel.glob("*.conda")}
+    assert len(after - before) == 1
+    assert len(before - after) == 1
+    assert (channel / "repodata.json.zst").exists()
+    assert (channel / "repodata_shards.msgpack.zst").exists()
+
+
+def test_killed_index_leaves_a_readable_channel(tree: MiniTree) -> None:
+    tree.ddlce("build")
+    tree.ddlce("index")
+    channel = tree.repo / "channel" / "noarch"
+    chance = random.Random(11)
+    for turn in range(6):
+        (tree.repo / "recipes" / "app" / "LICENSE").write_text(f"turn {turn}\n")
+        tree.ddlce("build")
+        process = tree.start("index")
+        time.sleep(chance.uniform(0.4, 1.4))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        named = json.loads((channel / "repodata.json").read_text())["packages.conda"]
+        assert len(named) == 3
+        assert all((channel / name).stat().st_size == named[name]["size"] for name in named)
+    assert tree.ddlce("index").returncode == 0
+    assert list((tree.repo / "channel").glob(".staging-*")) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_and_a_read_only_cache_are_named(tree: MiniTree) -> None:
+    cache = tree.settings.cache
+    for options, expected in (("size=1m", "free under"), ("ro", "cannot write")):
+        script = f'mkdir -p {cache} && mount -t tmpfs -o {options} tmpfs {cache} && exec "$@"'
+        result = subprocess.run(
+            [
+                "unshare",
+                "-m",
+                "sh",
+                "-c",
+                script,
+                "sh",
+                "python3",
+                "-c",
+                "import os,sys; os.execv(sys.argv[1], sys.argv[1:])",
+                f"{os.sys.executable}",
+                "-m",
+                "ddlce",
+                "build",
+            ],
+            env=tree.env(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 3, result.stderr
+        assert expected in result.stderr
+        assert "Traceback" not in result.stderr
