@@ -86,9 +86,9 @@ def install(wheel: zipfile.ZipFile, prefix: Path, python: str, scripts: bool) ->
             write(prefix / "bin", PurePosixPath(name), text.encode(), 0o755)
             record.append(entry(prefix / "bin" / name, site, None))
     record.append((f"{info}/RECORD", "", ""))
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(sorted(record))
-    write(site, PurePosixPath(info, "RECORD"), text.getvalue().encode(), 0o644)
+    lines = io.StringIO()
+    csv.writer(lines, lineterminator="\n").writerows(sorted(record))
+    write(site, PurePosixPath(info, "RECORD"), lines.getvalue().encode(), 0o644)
 
 
 def dist_info(wheel: zipfile.ZipFile) -> str:

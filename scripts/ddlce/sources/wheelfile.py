@@ -140,10 +140,10 @@ def _license(raw: RawMetadata) -> str:
         for c in raw.get("classifiers", [])
         if c.startswith("License :: ") and c != "License :: OSI Approved"
     ]
-    text = raw.get("license", "").strip()
+    title, _, body = raw.get("license", "").strip().partition("\n")
     candidates = [
         raw.get("license_expression", ""),
-        SPELLINGS.get(text.lower(), text if "\n" not in text else ""),
+        SPELLINGS.get(title.strip().lower(), "" if body else title),
         trove[0] if len(trove) == 1 else "",
     ]
     return next((spdx for c in candidates if (spdx := normalise_license(c))), "")
@@ -182,18 +182,22 @@ def _homepage(raw: RawMetadata) -> str:
 
 
 def _imports(names: list[str]) -> list[str]:
-    """Names that `import` finds at the top level of the wheel."""
+    """What `import` finds at the top of the wheel; below a namespace, its packages."""
     found: set[str] = set()
     for name in names:
-        parts = PurePosixPath(name).parts
-        top = parts[0]
-        if top.endswith((".data", ".dist-info", ".libs")):
+        *folders, file = PurePosixPath(name).parts
+        if folders and folders[0].endswith((".data", ".dist-info", ".libs")):
             continue
-        if len(parts) == 1 and name.endswith((".py", ".so")):
-            found.add(top.split(".")[0])
-        elif len(parts) == 2 and re.fullmatch(r"__init__\.(py|(.+\.)?so)", parts[1]):
-            found.add(top)
-    return sorted(n for n in found if n.isidentifier() and n not in NOT_IMPORTED and n[0] != "_")
+        if not folders and file.endswith((".py", ".so")):
+            found.add(file.split(".")[0])
+        elif folders and re.fullmatch(r"__init__\.(py|(.+\.)?so)", file):
+            found.add(".".join(folders))
+    outermost = {n for n in found if not any(n.startswith(f"{other}.") for other in found)}
+    return sorted(n for n in outermost if all(_imported(part) for part in n.split(".")))
+
+
+def _imported(part: str) -> bool:
+    return part.isidentifier() and part not in NOT_IMPORTED and not part.startswith("_")
 
 
 def _read_elf(wheel: zipfile.ZipFile) -> _Elf:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 from packaging.specifiers import Specifier, SpecifierSet
@@ -18,6 +19,19 @@ MACHINES = {"linux-64": "x86_64", "linux-ppc64le": "ppc64le"}
 
 #: Pythons for which a pure wheel's requirements are compared with the distribution's.
 OTHER_PYTHONS = tuple(f"3.{minor}" for minor in range(8, 16))
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that a requirement may mean.
+
+    Attributes:
+        name: its conda name.
+        version: the locked one; "" where no wheel is locked.
+    """
+
+    name: str
+    version: str
 
 
 def marker_environment(python: str, subdir: str) -> dict[str, str]:
@@ -68,7 +82,7 @@ def conda_dependencies(
     python: str,
     subdir: str,
     drop: Iterable[str],
-    conda_name: Callable[[str], str | None],
+    ours: Mapping[str, Package],
 ) -> list[str]:
     """Match specs for a wheel's requirements, sorted.
 
@@ -77,7 +91,7 @@ def conda_dependencies(
         python: the target's Python, "3.11".
         subdir: the target platform.
         drop: requirements (PyPI names) to leave out.
-        conda_name: canonical PyPI name to conda name; None for a package we do not have.
+        ours: the packages made from wheels, by canonical PyPI name.
 
     Raises:
         InputError: a requirement that we cannot satisfy; names the wheel and the requirement.
@@ -101,13 +115,18 @@ def conda_dependencies(
                 f"{where}: {kind} cannot become a conda dependency",
                 "put it under 'drop' in wheels.yaml, and what it stands for under 'add'",
             )
-        name = conda_name(canonicalize_name(requirement.name))
-        if name is None:
+        package = ours.get(canonicalize_name(requirement.name))
+        if package is None:
             raise InputError(
                 f"{where}, and no package is made from {requirement.name}",
                 f"ddlce sources add pypi:{requirement.name}, and give it a line in wheels.yaml",
             )
-        specs.add(f"{name} {conda_version_spec(requirement.specifier)}".strip())
+        if package.version and not requirement.specifier.contains(package.version, True):
+            raise InputError(
+                f"{where}, but {package.version} is locked",
+                f"lock one that fits: ddlce sources add pypi:{requirement.name}==VERSION",
+            )
+        specs.add(f"{package.name} {conda_version_spec(requirement.specifier)}".strip())
     return sorted(specs)
 
 

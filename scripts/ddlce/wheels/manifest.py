@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Self
 
 import yaml
-from packaging.utils import canonicalize_name
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from ddlce.errors import InputError
@@ -102,7 +101,3 @@ class WheelsManifest(BaseModel):
                 f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}",
                 "the fields are described in docs/packager-guide.md, Wheels",
             ) from error
-
-    def pypi_names(self) -> dict[str, str]:
-        """Conda name of each package by its canonical name on PyPI."""
-        return {canonicalize_name(e.pypi or name): name for name, e in self.wheels.items()}

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from ddlce.errors import InputError
 from ddlce.model.source import Source, SourcesLock, WheelMetadata
 from ddlce.wheels.depends import (
+    Package,
     conda_dependencies,
     conda_version,
     conda_version_spec,
@@ -63,7 +64,7 @@ def wheel_recipes(manifest: Path, lock: SourcesLock, subdir: str) -> list[WheelR
             library that no package has, no licence; names the wheel and what to do.
     """
     parsed = WheelsManifest.load(manifest)
-    names = parsed.pypi_names()
+    ours = _packages(parsed, lock)
     made: list[WheelRecipe] = []
     for name, entry in sorted(parsed.wheels.items()):
         source = _find(lock, name, entry, subdir, manifest)
@@ -71,12 +72,19 @@ def wheel_recipes(manifest: Path, lock: SourcesLock, subdir: str) -> list[WheelR
             continue
         assert source.wheel is not None  # _find looks among wheels only
         try:
-            data = _recipe(name, entry, source, source.wheel, subdir, names)
+            data = _recipe(name, entry, source, source.wheel, subdir, ours)
             files = (manifest.parent / INSTALLER, *_texts(entry, manifest.parent))
         except InputError as error:
             raise InputError(f"{manifest}: {name}: {error.message}", error.hint) from error
         made.append(WheelRecipe(name, data, files))
     return made
+
+
+def _packages(manifest: WheelsManifest, lock: SourcesLock) -> dict[str, Package]:
+    """What a requirement may mean, by canonical PyPI name."""
+    locked = {canonicalize_name(s.package): s.version for s in lock.sources if s.wheel}
+    names = {canonicalize_name(e.pypi or name): name for name, e in manifest.wheels.items()}
+    return {pypi: Package(name, locked.get(pypi, "")) for pypi, name in names.items()}
 
 
 def _find(
@@ -107,7 +115,7 @@ def _recipe(
     source: Source,
     wheel: WheelMetadata,
     subdir: str,
-    names: dict[str, str],
+    ours: dict[str, Package],
 ) -> dict[str, Any]:
     python = PYTHON[subdir]
     if not SpecifierSet(wheel.requires_python).contains(f"{python}.99"):
@@ -118,7 +126,7 @@ def _recipe(
         )
     run = [
         *_python_dependencies(wheel, python, subdir),
-        *conda_dependencies(wheel, python, subdir, entry.drop, names.get),
+        *conda_dependencies(wheel, python, subdir, entry.drop, ours),
         *_library_dependencies(wheel, entry),
         *entry.add,
     ]
