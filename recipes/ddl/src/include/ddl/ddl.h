@@ -69,9 +69,8 @@ typedef struct ddl_comm* ddl_comm_t;
 
 /* -- Life -------------------------------------------------------------------------------------- */
 
-/* Starts the library, and MPI unless the program has done so. `options` as in DDL_OPTIONS, whose
- * value is used when `options` is NULL. Collective over all ranks. A second call changes nothing.
- */
+/* Starts the library, and MPI unless the program has done so. Collective over all ranks. `options`
+ * as in DDL_OPTIONS, whose value is used when `options` is NULL. A second call changes nothing. */
 DDL_API DDL_Result ddl_init(const char* options);
 
 /* Ends the library, and MPI if ddl_init started it. Collective over all ranks, and checked like any
@@ -85,7 +84,7 @@ DDL_API int ddl_initialized(void);
  * `exit_code`. For a rank that cannot go on while others wait for it. Does not return. */
 DDL_API void ddl_abort(int exit_code, const char* reason);
 
-/* The sentence for this thread's latest error ("" before any). Valid until its next ddl call. */
+/* The sentence for this thread's latest error ("" before any). Valid until its next error. */
 DDL_API const char* ddl_last_error(void);
 
 /* "0.1.0", and the MPI library's own description. Both may be called at any time. */
@@ -116,8 +115,7 @@ DDL_API DDL_Result ddl_comm_free(ddl_comm_t comm); /* called by all its ranks; N
 DDL_API DDL_Result ddl_comm_rank(ddl_comm_t comm, int* rank);
 DDL_API DDL_Result ddl_comm_size(ddl_comm_t comm, int* size);
 
-/* -- Collectives. In place when send == recv; else the two must not overlap. --------------------
- */
+/* -- Collectives. In place when send == recv; else the two must not overlap. ------------------- */
 
 /* recv[i] = op over all ranks of send[i]; `count` elements. */
 DDL_API DDL_Result ddl_comm_allreduce(ddl_comm_t comm, const void* send, void* recv, size_t count,

@@ -1,0 +1,184 @@
+"""`python -m ddl.bench`: how fast is allreduce here, and is it right?
+
+    ddlrun -H localhost:2 python -m ddl.bench
+    ddlrun -H localhost:2 python -m ddl.bench --peer mpi --json
+
+For every size: the median over the repetitions of the slowest rank's time (`time`), the bytes of the
+buffer per second (`algbw`), and that times 2 (n-1) / n, which is what each rank must send and
+receive and so compares across numbers of ranks (`busbw`). Every element of every size is checked.
+`--peer mpi` measures MPI_Allreduce, through mpi4py, in turn with ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import ddl
+from ddl import _core
+from ddl._buffers import TYPES
+from ddl.errors import check
+
+Array = np.ndarray[Any, Any]
+# From send and receive buffer to nothing: the call that is measured.
+Run = Callable[[Array, Array], None]
+
+_BUDGET_S = 0.5  # per size and library
+_NUMPY_TYPES = ("float32", "float64", "float16", "int32", "int64")
+
+
+def parse_size(text: str) -> int:
+    """Return bytes for "4", "64K", "16M" or "1G" (powers of 1024)."""
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper())
+    digits = text if unit is None else text[:-1]
+    if not digits.isdigit() or int(digits) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 4, 64K, 16M or 1G")
+    return int(digits) * (unit or 1)
+
+
+def run_ddl(send: Array, recv: Array) -> None:
+    """Sum with this library, below the Python interface's checks."""
+    kind = TYPES[send.dtype.name]
+    check(_core.allreduce(0, send.ctypes.data, recv.ctypes.data, send.size, kind, 0))
+
+
+def find_peer(name: str) -> Run:
+    """Return the peer's allreduce. DDLValueError when mpi4py is missing."""
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        raise ddl.DDLValueError(
+            f"--peer {name}: mpi4py is not installed", ddl.Result.ARGUMENT
+        ) from None
+
+    def run_mpi(send: Array, recv: Array) -> None:
+        MPI.COMM_WORLD.Allreduce(send, recv)
+
+    return run_mpi
+
+
+def is_right(run: Run, count: int, dtype: str) -> bool:
+    """Compare every element with the exact sum, which all types can hold."""
+    pattern = np.arange(count) % 13
+    send = (pattern + ddl.rank()).astype(dtype)
+    recv = np.zeros_like(send)
+    run(send, recv)
+    size = ddl.size()
+    expected = (pattern * size + size * (size - 1) // 2).astype(dtype)
+    wrong = ddl.allreduce(np.array([np.count_nonzero(recv != expected)], np.int64))
+    return int(wrong[0]) == 0
+
+
+def time_turn(run: Run, send: Array, recv: Array, calls: int) -> float:
+    """Return the slowest rank's seconds per call, over `calls` calls in a row."""
+    ddl.barrier()
+    start = time.perf_counter()
+    for _ in range(calls):
+        run(send, recv)
+    elapsed = (time.perf_counter() - start) / calls
+    return float(ddl.allreduce(np.array([elapsed]), "max")[0])
+
+
+def measure(runs: dict[str, Run], count: int, dtype: str, repetitions: int) -> dict[str, float]:
+    """Return the median seconds of each of `runs`, which take turns."""
+    send = np.ones(count, dtype)
+    recv = np.empty_like(send)
+    calls = {}
+    for name, run in runs.items():
+        time_turn(run, send, recv, 1)
+        once = time_turn(run, send, recv, 1)
+        calls[name] = max(1, min(1000, int(_BUDGET_S / repetitions / max(once, 1e-7))))
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(repetitions):
+        for name, run in runs.items():
+            times[name].append(time_turn(run, send, recv, calls[name]))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return one row per size and library; on rank 0, print the table on the way."""
+    runs: dict[str, Run] = {"ddl": run_ddl}
+    if options.peer:
+        runs[options.peer] = find_peer(options.peer)
+    size = ddl.size()
+    itemsize = np.dtype(options.dtype).itemsize
+    is_printer = ddl.rank() == 0 and not options.json
+    if is_printer:
+        print(f"# ddl {ddl.__version__}, {size} ranks on {ddl.num_hosts()} host(s), {options.dtype}")
+        print(f"{'bytes':>12} {'library':>8} {'time us':>12} {'algbw GB/s':>11} {'busbw GB/s':>11}")
+    rows = []
+    nbytes = max(options.min, itemsize)
+    while nbytes <= options.max:
+        count = nbytes // itemsize
+        medians = measure(runs, count, options.dtype, options.repetitions)
+        for name, seconds in medians.items():
+            algbw = count * itemsize / seconds / 1e9
+            rows.append(
+                {
+                    "library": name,
+                    "bytes": count * itemsize,
+                    "time_us": seconds * 1e6,
+                    "algbw_gb_s": algbw,
+                    "busbw_gb_s": algbw * 2 * (size - 1) / size,
+                    "is_right": is_right(runs[name], count, options.dtype),
+                }
+            )
+            if is_printer:
+                row = rows[-1]
+                print(
+                    f"{row['bytes']:>12} {name:>8} {row['time_us']:>12.1f} {algbw:>11.3f} "
+                    f"{row['busbw_gb_s']:>11.3f}{'' if row['is_right'] else '  WRONG'}",
+                    flush=True,
+                )
+        nbytes *= options.step
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure and print on rank 0; return 0, or 1 if a result was wrong or the library failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ddl.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--min", type=parse_size, default=4, help="smallest buffer (default 4)")
+    parser.add_argument("--max", type=parse_size, default=64 << 20, help="largest (default 64M)")
+    parser.add_argument("--step", type=int, default=4, help="factor between sizes (default 4)")
+    parser.add_argument("--dtype", choices=_NUMPY_TYPES, default="float32")
+    parser.add_argument("--repetitions", type=int, default=11, help="per size (default 11)")
+    parser.add_argument("--peer", choices=["mpi"], help="measure it too, in turn")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+    if options.step < 2:
+        parser.error("--step must be at least 2")
+    if options.repetitions < 1:
+        parser.error("--repetitions must be at least 1")
+    try:
+        ddl.init()
+        rows = sweep(options)
+        summary = {
+            "ddl": ddl.__version__,
+            "ranks": ddl.size(),
+            "hosts": ddl.num_hosts(),
+            "dtype": options.dtype,
+            "rows": rows,
+        }
+        is_first = ddl.rank() == 0
+        ddl.finalize()
+    except ddl.DDLError as error:
+        print(f"ddl.bench: {error}", file=sys.stderr)
+        return 1
+    if is_first and options.json:
+        print(json.dumps(summary, indent=2))
+    return 0 if all(row["is_right"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
