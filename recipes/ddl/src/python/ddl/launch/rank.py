@@ -14,6 +14,7 @@ import time
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+PMI_FILES = ("PMI_FD", "HYDI_CONTROL_FD")  # MPI's own ways to Hydra
 PATIENCE = 30.0  # seconds that a rank which has ended waits for mpiexec to end it
 
 _prctl = ctypes.CDLL(None).prctl
@@ -29,6 +30,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     if os.getppid() != parent:
         os._exit(1)
+    close_leaked_files()
     token = os.environ.pop("DDLRUN_TOKEN", "")
     prepare_environment(os.environ)
     report(token, "started")
@@ -49,10 +51,21 @@ def main() -> None:
 def report(token: str, text: str) -> None:
     """One write, so that it stays one piece; ddlrun takes it out of the stream."""
     if token:
-        try:  # noqa: SIM105 (contextlib costs more than the rest of this file)
+        try:  # noqa: SIM105 (contextlib costs as much as the rest of this file)
             os.write(2, f"\x1f{token} {text}\n".encode())
         except OSError:
             pass  # nobody is left to read it
+
+
+def close_leaked_files() -> None:
+    """Closes what Hydra leaks into a rank: other ranks' pipes, which else would never end."""
+    ours = {0, 1, 2, *(int(os.environ[name]) for name in PMI_FILES if name in os.environ)}
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        if int(name) not in ours:
+            try:  # noqa: SIM105
+                os.close(int(name))
+            except OSError:
+                pass  # it was the listing's own
 
 
 def unescape(word: str) -> str:
@@ -88,7 +101,7 @@ def allowed_cores() -> list[list[int]]:
 
 def read_number(path: str) -> int:
     """The number that a file of /sys holds."""
-    with open(path) as file:  # noqa: PTH123 (pathlib costs more than the rest of this file)
+    with open(path) as file:  # noqa: PTH123 (so does pathlib)
         return int(file.read())
 
 
@@ -101,6 +114,8 @@ def start(command: list[str]) -> int:
         os.dup2(null, 0)
         os.dup2(null, 1)  # so that the program's own closing is the end of its output
         return child
+    if os.environ["RANK"] != "0":  # Hydra gives them a pipe that never ends
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, its children should not

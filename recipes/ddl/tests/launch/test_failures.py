@@ -1,0 +1,233 @@
+"""Ranks that die, hang or will not end: the user learns which, and nothing outlives the run."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import Marked, Result
+
+Run = Callable[..., Result]
+Start = Callable[..., subprocess.Popen[str]]
+
+# Every rank runs this: argv is the mark and one piece of code per rank; the last also for the rest.
+RANKS = """
+import os, signal, subprocess, sys, time
+rank = int(os.environ["RANK"])
+exec(sys.argv[2:][min(rank, len(sys.argv) - 3)])
+"""
+SLEEP = "time.sleep(600)"
+
+
+def ranks(marked: Marked, *codes: str) -> list[str]:
+    return [sys.executable, "-c", RANKS, marked.mark, *codes]
+
+
+def last_words(result: Result) -> str:
+    """From ddlrun's verdict to the end."""
+    start = result.stderr.index("ddlrun: ")
+    words = result.stderr[start:]
+    assert all(line.startswith("ddlrun: ") for line in words.splitlines()), words
+    return words
+
+
+def test_exit_code(ddlrun: Run, marked: Marked) -> None:
+    code = "print('about to fail', file=sys.stderr); sys.exit(3)"
+    result = ddlrun("-H", "localhost:2,127.0.0.1:2", *ranks(marked, SLEEP, SLEEP, code, SLEEP))
+    assert result.returncode == 3
+    words = last_words(result).splitlines()
+    assert words[0].startswith("ddlrun: rank 2 on 127.0.0.1 ended with exit code 3 after ")
+    assert words[0].endswith("; ended the other 3 running.")
+    assert words[1:] == ["ddlrun:   the last lines of rank 2:", "ddlrun:     about to fail"]
+    assert marked.all_gone()
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM", "SIGABRT"])
+def test_signal(ddlrun: Run, marked: Marked, name: str) -> None:
+    result = ddlrun(
+        "-np", "3", *ranks(marked, SLEEP, f"os.kill(os.getpid(), signal.{name})", SLEEP)
+    )
+    number = signal.Signals[name].value
+    assert result.returncode == 128 + number
+    assert f"rank 1 on localhost was killed by {name} (signal {number})" in last_words(result)
+    assert marked.all_gone()
+
+
+def test_the_first_failure_counts_not_its_consequences(ddlrun: Run, marked: Marked) -> None:
+    late = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9)); " + SLEEP
+    result = ddlrun("-np", "3", *ranks(marked, late, late, "time.sleep(1); sys.exit(5)"))
+    assert result.returncode == 5
+    assert last_words(result).startswith("ddlrun: rank 2 on localhost ended with exit code 5")
+
+
+def test_ranks_get_time_to_end_by_themselves(ddlrun: Run, marked: Marked, tmp_path: Path) -> None:
+    tidy = (
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "try: time.sleep(600)\n"
+        "finally: time.sleep(1); open(f'tidy{rank}', 'w').close()"
+    )
+    wait = "time.sleep(1); sys.exit(1)"
+    assert ddlrun("-np", "3", *ranks(marked, tidy, tidy, wait)).returncode == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"tidy0", "tidy1"}
+
+
+def test_a_rank_that_will_not_end_is_killed(ddlrun: Run, marked: Marked) -> None:
+    stubborn = "signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP
+    result = ddlrun("-np", "2", *ranks(marked, stubborn, "time.sleep(1); sys.exit(4)"))
+    assert result.returncode == 4
+    assert marked.all_gone()
+
+
+def test_a_rank_that_ends_well_may_end_early(ddlrun: Run, marked: Marked) -> None:
+    result = ddlrun("-np", "2", *ranks(marked, "pass", "time.sleep(2); print('done')"))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "[1@localhost] done\n"
+
+
+def test_timeout(ddlrun: Run, marked: Marked) -> None:
+    result = ddlrun(
+        *("-H", "localhost:2,127.0.0.1:1", "-timeout", "3"), *ranks(marked, SLEEP, "pass", SLEEP)
+    )
+    assert result.returncode == 124
+    assert last_words(result) == (
+        "ddlrun: timeout after 3 s; ended the ranks that were still running: "
+        "rank 0 on localhost, rank 2 on 127.0.0.1\n"
+    )
+    assert marked.all_gone()
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_signals_are_passed_on(
+    start: Start, marked: Marked, number: signal.Signals, status: int
+) -> None:
+    code = (
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "try: print('up', flush=True); time.sleep(600)\n"
+        "except KeyboardInterrupt: print('interrupted', rank)\n"
+        "except SystemExit: print('terminated', rank)"
+    )
+    process = start("-np", "2", *ranks(marked, code))
+    assert process.stdout
+    assert {process.stdout.readline(), process.stdout.readline()} == {
+        "[0@localhost] up\n",
+        "[1@localhost] up\n",
+    }
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == status
+    word = "interrupted" if number == signal.SIGINT else "terminated"
+    assert sorted(out.splitlines()) == [f"[{n}@localhost] {word} {n}" for n in (0, 1)]
+    assert errors.startswith(f"ddlrun: {number.name} (signal {number.value}): all ranks were ended")
+    assert marked.all_gone()
+
+
+def wait_for_ranks(marked: Marked, ddlrun: int, count: int) -> dict[int, str]:
+    """The programs themselves, without ddlrun, mpiexec and the wrappers."""
+
+    def programs(found: dict[int, str]) -> dict[int, str]:
+        return {
+            pid: words
+            for pid, words in found.items()
+            if not any(part in words for part in ("ddl.launch", "mpiexec", "rank.py"))
+        }
+
+    assert marked.wait_until(lambda found: len(programs(found)) == count), marked.processes()
+    return programs(marked.processes())
+
+
+def test_killing_ddlrun_ends_everything(start: Start, marked: Marked) -> None:
+    process = start("-np", "2", *ranks(marked, SLEEP))
+    wait_for_ranks(marked, process.pid, 2)
+    process.kill()
+    process.wait()
+    assert marked.all_gone()
+
+
+@pytest.mark.parametrize("victim", ["bin/mpiexec", "rank.py"])
+def test_killing_a_helper_ends_its_ranks(start: Start, marked: Marked, victim: str) -> None:
+    process = start("-np", "2", *ranks(marked, SLEEP))
+    wait_for_ranks(marked, process.pid, 2)
+    for pid, words in marked.processes().items():
+        first = words.split(marked.mark)[0]
+        if victim in first and ("mpiexec" in first) == (victim == "bin/mpiexec"):
+            os.kill(pid, signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode not in (0, None)
+    assert "lost rank 0 on localhost, rank 1 on localhost" in errors
+    assert marked.all_gone()
+
+
+@pytest.mark.parametrize("detach", ["", ", start_new_session=True"])
+def test_what_a_rank_leaves_behind_is_ended(ddlrun: Run, marked: Marked, detach: str) -> None:
+    """Even twice removed, detached, and holding on to our output."""
+    words = ["tail", "-f", "/dev/null"]  # takes the mark as one more word, and never ends
+    child = f"import subprocess, sys; subprocess.Popen([*{words}, sys.argv[1]])"
+    code = (
+        f"subprocess.Popen([sys.executable, '-c', {child!r}, sys.argv[1]]{detach}).wait(); "
+        "print('leaving')"
+    )
+    result = ddlrun("-np", "2", *ranks(marked, code))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("leaving") == 2
+    assert marked.all_gone()
+
+
+# -- MPI programs: mpiexec has a mind of its own about those ---------------------------------------
+
+MPI = """
+import ctypes, sys
+mpi = ctypes.CDLL(sys.argv[1])
+WORLD = 0x44000000  # MPICH's MPI_COMM_WORLD
+mpi.MPI_Init(None, None)
+rank = ctypes.c_int()
+mpi.MPI_Comm_rank(WORLD, ctypes.byref(rank))
+exec(sys.argv[3])
+mpi.MPI_Barrier(WORLD)
+mpi.MPI_Finalize()
+"""
+
+
+def libmpi() -> str:
+    for folder in (Path(sys.executable).parents[1] / "lib", Path(sys.prefix) / "lib"):
+        found = list(folder.glob("libmpi.so*"))
+        if found:  # pip's wheel has stubs in place of links
+            return str(max(found, key=lambda path: path.stat().st_size))
+    pytest.skip("no libmpi.so beside this python")
+
+
+def mpi(marked: Marked, code: str) -> list[str]:
+    return [sys.executable, "-c", MPI, libmpi(), marked.mark, code]
+
+
+def test_mpi_success(ddlrun: Run, marked: Marked) -> None:
+    result = ddlrun("-np", "3", *mpi(marked, "print(rank.value)"))
+    assert result.returncode == 0, result.stderr
+    assert sorted(result.stdout.splitlines()) == [f"[{n}@localhost] {n}" for n in range(3)]
+
+
+def test_mpi_over_tcp(ddlrun: Run, marked: Marked) -> None:
+    result = ddlrun("-tcp", "-H", "localhost:1,127.0.0.1:1", *mpi(marked, "print(rank.value)"))
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "verdict"),
+    [
+        ("sys.exit(3)", 3, "ended with exit code 3"),
+        ("import os; os.kill(os.getpid(), 11)", 139, "was killed by SIGSEGV (signal 11)"),
+        ("import os; os.kill(os.getpid(), 9)", 137, "was killed by SIGKILL (signal 9)"),
+        ("mpi.MPI_Abort(WORLD, 7)", 7, "called MPI_Abort"),
+    ],
+)
+def test_mpi_failure(ddlrun: Run, marked: Marked, code: str, status: int, verdict: str) -> None:
+    result = ddlrun("-np", "3", *mpi(marked, f"if rank.value == 1: {code}"))
+    assert result.returncode == status
+    assert last_words(result).startswith(f"ddlrun: rank 1 on localhost {verdict} after ")
+    assert "BAD TERMINATION" not in result.stderr
+    assert marked.all_gone()

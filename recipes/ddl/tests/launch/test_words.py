@@ -1,0 +1,281 @@
+"""What is decided before anything starts: options, hosts, placement. No process is run."""
+
+from pathlib import Path
+
+import pytest
+from ddl.launch.errors import LaunchError
+from ddl.launch.hosts import Host, is_local, parse_hostfile, parse_hosts
+from ddl.launch.layout import Job, make_job
+from ddl.launch.options import parse
+
+
+def job(*words: str, environ: dict[str, str] | None = None) -> Job:
+    return make_job(parse([*words, "true"]), environ or {}, [])
+
+
+def placement(*words: str) -> list[str]:
+    made = job(*words)
+    return [made.host_of(rank) for rank in range(made.size)]
+
+
+# -- options ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dashes", ["-", "--"])
+def test_options_with_one_dash_or_two(dashes: str) -> None:
+    options = parse(
+        f"{dashes}H a:2 {dashes}np=2 {dashes}dry-run {dashes}x A=1 {dashes}x B python -H x".split()
+    )
+    assert options.host == "a:2"
+    assert options.np == 2
+    assert options.dry_run
+    assert options.exports == ["A=1", "B"]
+    assert options.command == ["python", "-H", "x"]
+
+
+def test_two_dashes_end_the_options() -> None:
+    assert parse(["-np", "1", "--", "-program"]).command == ["-program"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        ("-hots a true", "unknown option -hots", "Did you mean -host?"),
+        ("--hots=a true", "unknown option --hots=a", "Did you mean -host?"),
+        ("-np", "-np needs a value", ""),
+        ("-np 0 true", "-np 0: not a whole number from 1", ""),
+        ("-np x true", "-np x: not a whole number from 1", ""),
+        ("-np ² true", "-np ²: not a whole number from 1", ""),
+        ("-np 1 -n 2 true", "-n is given twice", ""),
+        ("-accelerators -1 true", "-accelerators -1: not a whole number from 1", ""),
+        ("-timeout 0 true", "-timeout 0: not a number of seconds above 0", ""),
+        ("-timeout nan true", "-timeout nan: not a number of seconds above 0", ""),
+        ("-timeout 5m true", "-timeout 5m: not a number of seconds above 0", ""),
+        ("-dry-run=1 true", "unknown option -dry-run=1", ""),
+        ("", "no program given", "Example: ddlrun -H localhost:4 python train.py"),
+        ("-v", "no program given", ""),
+    ],
+)
+def test_wrong_options(words: str, message: str, hint: str) -> None:
+    with pytest.raises(LaunchError) as error:
+        parse(words.split())
+    assert error.value.message == message
+    assert hint in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-H a -hostfile f", "-host and -hostfile exclude each other"),
+        ("-H a:2 -np 3", "-np 3, but the hosts have room for 2 ranks"),
+        ("-H a:2 -accelerators 3", "-accelerators 3, but a has 2 slots"),
+        ("-H a,b -accelerators 2 -np 5", "-np 5, but the hosts have room for 4 ranks"),
+        ("-x 1A=2", "-x 1A=2: '1A' is not a variable's name"),
+        ("-x NOT_SET", "-x NOT_SET: this variable is not set"),
+        ("-mode q:2", "-mode q:2 is not understood"),
+        ("-mode p:2x", "-mode p:2x is not understood"),
+        ("-H a:4,b:4 -mode p:4x3", "-mode p:4x3: 4 x 3 is 12, but the job has 8 ranks"),
+        ("-mode p:1 -no_ddloptions", "-no_ddloptions excludes -mode and -ddlarg"),
+        ("-H n[1-4] -racks 3", "1 aisles x 3 racks x 1 nodes is 3, but the job runs on 4 hosts"),
+        ("-H a:2,b:1 -nodes 2", "-aisles, -racks and -nodes need the same number of ranks"),
+        ("-mpiarg 'open", "-mpiarg: No closing quotation"),
+    ],
+)
+def test_options_that_do_not_fit_together(words: str, message: str) -> None:
+    with pytest.raises(LaunchError) as error:
+        job(*words.split())
+    assert error.value.message.startswith(message)
+
+
+# -- hosts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("a", [("a", None)]),
+        ("a:4,b", [("a", 4), ("b", None)]),
+        ("node[08-11]", [("node08", None), ("node09", None), ("node10", None), ("node11", None)]),
+        ("n[1-2,7]:3", [("n1", 3), ("n2", 3), ("n7", 3)]),
+        ("r[1-2]n[1-2].x", [(f"r{r}n{n}.x", None) for r in (1, 2) for n in (1, 2)]),
+        ("a,a,b:2,b", [("a", 2), ("b", 3)]),
+        ("10.0.0.1:2", [("10.0.0.1", 2)]),
+    ],
+)
+def test_host_lists(text: str, hosts: list[tuple[str, int | None]]) -> None:
+    assert parse_hosts(text) == [Host(*host) for host in hosts]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty host name"),
+        ("a,,b", "empty host name"),
+        ("a:0", "bad number of slots in 'a:0'"),
+        ("a:", "bad number of slots in 'a:'"),
+        ("a:x", "bad number of slots in 'a:x'"),
+        ("n[1-3", "the bracket in 'n[1-3' is not closed"),
+        ("n[3-1]", "the range in 'n[3-1]' runs backwards"),
+        ("n[a-b]", "bad range in 'n[a-b]'"),
+        ("n[1-999999999]", "is more than 100000 hosts"),
+        ("n[1-400]m[1-400]", "is more than 100000 hosts"),
+        ("-oProxyCommand=x", "'-oProxyCommand=x' is not a host name"),
+        ("a;rm", "'a;rm' is not a host name"),
+        ("$(x)", "'$(x)' is not a host name"),
+        ("me@a", "'me@a' is not a host name"),
+        ("a b", "'a b' is not a host name"),
+        ("a" * 64, "is not a host name"),
+        ("a..b", "'a..b' is not a host name"),
+    ],
+)
+def test_wrong_host_lists(text: str, message: str) -> None:
+    with pytest.raises(LaunchError) as error:
+        parse_hosts(text)
+    assert error.value.message.startswith("-host: ")
+    assert message in error.value.message
+
+
+def test_hostfile(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("# all of them\n\nn[1-2] slots=4  # fast\nlocalhost:2\nlast\n")
+    assert parse_hostfile(file) == [
+        Host("n1", 4),
+        Host("n2", 4),
+        Host("localhost", 2),
+        Host("last"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\nb slot=2\n", "{file}, line 2: 'slot=2' is not understood"),
+        ("a slots=two\n", "{file}, line 1: bad number of slots in 'slots=two'"),
+        ("a:2 slots=2\n", "{file}, line 1: the slots are given twice"),
+        ("\n\na`id`\n", "{file}, line 3: 'a`id`' is not a host name"),
+        ("# none\n", "the hostfile {file} names no host"),
+        ("\udcff", "the hostfile {file} is not a text file"),
+    ],
+)
+def test_wrong_hostfiles(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "hosts"
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(LaunchError) as error:
+        parse_hostfile(file)
+    assert error.value.message == message.format(file=file)
+
+
+def test_no_hostfile(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"cannot read the hostfile .*: No such file"):
+        parse_hostfile(tmp_path / "none")
+
+
+def test_which_names_are_this_machine() -> None:
+    assert is_local("localhost")
+    assert is_local("127.0.0.1")
+    assert not is_local("192.0.2.1")  # reserved for documentation (RFC 5737)
+    assert not is_local("name.invalid")
+
+
+# -- placement ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "hosts"),
+    [
+        ("", "localhost"),
+        ("-np 3", "localhost localhost localhost"),
+        ("-H a:2,b:2", "a a b b"),
+        ("-H a:2,b:2 -np 3", "a a b"),
+        ("-H a:2,b:2 -np 2", "a a"),
+        ("-H a,b -np 4", "a a b b"),
+        ("-H a,b -np 3", "a a b"),
+        ("-H a,b,c -np 2", "a b"),
+        ("-H a,b -accelerators 2", "a a b b"),
+        ("-H a:4,b:4 -accelerators 1", "a b"),
+    ],
+)
+def test_placement(words: str, hosts: str) -> None:
+    assert placement(*words.split()) == hosts.split()
+
+
+def test_hosts_of_a_batch_system() -> None:
+    made = make_job(parse(["true"]), {}, [Host("a", 2)])
+    assert made.hosts == ("a",)
+    assert made.size == 2
+
+
+def test_rankfile(tmp_path: Path) -> None:
+    file = tmp_path / "ranks"
+    file.write_text("# interleaved\nrank 0=a\nrank 1 = b\nrank 3=b\nrank 2=a\n")
+    assert placement("-H", "a,b,c", "-rf", str(file)) == ["a", "b", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rank 0=a\n0=b\n", "{file}, line 2: '0=b' is not understood"),
+        ("rank 0=a slot=0:1\n", "{file}, line 1: 'slot=0:1' is not supported"),
+        ("rank 0=c\n", "{file}, line 1: host c is not among the hosts given: a, b"),
+        ("rank 0=a\nrank 0=b\n", "{file}, line 2: rank 0 is placed twice"),
+        ("rank 0=a\nrank 2=b\n", "the rankfile {file} does not place rank 1"),
+        ("", "the rankfile {file} does not place rank 0"),
+        ("rank 0=a\nrank 1=a\n", "-np 3, but the rankfile {file} has 2 ranks"),
+        (None, "cannot read the rankfile {file}: No such file or directory"),
+    ],
+)
+def test_wrong_rankfiles(tmp_path: Path, text: str | None, message: str) -> None:
+    file = tmp_path / "ranks"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(LaunchError) as error:
+        job("-H", "a,b", "-np", "3", "-rankfile", str(file))
+    assert error.value.message == message.format(file=file)
+
+
+# -- environment --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("", "-mode p:1x1"),
+        ("-H a:4,b:4", "-mode p:4x2"),
+        ("-H a:2,b:1", ""),
+        ("-H n[1-8]:6 -racks 2 -aisles 2", "-mode p:6x2x2x2"),
+        ("-H n[1-4]:6 -racks 2", "-mode p:6x2x2"),
+        ("-H a:4,b:4 -mode r:8", "-mode r:8"),
+        ("-H a:4,b:4 -m c:2x2x2 -ddlarg -dbg_level=1", "-mode c:2x2x2 -dbg_level=1"),
+    ],
+)
+def test_ddl_options(words: str, options: str) -> None:
+    assert job(*words.split()).environment["DDL_OPTIONS"] == options
+
+
+def test_the_users_own_ddl_options_stay() -> None:
+    own = {"DDL_OPTIONS": "-mode r:1"}
+    assert job(environ=own).environment["DDL_OPTIONS"] == "-mode r:1"
+    assert job("-mode", "p:1", environ=own).environment["DDL_OPTIONS"] == "-mode p:1"
+    assert "DDL_OPTIONS" not in job("-no_ddloptions").environment
+
+
+def test_exports() -> None:
+    made = job("-x", "A=1 = 2", "-x", "B", environ={"B": "b"})
+    assert made.environment["A"] == "1 = 2"
+    assert made.environment["B"] == "b"
+    assert {"A", "B"} <= set(made.added)
+
+
+def test_an_outer_mpi_run_is_forgotten() -> None:
+    made = job(environ={"PMI_RANK": "7", "PMI_FD": "9", "MPI_LOCALRANKID": "1", "HOME": "/h"})
+    assert made.environment["HOME"] == "/h"
+    assert not [name for name in made.environment if name.startswith(("PMI_", "MPI_"))]
+
+
+def test_rendezvous_address() -> None:
+    assert job("-H", "localhost:2").environment["MASTER_ADDR"] == "127.0.0.1"
+    far = job("-H", "far.invalid:1,localhost:1").environment
+    assert far["MASTER_ADDR"] == "far.invalid"
+    near = job("-H", "localhost:1,far.invalid:1").environment
+    assert near["MASTER_ADDR"] not in ("localhost", "127.0.0.1")
+    assert job("-x", "MASTER_PORT=5").environment["MASTER_PORT"] == "5"
