@@ -1,0 +1,63 @@
+set -euo pipefail
+
+# Debian's security fixes, by name; a patch that does not apply exactly stops the build.
+grep -v '^#' "$RECIPE_DIR/security.series" | while read -r name; do
+  patch -p1 --fuzz=0 --no-backup-if-mismatch < "debian/patches/$name"
+done
+
+# Modules whose library the base has not, or that are of another time: named, so that the
+# machine's headers do not decide.
+cat > Modules/Setup.local << 'EOF'
+*disabled*
+_crypt
+_dbm
+_gdbm
+_tkinter
+nis
+ossaudiodev
+spwd
+EOF
+
+# `make install` compiles every module three times, with time stamps; done below, once.
+sed -i 's|$(DESTDIR)$(LIBDEST)/compileall.py|-c ""|' Makefile.pre.in
+
+# No --enable-optimizations and no --with-lto: they take 15 minutes of CPU and give some 10 to
+# 20 % on pure Python code, where a training job spends next to nothing.
+./configure --prefix="$PREFIX" --build="$BUILD" --host="$HOST" \
+  --enable-shared --without-static-libpython --disable-test-modules --without-ensurepip \
+  --enable-ipv6 --with-system-ffi --with-system-expat --with-openssl="$PREFIX"
+make -j"$CPU_COUNT"
+make install
+
+lib=$PREFIX/lib/python3.11
+rm -r "$lib"/{idlelib,lib2to3,tkinter,turtledemo,turtle.py} "$PREFIX/share"
+rm -r "$PREFIX"/bin/{2to3*,idle*}
+rm -rf "$lib"/{test,ensurepip}
+ln -s python3.11 "$PREFIX/bin/python"
+ln -s python3.11-config "$PREFIX/bin/python-config"
+find "$PREFIX/bin" "$PREFIX/lib" -name '*.so*' -type f -exec "$STRIP" --strip-unneeded {} +
+"$STRIP" "$PREFIX/bin/python3.11"
+
+# What python remembers of its own making is what it compiles extensions with. On the user's
+# machine that is the user's gcc, and the folders of this build do not exist.
+config=$lib/config-3.11-$HOST
+files=("$lib"/_sysconfigdata_*.py "$config/Makefile" "$config/python-config.py"
+  "$PREFIX/bin/python3.11-config" "$PREFIX"/lib/pkgconfig/python*.pc)
+sed -i -E \
+  -e "s#-ffile-prefix-map=[^ '\"]*##g" \
+  -e "s#$SRC_DIR#.#g" -e "s#$BUILD_PREFIX#/usr#g" \
+  -e "s#(^|[^a-z0-9_./-])($HOST-)?(gcc|g\+\+)(-[0-9]+)?([ '\"]|\$)#\1\3\5#g" \
+  -e "s#(^|[^a-z0-9_./-])($HOST-)?(ar|ranlib|readelf)([ '\"]|\$)#\1\3\4#g" "${files[@]}"
+if grep -l -e "$SRC_DIR" -e "$BUILD_PREFIX" "${files[@]}"; then
+  echo "python: the files above name the build's folders" >&2
+  exit 1
+fi
+
+# Byte code that is never checked against its source's time (packages have none), the same in
+# every build, and without the prefix, so that it is linked into environments, not rewritten.
+find "$lib" -name __pycache__ -prune -exec rm -r {} +
+export PYTHONHASHSEED=0
+"$PREFIX/bin/python3.11" -I -m compileall -q -j1 -s "$PREFIX" \
+  --invalidation-mode unchecked-hash "$lib"
+# Replacing the prefix inside byte code would corrupt it: those modules are compiled on import.
+find "$lib" -name '*.pyc' -exec grep -lF "$PREFIX" {} + | xargs rm
