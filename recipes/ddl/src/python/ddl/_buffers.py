@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -78,7 +79,12 @@ def _buffer_of_array(name: str, x: np.ndarray[Any, Any], writable: bool) -> Buff
         raise ValueError(f"{name}: not aligned in memory; use {name}.copy()")
     if writable and not flags.writeable:
         raise ValueError(f"{name}: read-only, but the result is to be written to it")
-    return Buffer(x.ctypes.data, x.size, x.nbytes, x.dtype.name)
+    return Buffer(x.ctypes.data, x.size, x.nbytes, _name_of(x.dtype))
+
+
+@functools.cache
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return dtype.name  # computed anew by NumPy every time, at the cost of a small allreduce
 
 
 def _buffer_of_tensor(name: str, x: Any) -> Buffer:

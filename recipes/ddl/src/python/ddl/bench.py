@@ -27,8 +27,9 @@ from ddl._buffers import TYPES
 from ddl.errors import check
 
 Array = np.ndarray[Any, Any]
-# From send and receive buffer to nothing: the call that is measured.
-Run = Callable[[Array, Array], None]
+Call = Callable[[], object]
+# Makes the call that sums one buffer into another: what is done once stays out of the measurement.
+Bind = Callable[[Array, Array], Call]
 
 _BUDGET_S = 0.5  # per size and library
 _NUMPY_TYPES = ("float32", "float64", "float16", "int32", "int64")
@@ -43,70 +44,67 @@ def parse_size(text: str) -> int:
     return int(digits) * (unit or 1)
 
 
-def run_ddl(send: Array, recv: Array) -> None:
-    """Sum with this library, below the Python interface's checks."""
-    kind = TYPES[send.dtype.name]
-    check(_core.allreduce(0, send.ctypes.data, recv.ctypes.data, send.size, kind, 0))
+def bind_ddl(send: Array, recv: Array) -> Call:
+    """Return the call of this library, below the Python interface's checks."""
+    arguments = (0, send.ctypes.data, recv.ctypes.data, send.size, TYPES[send.dtype.name], 0)
+    return lambda: check(_core.allreduce(*arguments))
 
 
-def find_peer(name: str) -> Run:
-    """Return the peer's allreduce. DDLValueError when mpi4py is missing."""
+def find_peer(name: str) -> Bind:
+    """Return how to call the peer. DDLValueError when mpi4py is missing."""
     try:
         from mpi4py import MPI
     except ImportError:
         raise ddl.DDLValueError(
             f"--peer {name}: mpi4py is not installed", ddl.Result.ARGUMENT
         ) from None
-
-    def run_mpi(send: Array, recv: Array) -> None:
-        MPI.COMM_WORLD.Allreduce(send, recv)
-
-    return run_mpi
+    return lambda send, recv: lambda: MPI.COMM_WORLD.Allreduce(send, recv)
 
 
-def is_right(run: Run, count: int, dtype: str) -> bool:
+def is_right(bind: Bind, count: int, dtype: str) -> bool:
     """Compare every element with the exact sum, which all types can hold."""
     pattern = np.arange(count) % 13
     send = (pattern + ddl.rank()).astype(dtype)
     recv = np.zeros_like(send)
-    run(send, recv)
+    bind(send, recv)()
     size = ddl.size()
     expected = (pattern * size + size * (size - 1) // 2).astype(dtype)
     wrong = ddl.allreduce(np.array([np.count_nonzero(recv != expected)], np.int64))
     return int(wrong[0]) == 0
 
 
-def time_turn(run: Run, send: Array, recv: Array, calls: int) -> float:
+def time_turn(call: Call, calls: int) -> float:
     """Return the slowest rank's seconds per call, over `calls` calls in a row."""
     ddl.barrier()
     start = time.perf_counter()
     for _ in range(calls):
-        run(send, recv)
+        call()
     elapsed = (time.perf_counter() - start) / calls
     return float(ddl.allreduce(np.array([elapsed]), "max")[0])
 
 
-def measure(runs: dict[str, Run], count: int, dtype: str, repetitions: int) -> dict[str, float]:
-    """Return the median seconds of each of `runs`, which take turns."""
+def measure(binds: dict[str, Bind], count: int, dtype: str, repetitions: int) -> dict[str, float]:
+    """Return the median seconds of each library, which take turns."""
     send = np.ones(count, dtype)
     recv = np.empty_like(send)
+    bound = {name: bind(send, recv) for name, bind in binds.items()}
     calls = {}
-    for name, run in runs.items():
-        time_turn(run, send, recv, 1)
-        once = time_turn(run, send, recv, 1)
+    for name, call in bound.items():
+        time_turn(call, 1)
+        once = time_turn(call, 1)
         calls[name] = max(1, min(1000, int(_BUDGET_S / repetitions / max(once, 1e-7))))
-    times: dict[str, list[float]] = {name: [] for name in runs}
+    times: dict[str, list[float]] = {name: [] for name in binds}
     for _ in range(repetitions):
-        for name, run in runs.items():
-            times[name].append(time_turn(run, send, recv, calls[name]))
+        for name, call in bound.items():
+            times[name].append(time_turn(call, calls[name]))
     return {name: statistics.median(values) for name, values in times.items()}
 
 
 def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Return one row per size and library; on rank 0, print the table on the way."""
-    runs: dict[str, Run] = {"ddl": run_ddl}
+    binds: dict[str, Bind] = {"ddl": bind_ddl}
     if options.peer:
-        runs[options.peer] = find_peer(options.peer)
+        binds[options.peer] = find_peer(options.peer)
     size = ddl.size()
     itemsize = np.dtype(options.dtype).itemsize
     is_printer = ddl.rank() == 0 and not options.json
@@ -117,7 +115,7 @@ def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
     nbytes = max(options.min, itemsize)
     while nbytes <= options.max:
         count = nbytes // itemsize
-        medians = measure(runs, count, options.dtype, options.repetitions)
+        medians = measure(binds, count, options.dtype, options.repetitions)
         for name, seconds in medians.items():
             algbw = count * itemsize / seconds / 1e9
             rows.append(
@@ -127,7 +125,7 @@ def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
                     "time_us": seconds * 1e6,
                     "algbw_gb_s": algbw,
                     "busbw_gb_s": algbw * 2 * (size - 1) / size,
-                    "is_right": is_right(runs[name], count, options.dtype),
+                    "is_right": is_right(binds[name], count, options.dtype),
                 }
             )
             if is_printer:
