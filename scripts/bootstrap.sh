@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Makes the machine and .venv ready for `ddlce`: the first step of every `make` verb, so it does
+# nothing, and fast, when nothing is to be done. The system packages stand in one list that
+# `ddlce doctor` reads too. DDLCE_NO_INSTALL=1 only says what is missing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+list=scripts/ddlce/doctor/system-packages.txt
+lock=requirements.lock
+stamp=.venv/ddlce-stamp
+
+fail() { # message, hint
+  printf 'error: %s\nhint:  %s\n' "$1" "$2" >&2
+  exit 3
+}
+
+installer() { # apt, dnf, zypper, or nothing
+  local ID="" ID_LIKE=""
+  # shellcheck source=/dev/null
+  [[ -r /etc/os-release ]] && . /etc/os-release
+  case " $ID $ID_LIKE " in
+    *" debian "* | *" ubuntu "*) echo apt ;;
+    *" fedora "* | *" rhel "*) echo dnf ;;
+    *suse*) echo zypper ;;
+  esac
+}
+
+find_python() { # the first python3 that is new enough
+  local name
+  for name in python3 python3.14 python3.13 python3.12 python3.11; do
+    if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      command -v "$name"
+      return
+    fi
+  done
+  return 1
+}
+
+is_there() { # a `check` of the list
+  case $1 in
+    path:*)
+      local pattern
+      IFS='|' read -ra patterns <<<"${1#path:}"
+      for pattern in "${patterns[@]}"; do
+        compgen -G "$pattern" >/dev/null && return 0
+      done
+      return 1
+      ;;
+    # A .venv that is there was made with them; starting a Python costs more than all the rest.
+    python3) [[ -x .venv/bin/python ]] || find_python >/dev/null ;;
+    python:*) [[ -x .venv/bin/python ]] || "$(find_python)" -c "import ${1#python:}" 2>/dev/null ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+missing() { # the packages, for installer $1, of what is needed ($2) and not there
+  local need check _least apt dnf zypper _why
+  while read -r need check _least apt dnf zypper _why; do
+    [[ $need == "$2" ]] || continue
+    is_there "$check" || echo "${!1}"
+  done <"$list" | sort -u
+}
+
+install() { # installer, packages; as root or with passwordless sudo; false when not allowed
+  local manager=$1 sudo=()
+  shift
+  [[ -z ${DDLCE_NO_INSTALL:-} ]] || return 1
+  if ((EUID != 0)); then
+    sudo -n true 2>/dev/null || return 1
+    sudo=(sudo -n)
+  fi
+  case $manager in
+    apt)
+      "${sudo[@]}" apt-get update -q
+      "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -q --no-install-recommends "$@"
+      ;;
+    dnf) "${sudo[@]}" dnf install -y "$@" ;;
+    zypper) "${sudo[@]}" zypper --non-interactive install "$@" ;;
+  esac
+}
+
+by_hand() { # the command that a person runs
+  case $1 in
+    apt) echo "apt-get install -y ${*:2}" ;;
+    dnf) echo "dnf install -y ${*:2}" ;;
+    zypper) echo "zypper install ${*:2}" ;;
+    *) echo "install, with your system's installer, what Debian calls: ${*:2}" ;;
+  esac
+}
+
+system_packages() {
+  local manager names required tests
+  manager=$(installer)
+  names=${manager:-apt}
+  mapfile -t required < <(missing "$names" required)
+  mapfile -t tests < <(missing "$names" test)
+  if ((${#required[@]} + ${#tests[@]} == 0)); then
+    return
+  fi
+  echo "system packages that are not there: ${required[*]} ${tests[*]}"
+  if ((${#required[@]})) && ! install "$manager" "${required[@]}"; then
+    fail "system packages are missing: ${required[*]}" \
+      "as root: $(by_hand "$manager" "${required[@]}" "${tests[@]}")"
+  fi
+  if ((${#tests[@]})) && ! install "$manager" "${tests[@]}"; then
+    echo "make test and make lint will need: $(by_hand "$manager" "${tests[@]}")" >&2
+  fi
+  hash -r
+  mapfile -t required < <(missing "$names" required)
+  if ((${#required[@]})); then
+    fail "still missing after the installation: ${required[*]}" \
+      "see the installer's own message above"
+  fi
+}
+
+wanted_stamp() { # changes when .venv must be made again
+  sha256sum "$lock" pyproject.toml
+  pwd # an editable install and a venv's scripts hold absolute paths
+}
+
+make_venv() {
+  [[ -f $lock ]] || fail "$PWD/$lock: missing" "restore it: git checkout $lock"
+  if [[ -f $stamp && $(<"$stamp") == "$(wanted_stamp)" ]]; then
+    return
+  fi
+  local python
+  python=$(find_python) || fail "no python3 of version 3.11 or newer" "see README.md, Needs"
+  echo "making .venv with $python from $lock"
+  # From the beginning: what an older lock left, or a killed run, must not stay.
+  rm -rf .venv
+  "$python" -m venv .venv
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+    --require-hashes -r "$lock" ||
+    fail "pip could not install the packages of $lock" \
+      "its message is above; is the Python package registry reachable from here?"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+    --no-build-isolation --editable . || fail "pip could not install ddlce" "see above"
+  wanted_stamp >"$stamp"
+}
+
+system_packages
+make_venv

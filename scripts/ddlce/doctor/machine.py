@@ -1,0 +1,136 @@
+"""What the machine is: memory, disk, glibc, GPUs, MPI, modules, namespaces."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import yaml
+
+from ddlce.doctor.report import Check
+from ddlce.settings import Settings
+
+GB = 10**9
+#: A full build keeps about this much in the cache (sources, packages, unpacked packages), and
+#: an installed environment takes about this much where it cannot be hard-linked to the cache.
+CACHE_GB, ROOT_GB = 15, 5
+#: One link of the largest package fits; less, and the machine swaps.
+MEMORY_GB = 4
+
+MODULE_SYSTEMS = {
+    "LMOD_VERSION": "Lmod",
+    "MODULES_CMD": "Environment Modules",
+}
+
+
+def check_machine(settings: Settings) -> list[Check]:
+    """Every check that is not about a system package."""
+    return [
+        check_disk("disk for the cache", settings.cache, CACHE_GB, "sources and packages"),
+        check_disk("disk for environments", settings.root, ROOT_GB, "installed environments"),
+        check_memory(),
+        check_glibc(settings),
+        check_gpus(),
+        check_mpi(),
+        check_modules(),
+        check_namespaces(),
+    ]
+
+
+def check_disk(name: str, folder: Path, least: int, why: str) -> Check:
+    """Free space at `folder`, or where it will be made; `least` in GB."""
+    there = next(p for p in (folder, *folder.parents) if p.exists())
+    free = shutil.disk_usage(there).free / GB
+    found = f"{free:.0f} GB free at {there}"
+    if free < least:
+        return Check(name, "missing", f"{found}, {least} GB needed", why, "required")
+    return Check(name, "ok", found, why, "required")
+
+
+def check_memory() -> Check:
+    """Memory of the machine, or of the container that this process is in."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.is_file() and limit.read_text().strip().isdigit():
+        total = min(total, int(limit.read_text()))
+    found = f"{total / GB:.0f} GB"
+    why = "linking, and training in the smoke test"
+    if total < MEMORY_GB * GB:
+        return Check("memory", "missing", f"{found}, {MEMORY_GB} GB needed", why, "required")
+    return Check("memory", "ok", found, why, "required")
+
+
+def check_glibc(settings: Settings) -> Check:
+    """The C library against the floor that our packages declare (`c_stdlib_version`)."""
+    name, version = platform.libc_ver()
+    floor = _glibc_floor(settings)
+    why = f"the packages need glibc {floor} or newer"
+    if name != "glibc":
+        return Check("glibc", "missing", f"{name or 'another C library'}", why, "required")
+    as_numbers = [tuple(int(n) for n in re.findall(r"\d+", text)) for text in (version, floor)]
+    if as_numbers[0] < as_numbers[1]:
+        return Check("glibc", "missing", f"{version} is older than {floor}", why, "required")
+    return Check("glibc", "ok", version, why, "required")
+
+
+def _glibc_floor(settings: Settings) -> str:
+    variants = settings.repo / "recipes/conda_build_config.yaml" if settings.repo else None
+    if variants is None or not variants.is_file():
+        return "2.17"  # the oldest that any conda package still supports
+    chosen = (yaml.safe_load(variants.read_text()) or {}).get("c_stdlib_version") or ["2.17"]
+    return str(chosen[0])
+
+
+def check_gpus() -> Check:
+    """NVIDIA GPUs that the driver shows."""
+    why = "training and ddl on GPUs; without one everything runs on the CPU"
+    lines = _output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    if not lines:
+        return Check("GPUs", "optional", "none", why)
+    return Check("GPUs", "ok", f"{len(lines)}: {lines[0]}", why)
+
+
+def check_mpi() -> Check:
+    """A site's own MPI, which the `external` variant of the mpi package can use."""
+    why = "the variant on the site's own MPI; ours comes with the environment"
+    for program in ("jsrun", "mpichversion", "ompi_info", "mpiexec"):
+        path = shutil.which(program)
+        if path:
+            lines = _output(program, "--version")
+            return Check("MPI of the site", "ok", lines[0] if lines else path, why)
+    return Check("MPI of the site", "optional", "none on PATH", why)
+
+
+def check_modules() -> Check:
+    """Lmod or Environment Modules, in this shell or installed."""
+    why = "module load ddl-ce"
+    for variable, name in MODULE_SYSTEMS.items():
+        if os.environ.get(variable):
+            version = os.environ.get("LMOD_VERSION" if name == "Lmod" else "MODULES_VERSION", "")
+            return Check("module system", "ok", f"{name} {version}".strip(), why)
+    for folder, name in (("lmod", "Lmod"), ("modules", "Environment Modules")):
+        if Path("/usr/share", folder).is_dir():
+            found = f"{name} is installed, but not set up in this shell"
+            return Check("module system", "ok", found, why)
+    return Check("module system", "optional", "none", why)
+
+
+def check_namespaces() -> Check:
+    """Whether this user may make user namespaces."""
+    why = "tests that play several hosts on one machine"
+    if _output("unshare", "--user", "--map-root-user", "--net", "echo", "yes") == ["yes"]:
+        return Check("user namespaces", "ok", "allowed", why)
+    return Check("user namespaces", "optional", "not allowed here", why)
+
+
+def _output(*command: str) -> list[str]:
+    """The lines that a command prints; none when it is absent, fails or hangs."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.strip().splitlines() if done.returncode == 0 else []

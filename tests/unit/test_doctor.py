@@ -1,0 +1,244 @@
+"""`ddlce doctor`, on machines made of folders with few programs in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddlce.doctor import fix, machine
+from ddlce.doctor.machine import check_disk, check_glibc, check_modules, check_mpi
+from ddlce.doctor.packages import (
+    Requirement,
+    check_package,
+    install_command,
+    installer,
+    read_list,
+)
+from ddlce.doctor.report import Check
+from ddlce.errors import MachineError
+from ddlce.settings import Settings
+
+NAMES = {"apt": "tool", "dnf": "tool-rpm", "zypper": "-"}
+
+
+def requirement(check: str, least: str = "", need: str = "required") -> Requirement:
+    return Requirement(need, check, least, NAMES, "the test")
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An otherwise empty PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
+    return tmp_path / "bin"
+
+
+@pytest.mark.parametrize(
+    ("printed", "version"),
+    [
+        ("echo 'gcc (Debian 12.2.0-14+deb12u1) 12.2.0'", "12.2.0"),
+        ("echo 'This is perl 5, version 36 (v5.36.0) built for x86_64'", "5.36.0"),
+        ("echo 'bzip2, Version 1.0.8, 13-Jul-2019.' >&2", "1.0.8"),
+        ("echo none", "present"),
+        ("exit 1", "present"),
+    ],
+)
+def test_versions(path: Path, printed: str, version: str) -> None:
+    program(path, "tool", printed)
+    assert check_package(requirement("tool")) == Check(
+        "tool", "ok", version, "the test", "required", tuple(sorted(NAMES.items()))
+    )
+
+
+@pytest.mark.parametrize(
+    ("printed", "state", "found"),
+    [
+        ("9.4", "missing", "9.4 is older than 12"),
+        ("12.1", "ok", "12.1"),
+        ("100.0", "ok", "100.0"),
+    ],
+)
+def test_too_old_is_missing(path: Path, printed: str, state: str, found: str) -> None:
+    program(path, "tool", f"echo {printed}")
+    check = check_package(requirement("tool", "12"))
+    assert (check.state, check.found) == (state, found)
+
+
+@pytest.mark.parametrize(
+    ("need", "state"), [("required", "missing"), ("test", "optional"), ("optional", "optional")]
+)
+def test_what_is_absent_matters_only_if_it_is_needed(path: Path, need: str, state: str) -> None:
+    check = check_package(requirement("tool", need=need))
+    assert (check.state, check.found) == (state, "not found")
+
+
+def test_paths_and_modules(tmp_path: Path) -> None:
+    assert check_package(requirement("python:venv")).state == "ok"
+    assert check_package(requirement("python:no_such_module")).state == "missing"
+    either = f"path:{tmp_path}/lmod|{tmp_path}/[mM]odules"
+    assert check_package(requirement(either)).state == "missing"
+    (tmp_path / "Modules").mkdir()
+    check = check_package(requirement(either))
+    assert (check.name, check.state, check.found) == ("tool", "ok", str(tmp_path / "Modules"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ID=debian\n", "apt"),
+        ('ID=ubuntu\nID_LIKE="debian"\n', "apt"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "dnf"),
+        ('ID="sles"\nID_LIKE="suse"\n', "zypper"),
+        ("ID=arch\n", None),
+    ],
+)
+def test_the_installer_follows_os_release(tmp_path: Path, text: str, expected: str | None) -> None:
+    release = tmp_path / "os-release"
+    release.write_text(text)
+    assert installer(release) == expected
+    assert installer(tmp_path / "none") is None
+
+
+def test_one_command_for_all_that_is_needed() -> None:
+    def check(state: str, need: str, package: str) -> Check:
+        names = (("apt", package), ("dnf", f"{package}-rpm"), ("zypper", "-"))
+        return Check("x", state, "", "", need, names)  # type: ignore[arg-type]
+
+    checks = [
+        check("missing", "required", "m4"),
+        check("optional", "test", "zsh"),
+        check("missing", "required", "g++"),
+        check("missing", "required", "m4"),
+        check("optional", "optional", "gfortran"),
+        check("ok", "required", "make"),
+        Check("memory", "missing", "1 GB", "", "required"),
+    ]
+    apt = ["apt-get", "install", "-y", "--no-install-recommends", "g++", "m4", "zsh"]
+    assert install_command(checks, "apt") == apt
+    dnf = ["dnf", "install", "-y", "g++-rpm", "m4-rpm", "zsh-rpm"]
+    assert install_command(checks, "dnf") == dnf
+    assert install_command(checks, "zypper") is None
+    assert install_command(checks[5:], "apt") is None
+
+
+def test_the_list_is_well_formed() -> None:
+    wanted = read_list()
+    assert len({w.check for w in wanted}) == len(wanted)
+    assert {w.need for w in wanted} == {"required", "test", "optional"}
+    for name in ("gcc", "g++", "make", "cmake", "ninja", "perl", "m4", "patch", "git", "python3"):
+        assert any(w.check == name and w.need == "required" for w in wanted)
+
+
+def test_disk(tmp_path: Path) -> None:
+    assert check_disk("d", tmp_path / "not" / "yet", 0, "why").state == "ok"
+    full = check_disk("d", tmp_path / "not", 10**9, "why")
+    assert full.state == "missing"
+    assert full.found.endswith(f"GB free at {tmp_path}, 1000000000 GB needed")
+
+
+def test_glibc_against_the_floor_of_the_tree(tmp_path: Path) -> None:
+    (tmp_path / "recipes").mkdir()
+    variants = tmp_path / "recipes/conda_build_config.yaml"
+    settings = Settings(tmp_path, tmp_path, tmp_path)
+    assert check_glibc(settings).state == "ok"
+    variants.write_text('c_stdlib_version: ["2.28"]\n')
+    assert check_glibc(settings).state == "ok"
+    variants.write_text('c_stdlib_version: ["9.99"]\n')
+    check = check_glibc(settings)
+    assert check.state == "missing"
+    assert check.found.endswith(" is older than 9.99")
+
+
+def test_the_site_s_mpi(path: Path) -> None:
+    assert check_mpi().state == "optional"
+    program(path, "mpiexec", "echo 'mpiexec (OpenRTE) 4.1.4'")
+    assert (check_mpi().state, check_mpi().found) == ("ok", "mpiexec (OpenRTE) 4.1.4")
+
+
+def test_the_module_system_of_this_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LMOD_VERSION", "8.6.19")
+    assert check_modules().found == "Lmod 8.6.19"
+
+
+def test_gpus(path: Path) -> None:
+    assert machine.check_gpus().state == "optional"
+    program(path, "nvidia-smi", "echo 'NVIDIA H100, 570.1'; echo 'NVIDIA H100, 570.1'")
+    assert machine.check_gpus().found == "2: NVIDIA H100, 570.1"
+
+
+def test_fix_without_permission_changes_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    program(path, "sudo", "exit 1")
+    program(path, "apt-get", f"touch {tmp_path}/ran")
+    assert fix.run_fix("apt", ["apt-get", "install", "x"]) is False
+    assert not (tmp_path / "ran").exists()
+
+
+def test_fix_refreshes_then_installs(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    program(path, "apt-get", f'echo "$@ $DEBIAN_FRONTEND" >> {tmp_path}/log')
+    assert fix.run_fix("apt", ["apt-get", "install", "-y", "m4"]) is True
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "update noninteractive",
+        "install -y m4 noninteractive",
+    ]
+
+
+def test_fix_says_when_the_installer_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    program(path, "dnf", "exit 7")
+    with pytest.raises(MachineError, match=r"'dnf install m4' failed \(exit 7\)"):
+        fix.run_fix("dnf", ["dnf", "install", "m4"])
+
+
+def doctor(tmp_path: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ddlce", "doctor", *arguments],
+        env={**os.environ, "DDLCE_CACHE": str(tmp_path), "COLUMNS": "200", **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_command_exits_3_and_names_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for wanted in read_list():
+        real = shutil.which(wanted.check)
+        if real and wanted.check != "patch":
+            (tmp_path / "bin" / wanted.check).symlink_to(real)
+        elif wanted.need == "required" and wanted.check != "patch":
+            program(tmp_path / "bin", wanted.check, "echo 99.0")
+    done = doctor(tmp_path, PATH=str(tmp_path / "bin"))
+    assert done.returncode == 3
+    assert done.stderr == (
+        "error: this machine lacks what DDL-CE needs: patch\n"
+        "hint:  run 'ddlce doctor --fix', or ask who keeps this machine\n"
+    )
+    assert "missing   patch" in done.stdout
+    report = json.loads(doctor(tmp_path, "--json", PATH=str(tmp_path / "bin")).stdout)
+    (patch,) = [check for check in report["checks"] if check["name"] == "patch"]
+    assert (patch["state"], patch["packages"]["apt"]) == ("missing", "patch")
+    if report["installer"]:
+        assert "patch" in report["install"]
+    program(tmp_path / "bin", "patch", "echo GNU patch 2.7.6")
+    done = doctor(tmp_path, PATH=str(tmp_path / "bin"))
+    assert (done.returncode, done.stderr) == (0, "this machine has everything that DDL-CE needs\n")
