@@ -1,0 +1,306 @@
+"""The rank program of the collectives part: every collective against the oracle.
+
+    ddlrun -H localhost:4 python -m ddl_ce_smoke.collectives --via ddl
+
+`--via ddl` goes through `import ddl`, `--via torch:BACKEND` through torch.distributed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from ddl_ce_smoke import oracle
+from ddl_ce_smoke.rank import Journal, Rank, Session, journal, session
+
+#: Bytes. One pass of the suite sets ddl's piece (DDL_SHM_CHUNK) so small that its borders, and
+#: many pieces in flight, are cheap to reach.
+SMALL_PIECE = 4096
+MIB = 1024 * 1024
+
+
+def sizes(dtype: torch.dtype, quick: bool) -> list[int]:
+    """Numbers of elements to try: none, few, one element around a piece, odd, 1 MiB and a bit."""
+    piece, mib = SMALL_PIECE // dtype.itemsize, MIB // dtype.itemsize
+    around = [piece - 1, piece, piece + 1]
+    return [0, 1, 7, *around] if quick else [0, 1, 7, *around, 10 * piece + 3, mib + 1]
+
+
+class Collectives(Protocol):
+    """The collectives under test. All tensors are one-dimensional and on the CPU."""
+
+    name: str
+
+    def allreduce(self, tensor: torch.Tensor, op: str) -> torch.Tensor:
+        """The reduction of all ranks' tensors."""
+
+    def broadcast(self, tensor: torch.Tensor, root: int) -> torch.Tensor:
+        """The tensor of rank `root`."""
+
+    def allgather(self, tensor: torch.Tensor) -> torch.Tensor:
+        """All ranks' tensors, one after the other."""
+
+    def reduce_scatter(self, tensor: torch.Tensor, op: str) -> torch.Tensor:
+        """This rank's block of the reduction."""
+
+    def barrier(self) -> None:
+        """Waits for all ranks."""
+
+    def unsupported(self, dtype: str, op: str) -> bool:
+        """Whether a reduction is documented as refused."""
+
+
+class ThroughDdl(Collectives):
+    """`import ddl`."""
+
+    name = "ddl"
+
+    def __init__(self) -> None:
+        import ddl
+
+        ddl.init()
+        self.ddl: Any = ddl
+
+    def allreduce(self, tensor: torch.Tensor, op: str) -> torch.Tensor:  # noqa: D102
+        return torch.as_tensor(self.ddl.allreduce(tensor, op=op))
+
+    def broadcast(self, tensor: torch.Tensor, root: int) -> torch.Tensor:  # noqa: D102
+        return torch.as_tensor(self.ddl.broadcast(tensor.clone(), root=root))
+
+    def allgather(self, tensor: torch.Tensor) -> torch.Tensor:  # noqa: D102
+        return torch.as_tensor(self.ddl.allgather(tensor)).flatten()
+
+    def reduce_scatter(self, tensor: torch.Tensor, op: str) -> torch.Tensor:  # noqa: D102
+        return torch.as_tensor(self.ddl.reduce_scatter(tensor, op=op))
+
+    def barrier(self) -> None:  # noqa: D102
+        self.ddl.barrier()
+
+    def unsupported(self, dtype: str, op: str) -> bool:
+        """Averages of integers."""
+        return op == "average" and dtype.startswith("int")
+
+
+class ThroughTorch(Collectives):
+    """torch.distributed on its current process group."""
+
+    OPS = {  # noqa: RUF012
+        "sum": dist.ReduceOp.SUM,
+        "prod": dist.ReduceOp.PRODUCT,
+        "min": dist.ReduceOp.MIN,
+        "max": dist.ReduceOp.MAX,
+        "average": dist.ReduceOp.AVG,
+    }
+
+    def __init__(self, backend: str) -> None:
+        self.name = f"torch:{backend}"
+
+    def allreduce(self, tensor: torch.Tensor, op: str) -> torch.Tensor:  # noqa: D102
+        result = tensor.clone()
+        dist.all_reduce(result, self.OPS[op])
+        return result
+
+    def broadcast(self, tensor: torch.Tensor, root: int) -> torch.Tensor:  # noqa: D102
+        result = tensor.clone()
+        dist.broadcast(result, root)
+        return result
+
+    def allgather(self, tensor: torch.Tensor) -> torch.Tensor:  # noqa: D102
+        result = tensor.new_empty(len(tensor) * dist.get_world_size())
+        dist.all_gather_single(result, tensor)
+        return result
+
+    def reduce_scatter(self, tensor: torch.Tensor, op: str) -> torch.Tensor:  # noqa: D102
+        result = tensor.new_empty(len(tensor) // dist.get_world_size())
+        dist.reduce_scatter_single(result, tensor, self.OPS[op])
+        return result
+
+    def barrier(self) -> None:  # noqa: D102
+        dist.barrier()
+
+    def unsupported(self, dtype: str, op: str) -> bool:
+        """Averages: of integers nowhere, and gloo, the peer, has none at all."""
+        return op == "average" and (dtype.startswith("int") or self.name == "torch:gloo")
+
+
+#: One trial: sends something, and returns what should have come out and what did.
+Trial = Callable[[], tuple[torch.Tensor, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One case of the report: the trials of one collective, data type and operation."""
+
+    name: str
+    trials: list[tuple[str, Trial]]
+
+
+def checks(via: Collectives, rank: int, size: int, quick: bool) -> Iterator[Check]:
+    """Every check, in the same order on every rank."""
+    for dtype, kind in oracle.DTYPES.items():
+        counts = sizes(kind, quick)
+        for op in oracle.OPS:
+            if via.unsupported(dtype, op):
+                continue
+            plan = Plan(via, dtype, op, rank, size)
+            yield Check(
+                f"allreduce {op} {dtype}", [(f"{n} elements", plan.allreduce(n)) for n in counts]
+            )
+            yield Check(
+                f"reduce-scatter {op} {dtype}",
+                [(f"{n} elements per rank", plan.reduce_scatter(n)) for n in counts],
+            )
+        plan = Plan(via, dtype, "max", rank, size)
+        yield Check(
+            f"broadcast {dtype}",
+            [(f"{n} elements from rank {n % size}", plan.broadcast(n, n % size)) for n in counts],
+        )
+        yield Check(
+            f"allgather {dtype}", [(f"{n} elements per rank", plan.allgather(n)) for n in counts]
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The trials for one data type and operation on one rank."""
+
+    via: Collectives
+    dtype: str
+    op: str
+    rank: int
+    size: int
+
+    def _input(self, rank: int, count: int) -> torch.Tensor:
+        return oracle.contribution(self.op, self.dtype, rank, self.size, count)
+
+    def _typed(self, values: torch.Tensor) -> torch.Tensor:
+        return values.to(oracle.DTYPES[self.dtype])
+
+    def allreduce(self, count: int) -> Trial:
+        """Every rank gets the reduction of `count` elements."""
+
+        def trial() -> tuple[torch.Tensor, torch.Tensor]:
+            mine = self._typed(self._input(self.rank, count))
+            return oracle.reduced(self.op, self.dtype, self.size, count), self.via.allreduce(
+                mine, self.op
+            )
+
+        return trial
+
+    def reduce_scatter(self, count: int) -> Trial:
+        """Rank n gets the n-th block of `count` elements of the reduction."""
+
+        def trial() -> tuple[torch.Tensor, torch.Tensor]:
+            mine = self._typed(self._input(self.rank, count * self.size))
+            block = oracle.reduced(self.op, self.dtype, self.size, count, self.rank * count)
+            return block, self.via.reduce_scatter(mine, self.op)
+
+        return trial
+
+    def broadcast(self, count: int, root: int) -> Trial:
+        """Every rank gets the root's elements."""
+
+        def trial() -> tuple[torch.Tensor, torch.Tensor]:
+            mine = self._typed(self._input(self.rank, count))
+            return self._input(root, count), self.via.broadcast(mine, root)
+
+        return trial
+
+    def allgather(self, count: int) -> Trial:
+        """Every rank gets all ranks' elements, in the order of the ranks."""
+
+        def trial() -> tuple[torch.Tensor, torch.Tensor]:
+            mine = self._typed(self._input(self.rank, count))
+            every = torch.cat([self._input(rank, count) for rank in range(self.size)])
+            return every, self.via.allgather(mine)
+
+        return trial
+
+
+def run_check(check: Check, who: str) -> str | None:
+    """Runs all trials of a check, also after a wrong one, so that the ranks stay together.
+
+    Returns:
+        The first problem, naming the rank; None if all results were right.
+    """
+    problem = None
+    for label, trial in check.trials:
+        expected, got = trial()
+        wrong = oracle.compare(expected, got)
+        if wrong and not problem:
+            problem = f"{who}: {check.name}, {label}: {wrong}"
+    return problem
+
+
+def run_barrier(via: Collectives, job: Session, who: str) -> str | None:
+    """No rank leaves a barrier before all have entered it; each rank in turn is late."""
+    for late in range(job.rank.size):
+        key = f"{via.name} barrier {late}"
+        if job.rank.index == late:
+            time.sleep(0.05)
+        job.store.add(key, 1)
+        via.barrier()
+        entered = job.store.add(key, 0)
+        if entered != job.rank.size:
+            return f"{who}: left a barrier that {entered} of {job.rank.size} ranks had entered"
+    return None
+
+
+def run_all(via: Collectives, job: Session, record: Journal, quick: bool) -> int:
+    """Runs everything on this rank, writes a `case` per check; returns the number of failures."""
+    who = f"rank {job.rank.index} of {job.rank.size} on {job.rank.host}"
+    failures = 0
+
+    def write(name: str, run: Callable[[], str | None]) -> None:
+        nonlocal failures
+        record.write("at", what=f"{via.name} {name}")
+        start = time.perf_counter()
+        problem = run()
+        failures += bool(problem)
+        record.write(
+            "case", name=f"{via.name} {name}", problem=problem, seconds=time.perf_counter() - start
+        )
+
+    for check in checks(via, job.rank.index, job.rank.size, quick):
+        write(check.name, lambda check=check: run_check(check, who))  # type: ignore[misc]
+    write("barrier", lambda: run_barrier(via, job, who))
+    return failures
+
+
+def way(text: str) -> str:
+    """`ddl` or `torch:BACKEND`."""
+    if text != "ddl" and not text.partition("torch:")[2]:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither ddl nor torch:BACKEND")
+    return text
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs on every rank; exit status 1 if a result was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m ddl_ce_smoke.collectives", description=__doc__)
+    parser.add_argument(
+        "--via", action="append", required=True, type=way, help="ddl or torch:BACKEND"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer sizes")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds of any wait")
+    parser.add_argument("--journal", type=Path, help="folder for a JSON lines file per rank")
+    args = parser.parse_args(argv)
+    backend = next((v.partition(":")[2] for v in args.via if v != "ddl"), None)
+    failures = 0
+    with journal(args.journal, Rank.from_environment()) as record:
+        with session(backend, args.timeout) as job:
+            for via in args.via:
+                through = ThroughDdl() if via == "ddl" else ThroughTorch(str(backend))
+                failures += run_all(through, job, record, args.quick)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""One rank of a job: who it is, the journal it keeps, and its process group.
+
+The journal is how the suite sees into a job: each rank appends JSON lines to its own file, so
+what it did last is known even if it died or hangs, without any help from what is under test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Rank:
+    """This process among the ranks of its job, as ddlrun set it in the environment."""
+
+    index: int
+    size: int
+    local_index: int
+    host: str
+
+    @classmethod
+    def from_environment(cls) -> Rank:
+        """Reads RANK, WORLD_SIZE and LOCAL_RANK; without a launcher: rank 0 of 1."""
+        env = os.environ
+        return cls(
+            int(env.get("RANK", "0")),
+            int(env.get("WORLD_SIZE", "1")),
+            int(env.get("LOCAL_RANK", "0")),
+            socket.gethostname(),
+        )
+
+
+class Journal:
+    """Appends events of one rank to `folder`/rank-N.jsonl; does nothing without a folder."""
+
+    def __init__(self, folder: Path | None, rank: Rank) -> None:
+        self._file = (folder / f"rank-{rank.index}.jsonl").open("a") if folder else None
+        self.write("begin", rank=rank.index, size=rank.size, host=rank.host, pid=os.getpid())
+
+    def write(self, event: str, **fields: Any) -> None:
+        """One line: the event, its fields and the time."""
+        if self._file:
+            self._file.write(json.dumps({"event": event, "time": time.time(), **fields}) + "\n")
+            self._file.flush()
+
+
+@contextlib.contextmanager
+def journal(folder: Path | None, rank: Rank) -> Iterator[Journal]:
+    """A journal that ends with `end`, or with `error` and the traceback."""
+    record = Journal(folder, rank)
+    try:
+        yield record
+    except Exception as error:
+        record.write("error", message=f"{type(error).__name__}: {error}", trace=_trace(error))
+        raise
+    record.write("end")
+
+
+def _trace(error: Exception) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+@dataclass(frozen=True)
+class Session:
+    """A rank with its process group and the store beside it.
+
+    Attributes:
+        store: what ranks tell each other beside the backend under test.
+        timeout: of every wait.
+    """
+
+    rank: Rank
+    backend: str
+    store: TCPStore
+    timeout: timedelta
+    device: torch.device
+
+    def group(self, count: int, backend: str | None = None) -> dist.ProcessGroup:
+        """The group of ranks 0..count-1; called by all ranks of the job, in the same order."""
+        group: dist.ProcessGroup = dist.new_group(
+            list(range(count)), timeout=self.timeout, backend=backend or self.backend
+        )
+        return group
+
+    def finish(self, work: str, group: dist.ProcessGroup, count: int) -> None:
+        """Called by all ranks: returns when `group`, ranks 0..count-1, has come to this point.
+
+        The ranks outside sleep until then; `work` names the work, once in a job.
+        """
+        if self.rank.index < count:
+            dist.barrier(group)
+        if self.rank.index == 0:
+            self.store.set(work, "done")
+        self.store.wait([work], self.timeout)
+
+    def settle(self) -> None:
+        """Waits for what was started on the GPU, so that a clock read next is right."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def oversubscribed(self, count: int) -> bool:
+        """Whether some host has more of the ranks 0..count-1 than CPU cores for this job."""
+        ranks: dict[str, int] = {}
+        cpus: dict[str, set[int]] = {}
+        for index in range(self.rank.size):
+            place = json.loads(self.store.get(f"place of {index}"))
+            ranks[place["host"]] = ranks.get(place["host"], 0) + (index < count)
+            cpus.setdefault(place["host"], set()).update(place["cpus"])
+        return any(number > len(cpus[host]) for host, number in ranks.items())
+
+
+@contextlib.contextmanager
+def session(backend: str | None, timeout_seconds: float) -> Iterator[Session]:
+    """Starts torch.distributed on `backend` among the ranks of this job; ends it on leaving.
+
+    Without a backend there is the store alone.
+    One thread per rank, so that ranks do not take each other's cores.
+    """
+    torch.set_num_threads(1)
+    rank = Rank.from_environment()
+    timeout = timedelta(seconds=timeout_seconds)
+    store = TCPStore(
+        os.environ.get("MASTER_ADDR", "127.0.0.1"),
+        int(os.environ.get("MASTER_PORT", "0")),
+        rank.size,
+        is_master=rank.index == 0,
+        timeout=timeout,
+    )
+    place = {"host": rank.host, "cpus": sorted(os.sched_getaffinity(0))}
+    store.set(f"place of {rank.index}", json.dumps(place))
+    if backend is None:
+        yield Session(rank, "", store, timeout, torch.device("cpu"))
+        return
+    register(backend)
+    dist.init_process_group(
+        backend, store=store, rank=rank.index, world_size=rank.size, timeout=timeout
+    )
+    yield Session(rank, backend, store, timeout, device_of(backend, rank))
+    # Not in a `finally`: after a failure the other ranks are not there to take part in the end.
+    dist.destroy_process_group()
+
+
+def register(backend: str) -> None:
+    """Makes `backend` known to torch: importing ddl_torch registers "ddl"."""
+    if backend == "ddl":
+        import ddl_torch  # noqa: F401  (imported for its registration)
+
+
+def device_of(backend: str, rank: Rank) -> torch.device:
+    """The rank's GPU if there is one and `backend` can reduce on it, else the CPU."""
+    capable = dist.Backend.backend_capability.get(backend, ["cpu"])
+    if torch.cuda.is_available() and "cuda" in capable:
+        return torch.device("cuda", rank.local_index % torch.cuda.device_count())
+    return torch.device("cpu")

@@ -1,0 +1,287 @@
+"""The four parts of the suite, one after the other."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ddl_ce_smoke import __version__, probe
+from ddl_ce_smoke.launch import Job, Launcher
+from ddl_ce_smoke.model import Bandwidth, Case, Part, Report, Throughput, with_efficiency
+
+#: Name and title of each part, in the order in which they run.
+PARTS = {
+    "versions": "versions and imports",
+    "collectives": "collectives against the exact oracle",
+    "training": "distributed training",
+    "benchmark": "benchmark",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for.
+
+    Attributes:
+        ranks: rank counts, ascending.
+        quick: fewer sizes and epochs: does it work at all?
+        timeout: seconds that each run of ddlrun may take.
+        parts: names from PARTS.
+    """
+
+    ranks: list[int]
+    quick: bool
+    timeout: float
+    parts: list[str]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One way in which the collectives are run.
+
+    Attributes:
+        label: what the cases are called after; empty for the library as it comes.
+        environ: the library's own knobs.
+    """
+
+    label: str
+    via: list[str]
+    environ: dict[str, str] = field(default_factory=dict)
+
+
+#: The knobs bring the borders between pieces, and the way between hosts, within reach of small
+#: buffers on one machine.
+PASSES = (
+    Pass("", ["ddl", "torch:ddl"]),
+    Pass("pieces of 4 KiB", ["ddl"], {"DDL_SHM_CHUNK": "4096"}),
+    Pass("as on two hosts", ["ddl"], {"DDL_FAKE_HOSTS": "2"}),
+)
+
+
+class Suite:
+    """Runs the parts and fills the report.
+
+    Args:
+        environment: what is under test.
+        rank_command: put before a rank program's module name; `python -m` of the environment.
+        progress: is told when a part begins and when it ends.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        environment: probe.Environment,
+        rank_command: Sequence[str] = (sys.executable, "-m"),
+        progress: Callable[[Part, bool], None] = lambda part, ended: None,
+    ) -> None:
+        self.options, self.environment, self.progress = options, environment, progress
+        ddlrun = environment.prefix / "bin" / "ddlrun"
+        self.launcher = Launcher(ddlrun, rank_command, options.timeout)
+        self.report = Report(
+            version=__version__,
+            prefix=str(environment.prefix),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            command=shlex.join(sys.argv),
+            ranks=options.ranks,
+            quick=options.quick,
+            machine=probe.machine_facts(),
+        )
+
+    def run(self) -> Report:
+        """Runs the parts that were asked for. A part that breaks is a failed part."""
+        for name in self.options.parts:
+            part = Part(name, PARTS[name])
+            self.report.parts.append(part)
+            self.progress(part, False)
+            start = time.monotonic()
+            try:
+                if name == "versions" or not (missing := self._missing()):
+                    part.cases.extend(getattr(self, f"_{name}")())
+                else:
+                    part.cases.append(Case("ddlrun", "failed", message=missing))
+            except Exception as error:
+                message = f"the suite itself broke: {type(error).__name__}: {error}"
+                part.cases.append(Case("suite", "failed", 0.0, message, traceback.format_exc()))
+            part.seconds = time.monotonic() - start
+            self.progress(part, True)
+        return self.report
+
+    def _missing(self) -> str | None:
+        """Why no rank can be started at all, if so."""
+        ddlrun = self.launcher.ddlrun
+        if not os.access(ddlrun, os.X_OK):
+            return f"there is no {ddlrun}: install the package ddl into this environment"
+        return None
+
+    def _versions(self) -> Iterable[Case]:
+        cases, facts = probe.check(self.environment, self.launcher.python[:1], self.options.timeout)
+        self.report.machine.update(facts)
+        if missing := self._missing():
+            return [*cases, Case("ddlrun", "failed", message=missing)]
+        return cases
+
+    def _collectives(self) -> Iterable[Case]:
+        for ranks in self.options.ranks:
+            for step in PASSES[:1] if self.options.quick else PASSES:
+                label = f"{plural(ranks)}{', ' if step.label else ''}{step.label}"
+                arguments = [word for via in step.via for word in ("--via", via)]
+                arguments += ["--quick"] * self.options.quick
+                job = self._launch("collectives", arguments, ranks, step.environ)
+                yield from job_cases(job, label, rank_cases(job, label))
+
+    def _training(self) -> Iterable[Case]:
+        job = self._launch("train", ["--ranks", self._counts()], self.options.ranks[-1])
+        rows = [Throughput(**row) for row in events(job, "throughput")]
+        self.report.throughput += rows
+        cases = []
+        for count in self.options.ranks:
+            outcomes = [row for row in events(job, "training") if row["ranks"] == count]
+            if len(outcomes) < count:
+                continue  # the job broke before, which is a case of its own
+            problems = [problem for row in outcomes for problem in row["problems"]]
+            first = outcomes[0]
+            cases.append(
+                Case(
+                    f"DDP on {plural(count)}",
+                    "failed" if problems else "passed",
+                    message=problems[0]
+                    if problems
+                    else f"test accuracy {first['accuracy']:.1%}, identical weights, "
+                    f"{first['samples_per_second']:,.0f} samples/s",
+                )
+            )
+        return job_cases(job, plural(job.size), cases)
+
+    def _benchmark(self) -> Iterable[Case]:
+        arguments = ["--ranks", self._counts(), *["--quick"] * self.options.quick]
+        job = self._launch("bench", arguments, self.options.ranks[-1])
+        throughput = with_efficiency(
+            [Throughput(accuracy=None, efficiency=None, **row) for row in events(job, "speed")]
+        )
+        bandwidth = slowest(events(job, "bandwidth"))
+        self.report.throughput += throughput
+        self.report.bandwidth += bandwidth
+        cases = []
+        for count in self.options.ranks:
+            if message := compare_speeds([r for r in throughput if r.ranks == count]):
+                cases.append(Case(f"training on {plural(count)}", "passed", message=message))
+            if message := compare_bandwidths([r for r in bandwidth if r.ranks == count]):
+                cases.append(Case(f"allreduce on {plural(count)}", "passed", message=message))
+        return job_cases(job, plural(job.size), cases)
+
+    def _launch(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        ranks: int,
+        environ: dict[str, str] | None = None,
+    ) -> Job:
+        wait = ["--timeout", str(self.options.timeout)]
+        return self.launcher.run(
+            f"ddl_ce_smoke.{module}", [*arguments, *wait], ranks, environ or {}
+        )
+
+    def _counts(self) -> str:
+        return ",".join(map(str, self.options.ranks))
+
+
+def plural(ranks: int) -> str:
+    """'1 rank', '2 ranks'."""
+    return f"{ranks} rank{'s' if ranks > 1 else ''}"
+
+
+def events(job: Job, event: str) -> list[dict[str, Any]]:
+    """All ranks' events of one kind, without the journal's own fields."""
+    return [
+        {key: value for key, value in entry.items() if key not in ("event", "time")}
+        for log in job.ranks
+        for entry in log.of(event)
+    ]
+
+
+def rank_cases(job: Job, label: str) -> list[Case]:
+    """The cases that every rank wrote; one fails if it failed on any rank."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in events(job, "case"):
+        rows.setdefault(row["name"], []).append(row)
+    cases = []
+    for name, seen in rows.items():
+        problems = [row["problem"] for row in seen if row["problem"]]
+        if problems or len(seen) == job.size:
+            cases.append(
+                Case(
+                    f"{label}: {name}",
+                    "failed" if problems else "passed",
+                    max(row["seconds"] for row in seen),
+                    problems[0] if problems else "",
+                    "\n".join(problems[1:]),
+                )
+            )
+    return cases
+
+
+def job_cases(job: Job, label: str, cases: list[Case]) -> list[Case]:
+    """The cases, and one for the run itself: a rank that died or hung, a bad exit status."""
+    explained = any(case.outcome == "failed" for case in cases)
+    problem = job.problem()
+    if problem and not (explained and all(log.ended for log in job.ranks)):
+        run = Case(f"{label}: run", "failed", job.seconds, problem, job.detail())
+    elif not cases:
+        run = Case(
+            f"{label}: run", "failed", job.seconds, "no rank reported a result", job.detail()
+        )
+    else:
+        hosts = ", ".join(dict.fromkeys(log.host for log in job.ranks))
+        run = Case(f"{label}: run", "passed", job.seconds, f"on {hosts}")
+    return [run, *cases]
+
+
+def slowest(rows: Sequence[dict[str, Any]]) -> list[Bandwidth]:
+    """The `bandwidth` rows of all ranks, as one row each for the slowest rank."""
+    seconds: dict[tuple[str, str, int, int], float] = {}
+    for row in rows:
+        key = (row["backend"], row["device"], row["ranks"], row["nbytes"])
+        seconds[key] = max(seconds.get(key, 0.0), row["seconds"])
+    return [Bandwidth.measured(*key, value) for key, value in seconds.items()]
+
+
+def compare_speeds(rows: Sequence[Throughput]) -> str:
+    """One line about one number of ranks: the first backend, and its ratio to the other."""
+    if not rows:
+        return ""
+    first, *others = rows
+    text = f"{first.backend} {first.samples_per_second:,.0f} samples/s on {first.device}"
+    if first.efficiency is not None:
+        text += f", efficiency {first.efficiency:.0%}"
+    if first.oversubscribed:
+        text += " (more ranks than cores)"
+    for other in others:
+        ratio = first.samples_per_second / other.samples_per_second
+        text += f", {ratio:.2f}x {other.backend}"
+    return text
+
+
+def compare_bandwidths(rows: Sequence[Bandwidth]) -> str:
+    """One line: the best bus bandwidth of the first backend, and its ratios to the other."""
+    if not rows:
+        return ""
+    first = rows[0].backend
+    best = max((row for row in rows if row.backend == first), key=lambda row: row.busbw)
+    text = f"{first} busbw up to {best.busbw / 1e9:.2f} GB/s on {best.device}"
+    others = {row.nbytes: row for row in rows if row.backend != first}
+    ratios = [
+        others[row.nbytes].seconds / row.seconds
+        for row in rows
+        if row.backend == first and row.nbytes in others
+    ]
+    if ratios:
+        peer = next(iter(others.values())).backend
+        text += f", {min(ratios):.2f}x to {max(ratios):.2f}x {peer}"
+    return text
