@@ -9,7 +9,7 @@ import typer
 
 from ddlce.cli.common import JsonOption, err, out, print_json
 from ddlce.cli.fetch import LOCK
-from ddlce.errors import InputError, WorkError
+from ddlce.errors import DdlceError, InputError, WorkError
 
 if TYPE_CHECKING:
     from ddlce.model.source import Source, SourcesLock
@@ -96,22 +96,14 @@ def check(json: JsonOption = False) -> None:
 
     Example: ddlce sources check
     """
-    from ddlce.recipes import load_recipes
-
     settings, lock = _load()
-    recipes = load_recipes(settings)
-    used: dict[str, str] = {}
-    problems: list[str] = []
-    for recipe in recipes.values():
-        for source in recipe.sources():
-            if "url" not in source:
-                continue
-            digest = str(source.get("sha256", ""))
-            used[digest] = recipe.name
-            if digest not in {s.sha256 for s in lock.sources}:
-                problems.append(
-                    f"{recipe.path}: {source['url']} (sha256 {digest or 'missing'}) is not locked"
-                )
+    used = _recipe_sources(settings)
+    locked = {source.sha256 for source in lock.sources}
+    problems = [
+        f"{where}: {url} (sha256 {digest}) is not locked"
+        for digest, (url, where) in used.items()
+        if digest not in locked
+    ]
     problems += [
         f"{LOCK}: {source.spec} ({source.file}) is used by no recipe"
         for source in lock.sources
@@ -120,9 +112,42 @@ def check(json: JsonOption = False) -> None:
     if json:
         print_json({"sources": len(lock.sources), "problems": problems})
     elif not problems:
-        out.print(f"{len(lock.sources)} sources locked; {len(recipes)} recipes use them all")
+        out.print(f"{len(lock.sources)} sources locked, all of them used")
     if problems:
-        raise WorkError("\n".join(problems), "`ddlce sources add` what is missing")
+        raise WorkError("\n".join(problems), "ddlce sources sync")
+
+
+@sources.command()
+def sync() -> None:
+    """Lock what the recipes name and is not locked; drop what no recipe uses.
+
+    A recipe's source needs a url and its sha256; nothing else is accepted for it.
+
+    Example: ddlce sources sync
+    """
+    from ddlce.files import locked
+    from ddlce.model.source import SourcesLock
+    from ddlce.sources.resolve import request_for
+
+    settings, lock = _load()
+    used = _recipe_sources(settings)
+    known = {source.sha256 for source in lock.sources}
+    for digest, (url, where) in used.items():
+        if digest not in known:
+            try:
+                request, file = request_for(url)
+                _lock([request], "linux-64", files=file, sha256=digest, keep_versions=True)
+            except DdlceError as error:
+                error.message = f"{where}: {error.message}"
+                raise
+    with locked(settings.cache / "sources.lock.lock"):
+        _, lock = _load()
+        unused = [source for source in lock.sources if source.sha256 not in used]
+        kept = [source for source in lock.sources if source.sha256 in used]
+        if unused:
+            SourcesLock(sources=kept).dump(settings.tree / LOCK)
+    for source in unused:
+        out.print(f"dropped {source.spec} ({source.file})")
 
 
 @sources.command()
@@ -160,6 +185,29 @@ def _load() -> tuple[Settings, SourcesLock]:
     return settings, SourcesLock.load(path) if path.exists() else SourcesLock()
 
 
+def _recipe_sources(settings: Settings) -> dict[str, tuple[str, Path]]:
+    """sha256 → url and recipe of every source that a recipe downloads.
+
+    Raises:
+        InputError: a source without a sha256.
+    """
+    from ddlce.recipes import load_recipes
+
+    found: dict[str, tuple[str, Path]] = {}
+    for recipe in load_recipes(settings).values():
+        for source in recipe.sources():
+            if "url" not in source:
+                continue
+            digest = str(source.get("sha256", ""))
+            if len(digest) != 64:
+                raise InputError(
+                    f"{recipe.path}: {source['url']} has no sha256 of 64 hex digits",
+                    "give the one that upstream publishes, or that of a file that you trust",
+                )
+            found[digest] = (str(source["url"]), recipe.path)
+    return found
+
+
 def _lock(
     requests: list[Request],
     subdir: str,
@@ -167,6 +215,7 @@ def _lock(
     files: str = "*",
     url: str | None = None,
     sha256: str | None = None,
+    keep_versions: bool = False,
 ) -> None:
     """Resolve without the lock file's lock, then merge under it: two `add` at once both count."""
     from ddlce.files import locked
@@ -179,7 +228,7 @@ def _lock(
             found = resolver.resolve(request, files=files, url=url, sha256=sha256)
         with locked(settings.cache / "sources.lock.lock"):
             _, lock = _load()
-            merged(lock, found).dump(settings.tree / LOCK)
+            merged(lock, found, keep_versions).dump(settings.tree / LOCK)
         for source in found:
             out.print(f"locked {source.spec} ({source.file}, {_size(source)})")
 

@@ -5,6 +5,8 @@ The machine's apt is read, never changed: lists, caches and configuration are in
 
 from __future__ import annotations
 
+import fnmatch
+import functools
 import os
 import re
 import subprocess
@@ -20,7 +22,7 @@ from ddlce.sources.clients import DownloadError, Report, run_client
 ETC = Path("/etc/apt")
 HELPER = "/usr/lib/apt/apt-helper"
 URI_LINE = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+) (?P<hash>\S+)$")
-VERSION_LINE = re.compile(r"^(?:Version): (?P<version>\S+)$", re.MULTILINE)
+VERSION_LINE = re.compile(r"^Version: (?P<version>\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -77,24 +79,28 @@ class Apt:
             missing = DownloadError(f"apt names no file for {spec}", again=False)
         raise missing
 
-    def version(self, package: str, binary: bool) -> str:
-        """The version that apt prefers, source version for a source package.
+    def version(self, package: str, binary: bool, pattern: str = "*") -> str:
+        """The newest version with a file of this name.
+
+        Args:
+            package: source or binary package.
+            binary: a binary package.
+            pattern: shell pattern of the file's name.
 
         Raises:
-            DownloadError: no such package.
+            DownloadError: no such package, or no version with such a file.
         """
-        first = next(iter(self.files(package, "", binary)))
-        if binary:
-            shown = self._run("apt-cache", "show", "--no-all-versions", package)
-        else:
-            # Highest version among the configured suites, as `apt-get source` chooses.
-            shown = self._run("apt-cache", "showsrc", "--only-source", package)
-            records = [r for r in re.split(r"\n\n+", shown) if f" {first.file}\n" in r + "\n"]
-            shown = records[0] if records else ""
-        match = VERSION_LINE.search(shown)
-        if not match:
-            raise DownloadError(f"apt does not say which version of {package} it has", again=False)
-        return match["version"]
+        self._prepare()
+        show = ["show"] if binary else ["showsrc", "--only-source"]
+        records = re.split(r"\n\n+", self._run("apt-cache", *show, package))
+        found = [
+            match["version"]
+            for record in records
+            if (match := VERSION_LINE.search(record)) and fnmatch.filter(_names(record), pattern)
+        ]
+        if not found:
+            raise DownloadError(f"no version of {package} has a file {pattern!r}", again=False)
+        return functools.reduce(_newer, found)
 
     def download(
         self,
@@ -221,6 +227,22 @@ def _machine_sources() -> Iterator[tuple[str, str]]:
             text = path.read_text()
             if re.search(r"(?m)^(\s*deb\s|Types:)", text):
                 yield path.name, text
+
+
+def _names(record: str) -> list[str]:
+    """File names in a record of a Packages or Sources list."""
+    binary = re.search(r"(?m)^Filename: (\S+)$", record)
+    if binary:
+        # The list says pool/…/x_1.0_amd64.deb; apt puts the epoch back in when it downloads.
+        return [Path(binary[1]).name]
+    block = re.search(r"(?m)^(?:Files|Checksums-Sha256):\n((?: .*\n?)+)", record)
+    return [line.split()[-1] for line in block[1].splitlines()] if block else []
+
+
+def _newer(one: str, other: str) -> str:
+    """The higher of two Debian versions."""
+    done = subprocess.run(["dpkg", "--compare-versions", one, "ge", other], check=False)
+    return one if done.returncode == 0 else other
 
 
 def _fields(match: re.Match[str]) -> tuple[str, str, int, str]:

@@ -75,6 +75,31 @@ class Request:
         return cls(client, name, version)
 
 
+def request_for(url: str) -> tuple[Request, str]:
+    """What a recipe's `source.url` asks for, and the file's name.
+
+    Args:
+        url: `pypi://NAME==VERSION/FILE`, `debian-source://PKG/FILE`,
+            `debian-binary://PKG/FILE`, or an upstream address.
+
+    Raises:
+        InputError: none of these.
+    """
+    scheme, _, rest = url.partition("://")
+    package, _, file = rest.partition("/")
+    if scheme in ("http", "https"):
+        return Request("url", url), url.rsplit("/", 1)[-1]
+    if scheme == "pypi":
+        scheme = "pypi-wheel" if file.endswith(".whl") else "pypi-sdist"
+    if scheme not in PREFIXES or not file or "/" in file:
+        raise InputError(
+            f"source url {url!r} names no client and file",
+            "write pypi://NAME==VERSION/FILE, debian-source://PKG/FILE, "
+            "debian-binary://PKG/FILE, or the upstream address",
+        )
+    return Request.parse(f"{scheme}:{package}"), file
+
+
 class Resolver:
     """Finds the file for a request, downloads it into the store and makes its lock entry.
 
@@ -159,7 +184,7 @@ class Resolver:
     def _debian(self, request: Request, files: str, folder: Path) -> list[Source]:
         apt = Apt(self.settings.cache / "apt", PLATFORMS[self.subdir][0])
         binary = request.client == "debian-binary"
-        version = request.version or apt.version(request.package, binary)
+        version = request.version or apt.version(request.package, binary, files)
         remotes = [
             r
             for r in apt.files(request.package, version, binary)
@@ -207,13 +232,20 @@ class Resolver:
         return sources[0].model_copy(update={"url": url})
 
 
-def merged(lock: SourcesLock, new: list[Source]) -> SourcesLock:
-    """The lock with new entries, in the place of older versions for the same platform."""
+def merged(lock: SourcesLock, new: list[Source], keep_versions: bool = False) -> SourcesLock:
+    """The lock with new entries, in the place of other versions for the same platform.
+
+    Args:
+        lock: the lock so far.
+        new: entries for it.
+        keep_versions: let other versions stand; an entry of the same bytes is always replaced.
+    """
     digests = {source.sha256 for source in new}
     kept = [
         old
         for old in lock.sources
-        if old.sha256 not in digests and not any(_replaces(source, old) for source in new)
+        if old.sha256 not in digests
+        and (keep_versions or not any(_replaces(source, old) for source in new))
     ]
     return SourcesLock(sources=[*kept, *new])
 

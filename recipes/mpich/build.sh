@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# The `conda` variant: the wheel's files, made a member of the environment.
+source "$RECIPE_DIR/unpack.sh"
+
+cd wheel/mpich-*.data/data
+chmod 755 bin/*
+chmod 644 include/*
+
+# One program under three names, and a linker script where a link will do (dlopen needs a library).
+for name in mpiexec mpirun; do ln -sf mpiexec.hydra "bin/$name"; done
+for name in mpic++ mpic++_abi; do ln -sf "mpicxx${name#mpic++}" "bin/$name"; done
+ln -sf libmpi.so.12 lib/libmpi.so
+ln -sf libmpi_abi.so.1 lib/libmpi_abi.so
+
+# The wrappers call the compiler that is active ($CC, $CXX), not the machine's `cc`, unless that
+# is a wrapper itself: `CC=mpicc ./configure` is usual, and would call itself for ever.
+use_active_compiler() {
+  local variable=$1 fallback=$2
+  shift 2
+  for script in "$@"; do
+    grep -qx "$variable=\"$fallback\"" "$script"
+    sed -i "s|^$variable=\"$fallback\"\$|case \"\${$variable:-}\" in '' \| mpi* \| */mpi*) $variable=$fallback ;; esac|" "$script"
+  done
+}
+use_active_compiler CC cc bin/mpicc bin/mpicc_abi
+use_active_compiler CXX c++ bin/mpicxx bin/mpicxx_abi
+
+mkdir -p lib/pkgconfig
+cat > lib/pkgconfig/mpich.pc <<'PC'
+prefix=${pcfiledir}/../..
+libdir=${prefix}/lib
+includedir=${prefix}/include
+
+Name: mpich
+Description: A high performance implementation of the MPI standard
+URL: https://www.mpich.org
+Version: @VERSION@
+Libs: -L${libdir} -lmpi
+Cflags: -I${includedir}
+PC
+sed -i "s/@VERSION@/$PKG_VERSION/" lib/pkgconfig/mpich.pc
+
+cp -a bin include lib "$PREFIX/"
