@@ -1,0 +1,11 @@
+# The installed package: one rank without a launcher, two and four with one, and two pretended hosts.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+python oracle.py
+mpiexec -n 2 python oracle.py
+mpiexec -n 4 python oracle.py
+DDL_FAKE_HOSTS=2 mpiexec -n 4 python oracle.py
+mpiexec -n 2 python -m ddl.info
+mpiexec -n 2 python -m ddl.bench --max 64K --repetitions 3
+ddlrun --help
