@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from rattler_build import (
 )
 
 from ddlce.errors import InputError
-from ddlce.recipes import VARIANTS, Recipe, is_ignored
+from ddlce.recipes import VARIANTS, Recipe
 
 #: What stands for the digest while it is being computed.
 NO_DIGEST = "0" * 10
@@ -105,12 +106,7 @@ def render(
         extra_context={"digest": digest},
     )
     try:
-        # Not `from_dict(…, recipe_dir=…)` for a room: it overwrites the recipe.yaml there.
-        stage0 = (
-            Stage0Recipe.from_dict(recipe.data)
-            if recipe.generated
-            else Stage0Recipe.from_file(recipe.path)
-        )
+        stage0 = _parse(recipe)
         found = [(_output(v), v) for v in stage0.render(variants, config) if not _skipped(v)]
     except (RattlerBuildError, ValueError, TypeError) as error:
         where = f"{recipe.path} ({recipe.name})" if recipe.generated else str(recipe.path)
@@ -118,6 +114,17 @@ def render(
             f"{where}: {plain(str(error))}", f"check it with: ddlce lint {recipe.name}"
         ) from error
     return found
+
+
+def _parse(recipe: Recipe) -> Stage0Recipe:
+    if not recipe.generated:
+        return Stage0Recipe.from_file(recipe.path)
+    # Not `from_dict`: it leaves a folder in /tmp behind at each call, and overwrites a room's
+    # recipe.yaml where it is given one.
+    with tempfile.TemporaryDirectory(prefix="ddlce-render-") as folder:
+        path = Path(folder) / "recipe.yaml"
+        path.write_text(yaml.safe_dump(recipe.data, sort_keys=False))
+        return Stage0Recipe.from_file(path)
 
 
 def with_stored_sources(recipe: Recipe, folder: Path, locate: Callable[[str], Path]) -> Recipe:
@@ -128,9 +135,13 @@ def with_stored_sources(recipe: Recipe, folder: Path, locate: Callable[[str], Pa
         folder: an empty or missing folder.
         locate: sha256 → path of a source's bytes.
     """
-    shutil.copytree(
-        recipe.folder, folder, ignore=lambda _, names: {n for n in names if is_ignored(n)}
-    )
+    # Only what the digest covers: the engine puts the whole folder into the package.
+    for file in recipe.files:
+        if file.is_relative_to(recipe.folder):
+            target = folder / file.relative_to(recipe.folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+    folder.mkdir(parents=True, exist_ok=True)
     data = copy.deepcopy(recipe.data)
     for source in replace(recipe, data=data).sources():
         if "url" in source:
