@@ -1,0 +1,63 @@
+"""`ddlce module`: write the modulefiles of an environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ddlce.cli.common import JsonOption, RootOption, out, print_json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("module")(module)
+
+
+def module(
+    env: Annotated[
+        str, typer.Argument(metavar="[PREFIX|ENV]", help="The environment: its name or its path.")
+    ] = "ddl-ce",
+    root: RootOption = None,
+    into: Annotated[
+        Path | None,
+        typer.Option("--into", help="Write here.", show_default="<root>/modulefiles"),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="The module's name.", show_default="the environment's"),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Write modulefiles for Lmod (Lua) and Environment Modules (Tcl).
+
+    The environment's activation is run now, so that loading the module runs nothing: no shell,
+    no Python. The module's default version is the environment's current release.
+
+    Example: ddlce module ddl-ce && module use ~/.local/share/ddl-ce/modulefiles/lua
+    """
+    from ddlce.env.layout import Layout, find_env
+    from ddlce.modulefile.install import write_modulefiles
+    from ddlce.settings import load_settings
+
+    settings = load_settings(root)
+    prefix = find_env(settings, env)
+    done = write_modulefiles(prefix, Layout(settings.root), into and into.absolute(), name)
+    if json:
+        print_json(
+            {
+                "name": done.name,
+                "version": done.version,
+                "default": done.default,
+                "prefix": done.prefix,
+                "modulefiles": done.files,
+                "use": done.trees,
+            }
+        )
+        return
+    out.print(f"{done.name}/{done.version} for {done.prefix}")
+    for system, path in done.files.items():
+        out.print(f"  {system}: {path}", markup=False)
+        out.print(f"    module use {done.trees[system]}", markup=False)
+    out.print(f"module load {done.name} loads {done.name}/{done.default}", markup=False)

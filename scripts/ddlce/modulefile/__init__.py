@@ -1,0 +1,1 @@
+"""Modulefiles: an environment as pure environment changes, for Lmod and Environment Modules."""

@@ -1,0 +1,204 @@
+"""What an environment's modulefile says."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddlce.env.layout import Origin, read_origin
+from ddlce.errors import InputError
+from ddlce.modulefile.classify import Change, activation_changes
+from ddlce.modulefile.writer import HOME, ModuleWriter
+
+#: One package of conda-meta.
+Record = dict[str, Any]
+
+FAMILY = "conda_env"
+
+#: Modules that bring a python or a conda of their own.
+CONFLICTS = (
+    *("python", "python3", "anaconda", "anaconda2", "anaconda3", "miniconda", "miniconda3"),
+    *("miniforge", "miniforge3", "mambaforge", "conda", "mamba", "micromamba", "open-ce"),
+)
+
+#: As in channel/condarc.j2: where users' environments and their package cache go.
+USER_ENVS = f"{HOME}/.local/share/ddl-ce-envs"
+USER_PKGS = f"{HOME}/.cache/ddl-ce/conda-pkgs"
+
+
+@dataclass(frozen=True)
+class Content:
+    """All that a modulefile is made of.
+
+    Attributes:
+        name, version: of the module.
+        prefix: the environment.
+        env: what it is.
+        summary: one sentence, from the metapackage.
+        main: (name, version) of the packages that it was asked to contain.
+        inside: (name, version) of all that `module spider` is to find.
+        programs: which of the programs that the help text shows are there.
+        changes: what its activation changes.
+    """
+
+    name: str
+    version: str
+    prefix: Path
+    env: Origin
+    summary: str
+    main: list[tuple[str, str]]
+    inside: list[tuple[str, str]]
+    programs: set[str]
+    changes: list[Change]
+
+
+def read_content(prefix: Path, name: str | None = None) -> Content:
+    """Read a prefix and run its activation.
+
+    Args:
+        prefix: a complete environment of ours.
+        name: the module's name; the environment's by default.
+
+    Raises:
+        InputError: not such an environment, or activation that no modulefile can do.
+    """
+    env = read_origin(prefix)
+    if env is None:
+        raise InputError(f"{prefix} is not a complete environment", "see: ddlce env list")
+    records = _read_records(prefix)
+    versions = {str(r["name"]): str(r["version"]) for r in records}
+    main = [(n, versions[n]) for n in _main_names(env, records) if n in versions]
+    inside = {n.lower(): (n, v) for n, v in [*_python_packages(records), *main]}
+    for taken in (env.env, name, *CONFLICTS):
+        inside.pop(taken or "", None)  # nothing provides itself, or what it conflicts with
+    about = next((r.get("summary") for r in records if r["name"] == env.env), None)
+    return Content(
+        name=name or env.env,
+        version=env.release,
+        prefix=prefix,
+        env=env,
+        summary=str(about or f"The {env.env} environment, release {env.release}"),
+        main=main,
+        inside=[inside[key] for key in sorted(inside)],
+        programs={p for p in ("python", "ddlrun", "ddlce") if (prefix / "bin" / p).exists()},
+        changes=activation_changes(prefix, env.env),
+    )
+
+
+def compose(content: Content, writer: ModuleWriter) -> str:
+    """The modulefile of `content` in the language of `writer`."""
+    writer.comment(f"{content.name} {content.version}")
+    writer.help(help_text(content))
+    writer.whatis(f"Name: {content.name}")
+    writer.whatis(f"Version: {content.version}")
+    writer.whatis(f"Description: {content.summary}")
+    writer.whatis("Category: machine learning, distributed training")
+    writer.whatis(f"Packages: {', '.join(f'{n} {v}' for n, v in content.main)}")
+    if content.inside:
+        writer.extensions(content.inside)
+    writer.comment("One conda environment at a time: paths of two would mix their libraries.")
+    writer.refuse_other_conda(content.prefix, _refusal(content))
+    writer.conflict(CONFLICTS)
+    writer.family(FAMILY)
+    writer.comment("What the environment's own activation does.")
+    ours = _own_changes(content)
+    names = {change.name for change in ours}
+    for change in [c for c in content.changes if c.name not in names] + ours:
+        _write_change(writer, change)
+    return writer.text()
+
+
+def help_text(content: Content) -> str:
+    """What `module help` shows: what it is, how it is used, how to get a copy to change."""
+    width = max((len(name) for name, _ in content.main), default=0)
+    lines = [
+        f"{content.name} {content.version}: {content.summary}",
+        f"(environment {content.env.env}, {content.env.platform}, digest {content.env.digest[:8]})",
+        "",
+        "Main packages:",
+        *(f"  {name:<{width}}  {version}" for name, version in content.main),
+    ]
+    if "ddlrun" in content.programs:
+        lines += [
+            "",
+            "Train on 4 ranks of this machine:",
+            "  ddlrun -H localhost:4 python train.py",
+        ]
+    lines += ["", "The environment is read-only."]
+    if "ddlce" in content.programs:
+        lines += ["For a copy of your own, to add packages to:", "  ddlce env clone NAME"]
+    lines += ["", f"It is in {content.prefix}"]
+    return "\n".join(lines) + "\n"
+
+
+def _own_changes(content: Content) -> list[Change]:
+    prefix = content.prefix
+    changes = [
+        # After its last element, an empty one: `man` then looks in the system's folders too.
+        Change("MANPATH", "prepend", (str(prefix / "share" / "man"),), tail=True),
+        # The user's own choice of folders comes first. conda separates caches by commas.
+        Change("CONDA_ENVS_PATH", "append", (USER_ENVS,)),
+        Change("CONDA_PKGS_DIRS", "append", (USER_PKGS, content.env.pkgs), ","),
+        # Packages in ~/.local would shadow the environment's.
+        Change("PYTHONNOUSERSITE", "set", ("1",)),
+        Change("CONDA_DEFAULT_ENV", "set", (content.env.env,)),
+        Change("CONDA_PREFIX", "set", (str(prefix),)),
+    ]
+    if (prefix / ".condarc").is_file():
+        changes.append(Change("CONDARC", "set", (str(prefix / ".condarc"),)))
+    return changes
+
+
+def _write_change(writer: ModuleWriter, change: Change) -> None:
+    if change.kind == "set":
+        writer.pushenv(change.name, change.value)
+    elif change.kind == "default":
+        writer.unless_env(change.name, change.value)
+    elif change.kind == "prepend":
+        writer.prepend_path(change.name, change.elements, change.delim, tail=change.tail)
+    else:
+        writer.append_path(change.name, change.elements, change.delim)
+
+
+def _refusal(content: Content) -> str:
+    return (
+        f"{content.name}/{content.version} cannot be loaded while another conda environment is "
+        "active; leave that one first with: conda deactivate"
+    )
+
+
+def _read_records(prefix: Path) -> list[Record]:
+    records = []
+    for path in sorted(prefix.glob("conda-meta/*.json")):
+        try:
+            record = json.loads(path.read_bytes())
+            if not {"name", "version"} <= set(record):
+                raise ValueError("no name or no version")
+        except (ValueError, TypeError) as error:
+            raise InputError(
+                f"{path}: not a package record ({error})", "check it with: ddlce env verify"
+            ) from error
+        records.append(record)
+    return records
+
+
+def _main_names(env: Origin, records: list[Record]) -> list[str]:
+    """What the manifest asks for, and what its metapackage consists of."""
+    specs = list(env.specs)
+    for record in records:
+        if record["name"] == env.env:
+            specs += record.get("depends", [])
+    names = [
+        re.split(r"[\s=<>!~\[]", spec.split("::")[-1].strip(), maxsplit=1)[0] for spec in specs
+    ]
+    return list(dict.fromkeys(names))
+
+
+def _python_packages(records: list[Record]) -> list[tuple[str, str]]:
+    """Distributions under the names that Python's users know (`torch`, not `pytorch`)."""
+    pattern = re.compile(r"site-packages/([^/]+)-([^-/]+)\.dist-info/METADATA$")
+    paths = (path for record in records for path in record.get("files", []))
+    return [(m[1].replace("_", "-"), m[2]) for path in paths if (m := pattern.search(path))]

@@ -1,0 +1,186 @@
+# ruff: noqa: D102 (ModuleWriter says once what each statement means)
+"""Modulefiles in Lua, for Lmod."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from ddlce.modulefile.writer import HOME, ModuleWriter
+
+# Lmod's own prepend_path removes the duplicates that a user has in a path, and its pushenv
+# forgets an empty value and leaves its stack behind; an unload would then not restore the
+# environment. These procedures use Lmod's functions so that it does.
+PRELUDE = r"""-- Made by `ddlce module`; make it again instead of editing it.
+-- Nothing is run at load: these are changes of the environment only.
+
+local loading = mode() == "load"
+local unloading = mode() == "unload"
+local home = os.getenv("HOME") or ""
+
+-- While unloading, Lmod turns setenv into its opposite.
+local function forget(name)
+   setenv(name, "")
+end
+
+-- A variable that was set, but empty, becomes empty again. Lmod cannot say so by itself.
+local function restore_empty(name)
+   posix.setenv(name, "", true)
+   local set = ': "${' .. name .. '=}"; export ' .. name
+   if myShellType() == "csh" then
+      set = "if (! $?" .. name .. ") setenv " .. name .. " ''"
+   elseif myShellType() == "fish" then
+      set = "set -q " .. name .. "; or set -gx " .. name .. " ''"
+   end
+   execute{cmd = set, modeA = {"unload"}}
+end
+
+local function push(name, value)
+   local stack, empty = "__LMOD_STACK_" .. name, "__DDLCE_EMPTY_" .. name
+   if loading then
+      local before = os.getenv(name)
+      if before == "" then
+         setenv(empty, "1")
+         before = nil
+      end
+      if not os.getenv(stack) then
+         unsetenv(stack)
+         pushenv(name, before or false)
+      end
+      pushenv(name, value)
+   elseif unloading then
+      if os.getenv(name) == value then
+         pushenv(name, value)
+         if not (os.getenv(stack) or ""):find(":", 1, true) then
+            forget(stack) -- only what the user had is left in it
+         end
+         if os.getenv(empty) then
+            restore_empty(name)
+         end
+      else
+         forget(stack) -- the user has changed the variable since: it is theirs
+      end
+      forget(empty)
+   else
+      pushenv(name, value)
+   end
+end
+
+local function push_unless_set(name, value)
+   local mark = "__DDLCE_DEFAULT_" .. name
+   if loading and os.getenv(name) == nil then
+      setenv(mark, "1")
+      setenv(name, value)
+   elseif unloading and os.getenv(mark) then
+      if os.getenv(name) == value then
+         forget(name)
+      end
+      forget(mark)
+   elseif not (loading or unloading) then
+      setenv(name, value)
+   end
+end
+
+local function edit_path(edit, name, value, delim, tail)
+   if not (loading or unloading) then
+      return edit{name, value, delim = delim}
+   end
+   local saved = "__DDLCE_SAVED_" .. name
+   local before = os.getenv(loading and name or saved)
+   if before == "" then
+      before = nil
+   end
+   local whole = value .. tail
+   if before then
+      whole = edit == append_path and before .. delim .. value or value .. delim .. before
+   end
+   if loading and before then
+      setenv(saved, before)
+   elseif unloading then
+      if os.getenv(name) ~= whole then
+         remove_path{name, value, delim = delim}
+      end
+      forget(saved)
+   end
+   push(name, whole)
+end
+"""
+
+REFUSE = """if loading then
+   local active = os.getenv("CONDA_PREFIX") or ""
+   local depth = tonumber(os.getenv("CONDA_SHLVL") or "") or 0
+   if depth > 0 or (active ~= "" and active ~= {prefix}) then
+      LmodError({message} .. " (CONDA_PREFIX=" .. active .. ")")
+   end
+end
+"""
+
+
+class LuaWriter(ModuleWriter):
+    """Lmod 8.2.8 or newer; older ones load it too, without `module spider` for packages."""
+
+    system = "Lmod"
+    folder = "lua"
+    suffix = ".lua"
+    default_file = ".modulerc.lua"
+
+    def header(self) -> str:
+        return PRELUDE
+
+    def quote(self, value: str) -> str:
+        parts = ['"' + "".join(map(_escape, part)) + '"' for part in value.split(HOME)]
+        return " .. home .. ".join(parts).removeprefix('"" .. ').removesuffix(' .. ""')
+
+    def comment(self, text: str) -> None:
+        self.add(f"\n-- {text}")
+
+    def help(self, text: str) -> None:
+        self.add(f"help({self.quote(text)})")
+
+    def whatis(self, text: str) -> None:
+        self.add(f"whatis({self.quote(text)})")
+
+    def extensions(self, packages: Sequence[tuple[str, str]]) -> None:
+        inside = ", ".join(f"{name}/{version}" for name, version in packages)
+        self.add(f"if extensions then\n   extensions({self.quote(inside)})\nend")
+
+    def family(self, name: str) -> None:
+        self.add(f"family({self.quote(name)})")
+
+    def conflict(self, names: Sequence[str]) -> None:
+        self.add(f"conflict({', '.join(map(self.quote, names))})")
+
+    def refuse_other_conda(self, prefix: PurePath, message: str) -> None:
+        quoted = {"prefix": self.quote(str(prefix)), "message": self.quote(message)}
+        self.add(REFUSE.format(**quoted))
+
+    def pushenv(self, name: str, value: str) -> None:
+        self.add(f"push({self.quote(name)}, {self.quote(value)})")
+
+    def unless_env(self, name: str, value: str) -> None:
+        self.add(f"push_unless_set({self.quote(name)}, {self.quote(value)})")
+
+    def prepend_path(
+        self, name: str, elements: Sequence[str], delim: str = ":", *, tail: bool = False
+    ) -> None:
+        self._edit("prepend_path", name, elements, delim, delim if tail else "")
+
+    def append_path(self, name: str, elements: Sequence[str], delim: str = ":") -> None:
+        self._edit("append_path", name, elements, delim, "")
+
+    def _edit(self, edit: str, name: str, elements: Sequence[str], delim: str, tail: str) -> None:
+        arguments = [self.quote(text) for text in (name, delim.join(elements), delim, tail)]
+        self.add(f"edit_path({edit}, {', '.join(arguments)})")
+
+    @classmethod
+    def default_version(cls, name: str, version: str) -> str:
+        target = "".join(map(_escape, f"{name}/{version}"))
+        return f'module_version("{target}", "default")\n'
+
+
+def _escape(char: str) -> str:
+    if char in '"\\\n':
+        return "\\" + char
+    if ord(char) < 32 or ord(char) == 127:
+        return f"\\{ord(char):03d}"
+    return char

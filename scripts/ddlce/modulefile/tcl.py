@@ -1,0 +1,180 @@
+# ruff: noqa: D102 (ModuleWriter says once what each statement means)
+"""Modulefiles in Tcl, for Environment Modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from ddlce.modulefile.writer import HOME, ModuleWriter
+
+# Environment Modules' own pushenv cuts values at a colon, and its path commands remove a
+# variable that was set but empty; an unload would then not restore the environment. While
+# unloading, `setenv NAME x` removes a variable and `unsetenv NAME x` sets it to x.
+PRELUDE = r"""#%Module5.1
+# Made by `ddlce module`; make it again instead of editing it.
+# Nothing is run at load: these are changes of the environment only.
+
+if {[info exists ::ModuleTool] && $::ModuleTool eq {Lmod}} {
+   error {this modulefile is for Environment Modules; with Lmod use the one in modulefiles/lua}
+}
+
+proc loading {} {
+   return [module-info mode load]
+}
+
+proc unloading {} {
+   return [module-info mode unload]
+}
+
+# A variable that a module has just removed still exists here, but getenv knows better.
+proc is_set {name} {
+   return [expr {[getenv $name \001] ne "\001"}]
+}
+
+proc push {name value} {
+   set saved __DDLCE_SAVED_$name
+   if {[loading]} {
+      if {[is_set $name]} {
+         setenv $saved [getenv $name]
+      }
+      setenv $name $value
+   } elseif {[unloading]} {
+      # if the user has changed the variable since, it is theirs
+      if {[getenv $name] eq $value} {
+         if {[is_set $saved]} {
+            unsetenv $name [getenv $saved]
+         } else {
+            setenv $name {}
+         }
+      }
+      if {[is_set $saved]} {
+         setenv $saved {}
+      }
+   } else {
+      pushenv $name $value
+   }
+}
+
+proc push_unless_set {name value} {
+   set mark __DDLCE_DEFAULT_$name
+   if {[loading]} {
+      if {![is_set $name]} {
+         setenv $mark 1
+         setenv $name $value
+      }
+   } elseif {[unloading]} {
+      if {[is_set $mark]} {
+         if {[getenv $name] eq $value} {
+            setenv $name {}
+         }
+         setenv $mark {}
+      }
+   } else {
+      setenv $name $value
+   }
+}
+
+proc edit_path {edit name value delim tail} {
+   if {![loading] && ![unloading]} {
+      $edit -d $delim $name {*}[split $value $delim]
+      return
+   }
+   set before [getenv [expr {[loading] ? $name : "__DDLCE_SAVED_$name"}]]
+   if {$before eq {}} {
+      set whole $value$tail
+   } elseif {$edit eq {append-path}} {
+      set whole $before$delim$value
+   } else {
+      set whole $value$delim$before
+   }
+   if {[unloading] && [getenv $name] ne $whole} {
+      $edit -d $delim $name {*}[split $value $delim]
+   }
+   push $name $whole
+}
+"""
+
+REFUSE = """if {{[loading]}} {{
+   set active [getenv CONDA_PREFIX]
+   set depth [getenv CONDA_SHLVL 0]
+   if {{([string is integer -strict $depth] && $depth > 0)
+         || ($active ne {{}} && $active ne {prefix})}} {{
+      error "{message} (CONDA_PREFIX=$active)"
+   }}
+}}
+"""
+
+
+class TclWriter(ModuleWriter):
+    """Environment Modules 5.1 or newer."""
+
+    system = "Environment Modules"
+    folder = "tcl"
+    suffix = ""
+    default_file = ".modulerc"
+
+    def header(self) -> str:
+        return PRELUDE
+
+    def quote(self, value: str) -> str:
+        return f'"{_escape(value)}"'
+
+    def comment(self, text: str) -> None:
+        self.add(f"\n# {text}")
+
+    def help(self, text: str) -> None:
+        self.add(f"proc ModulesHelp {{}} {{\n   puts stderr {self.quote(text)}\n}}")
+
+    def whatis(self, text: str) -> None:
+        self.add(f"module-whatis {self.quote(text)}")
+
+    def extensions(self, packages: Sequence[tuple[str, str]]) -> None:
+        inside = " ".join(self.quote(f"{name}/{version}") for name, version in packages)
+        guard = "if {[versioncmp $::ModuleToolVersion 5.6] >= 0} {"
+        self.add(f"{guard}\n   provide {inside}\n}}")
+
+    def family(self, name: str) -> None:
+        self.add(f"family {self.quote(name)}")
+
+    def conflict(self, names: Sequence[str]) -> None:
+        self.add(f"conflict {' '.join(map(self.quote, names))}")
+
+    def refuse_other_conda(self, prefix: PurePath, message: str) -> None:
+        self.add(REFUSE.format(prefix=self.quote(str(prefix)), message=_escape(message)))
+
+    def pushenv(self, name: str, value: str) -> None:
+        self.add(f"push {self.quote(name)} {self.quote(value)}")
+
+    def unless_env(self, name: str, value: str) -> None:
+        self.add(f"push_unless_set {self.quote(name)} {self.quote(value)}")
+
+    def prepend_path(
+        self, name: str, elements: Sequence[str], delim: str = ":", *, tail: bool = False
+    ) -> None:
+        self._edit("prepend-path", name, elements, delim, delim if tail else "")
+
+    def append_path(self, name: str, elements: Sequence[str], delim: str = ":") -> None:
+        self._edit("append-path", name, elements, delim, "")
+
+    def _edit(self, edit: str, name: str, elements: Sequence[str], delim: str, tail: str) -> None:
+        arguments = [self.quote(text) for text in (name, delim.join(elements), delim, tail)]
+        self.add(f"edit_path {edit} {' '.join(arguments)}")
+
+    @classmethod
+    def default_version(cls, name: str, version: str) -> str:
+        return f'#%Module5.1\nmodule-version "{_escape(f"{name}/{version}")}" default\n'
+
+
+def _escape(value: str) -> str:
+    return "".join(map(_escape_char, value))
+
+
+def _escape_char(char: str) -> str:
+    if char == HOME:
+        return "[getenv HOME]"
+    if char in '"\\$[]{};':
+        return "\\" + char
+    if (ord(char) < 32 and char != "\n") or ord(char) == 127:
+        return f"\\{ord(char):03o}"
+    return char
