@@ -56,7 +56,7 @@ PACKAGES = (
     Package("ddl", "ddl", required=True),
     Package("ddl-torch", "ddl_torch", required=True),
     Package("mpi4py", "mpi4py.MPI", "mpi4py"),
-    Package("matplotlib", "matplotlib.figure", "matplotlib", required=True),
+    Package("matplotlib-base", "matplotlib.figure", "matplotlib", required=True),
     Package("py-rattler", "rattler", "py-rattler"),
     Package("pydantic", "pydantic", "pydantic"),
     Package("ddlce", "ddlce", "ddlce"),

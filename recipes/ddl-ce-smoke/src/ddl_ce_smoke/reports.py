@@ -36,7 +36,7 @@ def write_reports(report: Report, folder: Path) -> list[Path]:
 def _write(path: Path, text: str) -> Path:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as stream:
             stream.write(text)
         Path(name).chmod(0o644)
         Path(name).replace(path)

@@ -1,0 +1,94 @@
+"""How the smoke suite of an environment is started from outside it.
+
+The suite is the environment's own program, `ddlce-smoke` of the package ddl-ce-smoke: it runs on
+the environment's Python, with the variables that loading its module would set and none of the
+caller's that could reach into it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddlce.env.layout import find_env, read_origin
+from ddlce.errors import InputError, MachineError
+from ddlce.modulefile.activation import run_activation
+from ddlce.modulefile.writer import HOME
+from ddlce.settings import Settings
+
+PROGRAM = "ddlce-smoke"
+PACKAGE = "ddl-ce-smoke"
+
+#: What a job needs of its caller: who and where it is, the batch system's word, the GPUs.
+KEPT = re.compile(
+    r"HOME|USER|LOGNAME|LANG|LC_\w+|TZ|TERM|TMPDIR|SSH_AUTH_SOCK"
+    r"|(?:SLURM|LSB|LSF|PBS|PMI|PMIX|FLUX)_\w+|(?:CUDA|NVIDIA|ROCR|HIP)_VISIBLE_DEVICES"
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program with its arguments and its whole environment."""
+
+    argv: list[str]
+    environ: dict[str, str]
+
+
+def smoke_command(
+    settings: Settings, env: str, arguments: Sequence[str], environ: Mapping[str, str]
+) -> Command:
+    """What runs the smoke suite of `env`.
+
+    Args:
+        settings: says where environments are.
+        env: an environment's or clone's name, ENV/RELEASE-DIGEST, or any conda prefix.
+        arguments: of ddlce-smoke.
+        environ: the caller's variables.
+
+    Raises:
+        InputError: there is no such environment.
+        MachineError: it has no smoke suite.
+    """
+    prefix = find_prefix(settings, env)
+    program = prefix / "bin" / PROGRAM
+    if not os.access(program, os.X_OK):
+        raise MachineError(
+            f"{prefix} has no {PROGRAM}",
+            f"install the package {PACKAGE} into it, for example: ddlce env install NAME {PACKAGE}",
+        )
+    return Command([str(program), *arguments], clean_environment(prefix, environ))
+
+
+def find_prefix(settings: Settings, env: str) -> Path:
+    """The prefix of an environment of ours, by name or path, or of any conda environment by path.
+
+    Raises:
+        InputError: neither.
+    """
+    path = Path(env).expanduser()
+    if "/" in env and (path / "conda-meta").is_dir() and not read_origin(path):
+        return path.resolve()
+    if "/" in env and path.is_dir() and not (path / "conda-meta").is_dir():
+        raise InputError(f"{env} is not an environment", "it has no conda-meta: see ddlce env list")
+    return find_env(settings, env)
+
+
+def clean_environment(prefix: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a shell that knows nothing but the activated `prefix`.
+
+    Args:
+        prefix: the environment.
+        environ: the caller's variables, of which those in KEPT stay.
+
+    Raises:
+        InputError: an activation script does what no modulefile can do.
+    """
+    kept = {name: value for name, value in environ.items() if KEPT.fullmatch(name)}
+    origin = read_origin(prefix)
+    final = run_activation(prefix, origin.env if origin else prefix.name, kept).final
+    home = kept.get("HOME", "/")
+    activated = {name: value.replace(HOME, home) for name, value in final.items()}
+    return {**activated, "HOME": home, "PYTHONNOUSERSITE": "1"}
