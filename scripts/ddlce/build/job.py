@@ -20,7 +20,7 @@ class Job(_Strict):
     """Everything that a worker needs to build one recipe.
 
     Attributes:
-        name, path, folder, data, generated: the recipe (`ddlce.recipes.Recipe`).
+        name, path, folder, data, files, generated: the recipe (`ddlce.recipes.Recipe`).
         subdir: target platform.
         digest: 64 hex digits; `short` goes into the build strings.
         parts: what the digest was made from; goes into the package's metadata.
@@ -36,6 +36,7 @@ class Job(_Strict):
     path: Path
     folder: Path
     data: dict[str, Any]
+    files: list[Path]
     generated: bool
     subdir: str
     digest: str
@@ -51,7 +52,8 @@ class Job(_Strict):
     @property
     def recipe(self) -> Recipe:
         """The recipe, as `render` wants it."""
-        return Recipe(self.name, self.path, self.folder, self.data, (), self.generated)
+        files = tuple(self.files)
+        return Recipe(self.name, self.path, self.folder, self.data, files, self.generated)
 
 
 class Event(_Strict):

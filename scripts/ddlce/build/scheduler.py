@@ -209,6 +209,7 @@ class Scheduler:
             path=recipe.path,
             folder=recipe.folder,
             data=recipe.data,
+            files=[*recipe.files],
             generated=recipe.generated,
             subdir=self.plan.subdir,
             digest=step.digest,

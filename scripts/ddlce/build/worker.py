@@ -61,7 +61,7 @@ class Worker:
             final = channel / output.subdir / output.filename
             final.parent.mkdir(exist_ok=True)
             repack(raw, final, self.metadata(output))
-            # All builds share one folder name, so the next would find this one's files in its prefix.
+            # All builds share one folder name: the next would find this one's files in its prefix.
             shutil.rmtree(job.staging / "out" / "bld", ignore_errors=True)
             index_channel(channel)  # later outputs of the recipe may stand on this one
             made.append((output, final))

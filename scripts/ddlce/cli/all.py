@@ -1,0 +1,75 @@
+"""`ddlce all`: the whole way of the data, from sources to a smoke-tested environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from ddlce.cli import env, index, lock, module
+from ddlce.cli.build import JobsOption, default_jobs, run_build
+from ddlce.cli.common import RootOption, out
+from ddlce.settings import Settings, load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("all", epilog="Example: ddlce all --root /opt/ddl-ce")(build_all)
+
+
+def build_all(
+    name: Annotated[str, typer.Argument(metavar="[ENV]", help="A manifest in envs/.")] = "ddl-ce",
+    root: RootOption = None,
+    jobs: JobsOption = 0,
+) -> None:
+    """Fetch, build, index, lock, install, write the module, smoke-test; only what changed."""
+    settings = load_settings(root)
+    stages: list[tuple[str, Callable[[], object]]] = [
+        (
+            "fetch and build the packages whose inputs changed",
+            lambda: run_build(settings, [], jobs or default_jobs(), keep_going=False),
+        ),
+        ("index the channel", lambda: index.index()),
+        ("lock the environment", lambda: lock.lock(name)),
+        ("install it", lambda: env.create(name, root=root)),
+        ("write its modulefiles", lambda: module.module(name, root=root)),
+        ("smoke-test it", lambda: smoke_once(settings, name)),
+    ]
+    started = time.monotonic()
+    for number, (title, stage) in enumerate(stages, 1):
+        out.print(f"[bold]\\[{number}/{len(stages)}] {title}[/]")
+        stage()
+    out.print(
+        f"[bold green]done[/] in {time.monotonic() - started:.0f} s. Next:\n"
+        f"  module use {settings.root}/modulefiles/lua    # tcl for Environment Modules\n"
+        f"  module load {name}\n"
+        f"  ddlrun -H localhost:4 python -m ddl_ce_smoke.train"
+    )
+
+
+def smoke_once(settings: Settings, name: str) -> None:
+    """Run the smoke suite of an environment, unless this very release has passed it.
+
+    The reports stay in <root>/reports/<env>-<release>-<digest>/.
+
+    Raises:
+        WorkError: a part of the suite failed.
+    """
+    from ddlce.errors import WorkError
+    from ddlce.smoke import find_prefix, smoke_command
+
+    prefix = find_prefix(settings, name).resolve()
+    report = settings.root / "reports" / f"{name}-{prefix.name}"
+    page = report / "report.html"
+    if page.exists() and json.loads((report / "report.json").read_text())["outcome"] == "passed":
+        out.print(f"smoke: this release has passed; again with: ddlce smoke {name}", markup=False)
+    else:
+        command = smoke_command(settings, name, ["--report", str(report)], os.environ)
+        if subprocess.run(command.argv, env=command.environ, check=False).returncode:
+            raise WorkError(f"the smoke suite of {prefix} failed", f"see {page}")
+    out.print(f"smoke: {page}", markup=False)
