@@ -115,7 +115,7 @@ def make_plan(settings: Settings, subdir: str = "linux-64") -> Plan:
         final = tuple(
             output for output, _ in render(recipes[name], variants, subdir, digest[: digests.SHORT])
         )
-        reuse = bool(final) and all(store.has(o.subdir, o.filename) for o in final)
+        reuse = _is_built(store, name, digest, final)
         steps[name] = Step(
             recipe=recipes[name],
             outputs=final,
@@ -126,6 +126,16 @@ def make_plan(settings: Settings, subdir: str = "linux-64") -> Plan:
             why=() if reuse else _why(store, name, parts),
         )
     return Plan(steps, subdir)
+
+
+def _is_built(store: Store, name: str, digest: str, outputs: tuple[Output, ...]) -> bool:
+    if not outputs or not all(store.has(o.subdir, o.filename) for o in outputs):
+        return False
+    if all(digest[: digests.SHORT] in o.build for o in outputs):
+        return True
+    # A build string that conda-forge prescribes (`mpi 1.0 mpich`) says nothing of the inputs.
+    record = store.last_record(name)
+    return record is not None and record.digest == digest
 
 
 def _why(store: Store, name: str, parts: digests.Parts) -> tuple[str, ...]:
