@@ -130,11 +130,11 @@ make_venv() {
   # From the beginning: what an older lock left, or a killed run, must not stay.
   rm -rf .venv
   "$python" -m venv .venv
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+  .venv/bin/python -m pip install -qq --disable-pip-version-check --no-deps \
     --require-hashes -r "$lock" ||
     fail "pip could not install the packages of $lock" \
       "its message is above; is the Python package registry reachable from here?"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+  .venv/bin/python -m pip install -qq --disable-pip-version-check --no-deps \
     --no-build-isolation --editable . || fail "pip could not install ddlce" "see above"
   wanted_stamp >"$stamp"
 }

@@ -1,0 +1,1 @@
+"""`ddlce lint`: what a recipe must have, one named rule each."""

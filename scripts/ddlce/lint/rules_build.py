@@ -1,0 +1,151 @@
+"""Rules about how a package is built: build strings, linking, scripts, files of the room."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ddlce.lint.room import Room, as_dict, flatten
+from ddlce.lint.rule import Problem, rule
+from ddlce.lint.shell import and_lists, exits_on_error
+
+#: A recipe's room is packed into the package (info/recipe): what is larger is a source.
+LARGEST = 512 * 1024
+BINARIES = re.compile(r"\.(whl|conda|so(\.\d+)*|a|o|gz|bz2|xz|zst|zip|jar|pyc)$")
+
+
+@rule("D003", "digest-in-build-string")
+def digest_in_build_string(room: Room) -> Iterator[Problem]:
+    """`build.string` carries the content digest: changed content gets another file name."""
+    for output in room.outputs:
+        string = str(output.build.get("string", ""))
+        if not re.search(r"\$\{\{\s*digest\s*\}\}", string):
+            yield Problem(
+                f"{output.name}: build.string {string or '(none)'!r} has no digest",
+                "write: string: h${{ digest }}_0",
+                room.line(*output.where, "build", "string"),
+            )
+
+
+@rule("D004", "overlinking-error")
+def overlinking_error(room: Room) -> Iterator[Problem]:
+    """A compiled package fails to build when it links to what it does not depend on.
+
+    The machine's own libraries leak into a build, and a package that needs them would run on
+    this machine only.
+    """
+    for output in room.outputs:
+        linking = as_dict(output.build.get("dynamic_linking"))
+        if output.compiled and linking.get("overlinking_behavior") != "error":
+            yield Problem(
+                f"{output.name}: compiled, without overlinking_behavior: error",
+                "add: build: {dynamic_linking: {overlinking_behavior: error}}",
+                room.line(*output.where, "build"),
+            )
+
+
+@rule("D005", "script-exits-on-error")
+def script_exits_on_error(room: Room) -> Iterator[Problem]:
+    """A build script begins with `set -e`: the first failing command ends the build."""
+    for path in room.scripts:
+        if not exits_on_error(path.read_text()):
+            yield Problem(
+                f"{path.name} does not begin with 'set -e'",
+                "begin it with: set -euo pipefail",
+                1,
+                path,
+            )
+
+
+@rule("D006", "no-hidden-failure")
+def no_hidden_failure(room: Room) -> Iterator[Problem]:
+    """No `a && b` as a command of its own: `set -e` does not see that `a` failed.
+
+    Conditions are not meant: `if a && b`, `[[ … ]] && b`, `a && b || c`.
+    """
+    for path in room.scripts:
+        for line, text in and_lists(path.read_text()):
+            yield Problem(
+                f"{path.name}: '{text}' goes on when the first command fails",
+                "write the commands on lines of their own",
+                line,
+                path,
+            )
+    for output in room.outputs:
+        script = output.build.get("script")
+        if isinstance(script, dict):
+            script = script.get("content")
+        for item in flatten(script):
+            for _, text in and_lists(str(item)):
+                yield Problem(
+                    f"{output.name}: build.script: '{text}' goes on when the first command fails",
+                    "write the commands as items of their own",
+                    room.line(*output.where, "build", "script"),
+                )
+
+
+@rule("D007", "no-large-files")
+def no_large_files(room: Room) -> Iterator[Problem]:
+    """No archives, binaries or large files in a room: they belong into sources.lock."""
+    for path in room.files:
+        size = path.stat().st_size
+        if BINARIES.search(path.name) or size > LARGEST:
+            yield Problem(
+                f"{_short(room, path)} ({size // 1024} KiB) does not belong into a recipe",
+                "lock it as a source: ddlce sources add",
+                None,
+                path,
+            )
+
+
+@rule("D008", "no-registry-address")
+def no_registry_address(room: Room) -> Iterator[Problem]:
+    """No file of a room names a package registry: clients find theirs by their own settings.
+
+    The names are read from this machine's pip, apt and npm when the rule runs.
+    """
+    hosts = room.tree.registries
+    for path, number, text in _lines(room):
+        for host in sorted(hosts):
+            if re.search(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", text):
+                yield Problem(
+                    f"{_short(room, path)} names the package registry {host}",
+                    "name client and package: pypi://NAME==VERSION/FILE, debian-source://NAME/FILE",
+                    number,
+                    path,
+                )
+
+
+@rule("D009", "no-build-paths")
+def no_build_paths(room: Room) -> Iterator[Problem]:
+    """No file of a room names a folder of the machine that it was written on."""
+    for path, number, text in _lines(room):
+        place = next((place for place in room.tree.places if _names(text, place)), None)
+        found = re.search(r"(?<![\w$}.-])/home/\w+", text)
+        if place or found:
+            yield Problem(
+                f"{_short(room, path)} names {place or (found and found[0])}",
+                "use $PREFIX, $SRC_DIR or $RECIPE_DIR",
+                number,
+                path,
+            )
+
+
+def _names(text: str, place: str) -> bool:
+    return re.search(rf"(?<![\w$}}.-]){re.escape(place)}(?![\w-])", text) is not None
+
+
+def _lines(room: Room) -> Iterator[tuple[Path, int, str]]:
+    """(file, line number, line) of every text file of the room."""
+    for path in room.files:
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            yield path, number, line
+
+
+def _short(room: Room, path: Path) -> str:
+    return str(path.relative_to(room.folder) if path.is_relative_to(room.folder) else path)

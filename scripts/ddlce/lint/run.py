@@ -1,0 +1,122 @@
+"""Running the rules over recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from ddlce.errors import InputError
+
+# Imported for their rules, which they register.
+from ddlce.lint import rules_about, rules_build, rules_requirements  # noqa: F401
+from ddlce.lint.registries import registry_hosts
+from ddlce.lint.room import Room, Tree, as_dict
+from ddlce.lint.rule import RULES, Level
+from ddlce.model.source import SourcesLock
+from ddlce.recipes import VARIANTS, Recipe, load_recipes
+from ddlce.settings import Settings
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One problem of one recipe.
+
+    Attributes:
+        rule: the rule's id.
+        name: the rule's name.
+        level: `error` or `hint`.
+        recipe: the room's name.
+        file: relative to the tree where it lies in it.
+        line: or None where the problem is about the whole file.
+        message, hint: what is wrong, and what to do.
+    """
+
+    rule: str
+    name: str
+    level: Level
+    recipe: str
+    file: str
+    line: int | None
+    message: str
+    hint: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.level} {self.rule} {self.name}: {self.message}\n    {self.hint}"
+
+
+def lint(settings: Settings, names: Sequence[str] = ()) -> list[Finding]:
+    """Check the recipes of the tree, or those named, against every rule.
+
+    Raises:
+        InputError: an unknown recipe, or a recipe that is not YAML at all.
+    """
+    recipes = load_recipes(settings)
+    unknown = [name for name in names if name not in recipes]
+    if unknown:
+        raise InputError(
+            f"no recipe is called {', '.join(unknown)}", "see the folders under recipes/"
+        )
+    tree = read_tree(settings)
+    found: list[Finding] = []
+    for name in names or recipes:
+        found += lint_room(make_room(recipes[name], tree), settings.tree)
+    return found
+
+
+def lint_room(room: Room, top: Path) -> list[Finding]:
+    """The findings on one recipe, in the order of file and line.
+
+    A recipe may except itself from a rule, with the reason: extra: {skip-lints: {D003: why}}.
+    """
+    skipped = as_dict(as_dict(room.data.get("extra")).get("skip-lints"))
+    found = []
+    for rule in RULES.values():
+        if str(skipped.get(rule.id) or "").strip():
+            continue
+        for problem in rule.check(room):
+            path = problem.file or room.path
+            file = str(path.relative_to(top) if path.is_relative_to(top) else path)
+            found.append(
+                Finding(
+                    rule.id,
+                    rule.name,
+                    rule.level,
+                    room.name,
+                    file,
+                    problem.line,
+                    problem.message,
+                    problem.hint,
+                )
+            )
+    return sorted(found, key=lambda f: (f.file, f.line or 0, f.rule))
+
+
+def make_room(recipe: Recipe, tree: Tree) -> Room:
+    """The room of a recipe; a generated one has no text of its own."""
+    text = "" if recipe.generated else recipe.path.read_text()
+    files = () if recipe.generated else recipe.files
+    return Room(recipe.name, recipe.path, recipe.folder, recipe.data, text, files, tree)
+
+
+def read_tree(settings: Settings) -> Tree:
+    """What the rules compare with: the lock, the variants, this machine's registries."""
+    lock = settings.tree / "sources.lock"
+    variants = settings.recipes / VARIANTS
+    if not variants.is_file():
+        raise InputError(f"{variants}: missing", "the variants of the recipes stand in it")
+    keys = yaml.safe_load(variants.read_text())
+    if not isinstance(keys, dict):
+        raise InputError(f"{variants}: it holds no variants", "see docs/packager-guide.md")
+    places = (settings.tree, settings.cache, Path.home())
+    return Tree(
+        locked=frozenset(s.sha256 for s in SourcesLock.load(lock).sources)
+        if lock.exists()
+        else frozenset(),
+        variants=frozenset(keys),
+        registries=registry_hosts(),
+        places=tuple(str(place) for place in places if place != Path("/")),
+    )
