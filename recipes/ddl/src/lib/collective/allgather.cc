@@ -25,7 +25,9 @@ void exchange_between_hosts(Comm& comm, std::byte* area, std::size_t stride, con
 
 void gather_chunks(Comm& comm, const std::byte* send, std::byte* recv, std::size_t nbytes) {
   HostGroup& host = comm.host();
-  const std::size_t stride = host.area_bytes() / comm.size() / 64 * 64;
+  // As much as the smallest host has room for: all hosts must cut alike.
+  const std::size_t room = (comm.num_lanes() + 1) * host.chunk_bytes();
+  const std::size_t stride = room / comm.size() / 64 * 64;
   int parity = 0;
   for (std::size_t begin = 0; begin < nbytes; begin += stride, parity ^= 1) {
     const std::size_t n = std::min(stride, nbytes - begin);

@@ -1,0 +1,86 @@
+"""Starts real ranks: `mpiexec` and the ddl installed beside this interpreter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+
+Result = subprocess.CompletedProcess[str]
+
+
+class Launch(Protocol):
+    def __call__(
+        self,
+        program: str,
+        *arguments: str,
+        n: int,
+        hosts: int = 0,
+        chunk: int = 0,
+        timeout: float = 0,
+        mpi: tuple[str, ...] = (),
+        env: dict[str, str] | None = None,
+    ) -> Result: ...
+
+
+def environment(**variables: object) -> dict[str, str]:
+    """This environment without what other tests may have set, plus `variables` that are not 0."""
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("DDL_") and name != "PYTHONPATH"
+    }
+    return env | {name: str(value) for name, value in variables.items() if value}
+
+
+def command(program: str, *arguments: str, n: int, mpi: tuple[str, ...] = ()) -> list[str]:
+    return [
+        *(str(MPIEXEC), *mpi, "-n", str(n)),
+        *(sys.executable, str(PROGRAMS / f"{program}.py"), *arguments),
+    ]
+
+
+@pytest.fixture
+def launch() -> Launch:
+    """Runs a program of programs/ on n ranks, on pretended hosts, with small chunks."""
+
+    def run(
+        program: str,
+        *arguments: str,
+        n: int,
+        hosts: int = 0,
+        chunk: int = 0,
+        timeout: float = 0,
+        mpi: tuple[str, ...] = (),
+        env: dict[str, str] | None = None,
+    ) -> Result:
+        variables = environment(DDL_FAKE_HOSTS=hosts, DDL_SHM_CHUNK=chunk, DDL_TIMEOUT=timeout)
+        return subprocess.run(
+            command(program, *arguments, n=n, mpi=mpi),
+            env=variables | (env or {}),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def passes(launch: Launch) -> Launch:
+    """As `launch`, and the program must end well on every rank."""
+
+    def run(program: str, *arguments: str, **options: object) -> Result:
+        result = launch(program, *arguments, **options)  # type: ignore[arg-type]
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result
+
+    return run
