@@ -7,10 +7,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from ddlce.engine.solve import MissingSubdirError, solve
-from ddlce.errors import InputError
+import requests
+
+from ddlce.engine.solve import solve
+from ddlce.errors import InputError, SourceError
 from ddlce.files import write_atomic
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL, Manifest, load_manifest
@@ -18,6 +20,10 @@ from ddlce.settings import Settings
 
 #: Of the target machines; the oldest kernel among the distributions that glibc 2.28+ comes with.
 LINUX = "4.18"
+
+
+class MissingSubdirError(SourceError):
+    """The channel has no folder for the platform."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +127,9 @@ def spec_name(spec: str) -> str:
 def _solve(
     settings: Settings, path: Path, manifest: Manifest, platform: str, channels: dict[str, str]
 ) -> EnvLock:
-    own = urlsplit(channels.get(OWN_CHANNEL, ""))
-    if own.scheme == "file" and not Path(own.path, platform, "repodata.json").is_file():
-        raise MissingSubdirError(f"the channel {own.path} has no {platform}")
+    own = channels.get(OWN_CHANNEL)
+    if own and not _has_platform(own, platform):
+        raise MissingSubdirError(f"the channel {own} has no {platform}")
     wanted = manifest.platforms[platform]
     virtual = {"__glibc": wanted.glibc, "__linux": LINUX, "__unix": "0", **wanted.virtual_packages}
     specs = manifest.specs_for(platform)
@@ -146,6 +152,18 @@ def _solve(
         variables=manifest.variables,
         packages=packages,
     )
+
+
+def _has_platform(channel: str, platform: str) -> bool:
+    """False when the channel has no such subdir: to the solver it would only look empty."""
+    address = urlsplit(channel)
+    if address.scheme == "file":
+        return Path(unquote(address.path), platform, "repodata.json").is_file()
+    try:
+        found = requests.head(f"{channel}/{platform}/repodata.json", timeout=30)
+    except requests.RequestException:  # the solver asks again, and its message is better
+        return True
+    return bool(found.status_code != requests.codes.not_found)
 
 
 def _compare(platform: str, target: Path, lock: EnvLock, *, check: bool) -> Locked:

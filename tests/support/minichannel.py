@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import py_compile
 import subprocess
 import sys
 import sysconfig
@@ -140,7 +141,21 @@ def python_files() -> dict[str, bytes | str | Path]:
             path = Path(folder, entry)
             if path.suffix in {".py", ".so", ".whl"}:
                 files[f"lib/python3.11/{path.relative_to(library)}"] = path
+            if path.suffix == ".py" and path.parent.name != "json":  # json: left to ddlce
+                cached = path.relative_to(library).parent / "__pycache__"
+                files[f"lib/python3.11/{cached}/{path.stem}.cpython-311.pyc"] = bytecode(path)
     return files
+
+
+def bytecode(path: Path) -> bytes:
+    """A module compiled as conda's python package has it: checked by nothing."""
+    with tempfile.NamedTemporaryFile() as target:
+        py_compile.compile(
+            str(path),
+            target.name,
+            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+        )
+        return Path(target.name).read_bytes()
 
 
 def packages() -> list[Pkg]:
@@ -172,20 +187,26 @@ def packages() -> list[Pkg]:
             entry_points=["minimod = minimod:main"],
             build="pyh0_0",
         ),
-        Pkg(
-            "miniarch",
-            "0.3",
-            ["python >=3.11,<3.12.0a0"],
-            {
-                f"{SITE}/miniarch/__init__.py": "VALUE = 3\n",
-                "bin/miniarch": f"#!{PLACEHOLDER}/bin/python\nimport miniarch as m\nprint(m.VALUE)\n",
-            },
-        ),
+        miniarch("0.3"),
+        miniarch("0.4"),
         Pkg("mini-all", "2026.11", ["minimod", "miniarch"], noarch="generic", build="0"),
         Pkg("mini-more", "1.0", ["libmini >=1,<2"], {"share/more.txt": "more\n"}),
         Pkg("mini-two", "1.0", ["libmini >=2"], {"share/two.txt": "two\n"}),
         Pkg("mini-future", "1.0", ["__glibc >=2.99"], {"share/future.txt": "f\n"}),
     ]
+
+
+def miniarch(version: str) -> Pkg:
+    """A package with Python code for one platform, and a script."""
+    return Pkg(
+        "miniarch",
+        version,
+        ["python >=3.11,<3.12.0a0"],
+        {
+            f"{SITE}/miniarch/__init__.py": f"VALUE = {version!r}\n",
+            "bin/miniarch": f"#!{PLACEHOLDER}/bin/python\nimport miniarch as m\nprint(m.VALUE)",
+        },
+    )
 
 
 def _dist_info(name: str, version: str) -> dict[str, bytes | str | Path]:

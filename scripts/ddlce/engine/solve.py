@@ -31,10 +31,6 @@ KEPT = (
 )
 
 
-class MissingSubdirError(SourceError):
-    """The channel has no folder for the platform."""
-
-
 def solve(
     specs: list[str],
     channels: dict[str, str],
@@ -57,7 +53,6 @@ def solve(
     Raises:
         InputError: a spec does not parse, or nothing satisfies the specs; carries the solver's
             reason.
-        MissingSubdirError: a channel does not have the platform.
         SourceError: a channel cannot be read.
     """
     request = {
@@ -92,8 +87,6 @@ def _explain(error: WorkerError, channels: dict[str, str], platform: str) -> Exc
         return InputError(f"no set of packages satisfies the specs on {platform}:\n{reason}")
     if error.kind in ("InvalidMatchSpecError", "ParseMatchSpecError"):
         return InputError(f"not a package spec: {error.text}", "write e.g. 'numpy >=2' or 'numpy'")
-    if "subdir" in error.text and platform in error.text:
-        return MissingSubdirError(f"the channel {where} has no {platform}")
     return SourceError(
         f"cannot read the channel {where}: {' '.join(error.text.split())}",
         "check the address; for the channel of this tree run: ddlce build && ddlce index",

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ddlce.errors import InputError
+from ddlce.errors import InputError, MachineError
 from ddlce.model.manifest import OWN_CHANNEL
 
 HEADER = (
@@ -131,6 +131,8 @@ class EnvLock(_Strict):
             raise InputError(f"there is no lock {path}", "make it with: ddlce lock") from None
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: not UTF-8 text ({error.reason})", _AGAIN) from error
+        except OSError as error:
+            raise MachineError(f"cannot read {path}: {error.strerror}") from error
         try:
             data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
             return cls.model_validate(data if data is not None else {})

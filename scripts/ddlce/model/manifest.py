@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ddlce.errors import InputError
+from ddlce.errors import InputError, MachineError
 
 #: In `channels`: the channel that this tree builds.
 OWN_CHANNEL = "ddl-ce"
@@ -94,6 +94,8 @@ def load_manifest(path: Path) -> Manifest:
         ) from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text ({error.reason})") from error
+    except OSError as error:
+        raise MachineError(f"cannot read {path}: {error.strerror}") from error
     try:
         root = yaml.compose(text, yaml.SafeLoader)
         data = yaml.safe_load(text)

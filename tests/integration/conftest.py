@@ -1,0 +1,53 @@
+"""A real channel, and a site with a release installed from it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ddlce.env.layout import remove_tree
+from support.minichannel import make_channel
+from support.minienv import Site, site_of_channel
+
+
+@pytest.fixture(scope="session")
+def mini_channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The mini channel; read it, do not change it."""
+    return make_channel(tmp_path_factory.mktemp("mini") / "channel")
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that other users can enter, unlike pytest's."""
+    folder = Path(tempfile.mkdtemp(prefix="ddlce-test-"))
+    folder.chmod(0o755)
+    yield folder
+    remove_tree(folder)
+
+
+@pytest.fixture
+def site(tmp_path: Path, mini_channel: Path) -> Iterator[Site]:
+    """A site with a channel of its own and nothing installed."""
+    yield site_of_channel(tmp_path, mini_channel)
+    remove_tree(tmp_path / "root")  # pytest cannot remove what is read-only
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory, mini_channel: Path) -> Iterator[Site]:
+    """A site with a release; other tests look at it, so do not change it."""
+    folder = tmp_path_factory.mktemp("installed")
+    folder.chmod(0o755)
+    site = Site(folder, str(mini_channel))
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    yield site
+    remove_tree(site.root)
+
+
+@pytest.fixture
+def user(tmp_path: Path, installed: Site) -> Site:
+    """A user of the installed release, with caches and clones of their own."""
+    return Site(tmp_path, installed.channel, shared=installed)

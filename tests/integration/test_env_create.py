@@ -1,0 +1,370 @@
+"""`ddlce env create` and `verify`: immutable releases, whole or not at all."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import re
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ddlce.env.layout import Layout, remove_tree
+from ddlce.env.verify import verify
+from support.minichannel import PLACEHOLDER, Pkg, pack
+from support.minienv import (
+    NOBODY,
+    Site,
+    can_be_nobody,
+    can_mount,
+    everything,
+    run_as,
+    served,
+    site_of_channel,
+    small_disk,
+)
+
+LIB = "lib/python3.11"
+
+
+def pip_wheel() -> Path:
+    """The pip that comes with the interpreter, as one importable file."""
+    spec = importlib.util.find_spec("ensurepip")
+    assert spec is not None
+    assert spec.origin is not None
+    (wheel,) = Path(spec.origin).parent.glob("_bundled/pip-*.whl")
+    return wheel
+
+
+def tampered(path: Path) -> Path:
+    """Replace a package in a channel by another valid one of the same name."""
+    path.unlink()
+    return pack(Pkg("libmini", "1.2", files={"share/mini/plain.txt": "evil\n"}), path.parents[1])
+
+
+def nothing_installed(site: Site) -> bool:
+    """No release, no half-made one, no link."""
+    return not [p for p in everything(site.root / "envs") if p != site.root / "envs" / "mini"]
+
+
+def test_a_release_runs_and_knows_only_its_own_place(installed: Site) -> None:
+    prefix = installed.current
+    assert re.fullmatch(r"2026\.11-[0-9a-f]{8}", prefix.name)
+    where = subprocess.run([prefix / "bin" / "mini-where"], capture_output=True, text=True)
+    assert where.stdout == f"{prefix}/share\none\n"
+    script = subprocess.run([prefix / "bin" / "minimod"], capture_output=True, text=True)
+    assert script.stdout == f"{prefix}/{LIB}/site-packages/minimod/__init__.py\n"
+    assert installed.python(prefix, "import mini_prefix; print(mini_prefix.PREFIX)") == str(prefix)
+    for path in everything(prefix):
+        if path.is_file():
+            data = path.read_bytes()
+            assert PLACEHOLDER.encode() not in data or path.suffix == ".json", path
+            assert b".partial-" not in data, path
+
+
+def test_a_release_is_read_only_for_everybody(installed: Site) -> None:
+    for folder in (installed.current, installed.root / "pkgs"):
+        for path in [folder, *everything(folder)]:
+            mode = path.lstat().st_mode
+            if not stat.S_ISLNK(mode):
+                assert not mode & 0o222, path
+                assert mode & 0o444 == 0o444, path
+
+
+def test_files_are_links_into_the_read_only_cache(installed: Site) -> None:
+    cached = installed.root / "pkgs" / "libmini-1.2-h0_0" / "share" / "mini" / "plain.txt"
+    assert cached.samefile(installed.current / "share" / "mini" / "plain.txt")
+
+
+@pytest.mark.skipif(not can_be_nobody(), reason="needs root, to become another user")
+def test_a_user_cannot_change_a_release(installed: Site) -> None:
+    target = installed.current / "share" / "mini" / "plain.txt"
+    done = run_as(NOBODY, "sh", "-c", f"echo x >> {target}")
+    assert done.returncode != 0
+    assert target.read_text() == "plain\n"
+
+
+def test_conda_and_pip_are_told_not_to_change_it(installed: Site) -> None:
+    prefix = installed.current
+    frozen = json.loads((prefix / "conda-meta" / "frozen").read_text())
+    assert frozen == {
+        "message": "mini 2026.11 is a release and cannot be changed. "
+        "Make a copy of your own that can: ddlce env clone NAME"
+    }
+    done = subprocess.run(
+        [prefix / "bin" / "python", "-m", "pip", "install", "--no-index", "anything"],
+        env=os.environ | {"PYTHONPATH": str(pip_wheel()), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "externally-managed-environment" in done.stderr
+    assert "ddlce env clone NAME" in done.stderr
+
+
+def test_records_that_stock_clients_read(installed: Site) -> None:
+    prefix = installed.current
+    state = json.loads((prefix / "conda-meta" / "state").read_text())
+    assert state["env_vars"] == {"MINI_GREETING": "hello"}
+    history = (prefix / "conda-meta" / "history").read_text()
+    assert '# update specs: ["mini-all"]' in history
+    assert f"+file://{installed.channel}/linux-64::libmini-1.2-h0_0\n" in history
+    condarc = (prefix / ".condarc").read_text()
+    assert f"channels:\n  - file://{installed.channel}\n" in condarc
+    assert f"  - {installed.root}/pkgs\n" in condarc
+    names = {p.name for p in prefix.glob("conda-meta/*.json")}
+    assert names == {
+        "libmini-1.2-h0_0.json",
+        "mini-all-2026.11-0.json",
+        "miniarch-0.4-h0_0.json",
+        "minimod-1.0-pyh0_0.json",
+        "python-3.11.7-h0_0.json",
+    }
+
+
+def test_every_module_has_bytecode_that_is_never_stale(installed: Site) -> None:
+    prefix = installed.current
+    for module in (f"{LIB}/json/decoder.py", f"{LIB}/site-packages/miniarch/__init__.py"):
+        source = prefix / module
+        pyc = source.parent / "__pycache__" / f"{source.stem}.cpython-311.pyc"
+        # PEP 552: bit 0 hash-based, bit 1 check the source.
+        assert int.from_bytes(pyc.read_bytes()[4:8], "little") == 0b01
+    record = json.loads((prefix / "conda-meta" / "miniarch-0.4-h0_0.json").read_text())
+    name = f"{LIB}/site-packages/miniarch/__pycache__/__init__.cpython-311.pyc"
+    assert name in record["files"]
+    assert [p["path_type"] for p in record["paths_data"]["paths"] if p["_path"] == name] == [
+        "pyc_file"
+    ]
+    # A template that is not Python is left alone.
+    compiled = {p.name for p in (prefix / f"{LIB}/site-packages/minimod").glob("__pycache__/*")}
+    assert compiled == {"__init__.cpython-311.pyc"}
+
+
+def test_create_again_does_nothing(installed: Site) -> None:
+    before = installed.current.stat().st_mtime_ns
+    assert installed.ok("env", "create", "mini") == f"{installed.current} is there already\n"
+    assert installed.current.stat().st_mtime_ns == before
+
+
+def test_two_at_once_make_one(site: Site) -> None:
+    site.ok("lock", "mini")
+    first, second = (site.start("env", "create", "mini", "--json") for _ in range(2))
+    results = [process.communicate() for process in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], results
+    assert sorted(json.loads(stdout)["existed"] for stdout, _ in results) == [False, True]
+    assert "waiting: another ddlce is at work here\n" in [stderr for _, stderr in results]
+    assert verify(site.current).ok
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_anywhere_the_next_run_completes(site: Site, seed: int) -> None:
+    site.ok("lock", "mini")
+    for delay in (random.Random(seed).uniform(0.5, 2.5), 0.9 + seed * 0.3):
+        site.killed_after(delay, "env", "create", "mini")
+        for prefix in Layout(site.root).releases():
+            assert verify(prefix).ok
+        link = site.root / "envs" / "mini" / "current"
+        assert not link.is_symlink() or link.resolve().is_dir()
+    site.ok("env", "create", "mini")
+    assert verify(site.current).ok
+    assert [p.name for p in (site.root / "envs" / "mini").iterdir() if p.name[0] == "."] == []
+
+
+def test_a_tampered_package_is_refused_and_nothing_stays(site: Site) -> None:
+    site.ok("lock", "mini")
+    path = tampered(Path(site.channel) / "linux-64" / "libmini-1.2-h0_0.conda")
+    message = site.fails(4, "env", "create", "mini")
+    assert f"  {path}: its sha256 is not the locked " in message
+    assert nothing_installed(site)
+    path.unlink()
+    message = site.fails(4, "env", "create", "mini")
+    assert f"  {path}: missing\n" in message
+    assert nothing_installed(site)
+
+
+def test_from_a_server_and_tampered_there(site: Site) -> None:
+    site.ok("lock", "mini")
+    good = Path(site.channel) / "linux-64" / "libmini-1.2-h0_0.conda"
+    data = good.read_bytes()
+    with served(Path(site.channel)) as url:
+        site.channel = url
+        tampered(good)
+        message = site.fails(4, "env", "create", "mini")
+        assert "a package is not the locked one: " in message
+        assert "libmini-1.2-h0_0.conda" in message
+        assert nothing_installed(site)
+        good.write_bytes(data)
+        site.ok("env", "create", "mini")
+    assert verify(site.current).ok
+    assert f"  - {url}\n" in (site.current / ".condarc").read_text()
+    # The server has gone. What is unpacked in the root's cache is enough to install again.
+    remove_tree(site.current)
+    site.ok("env", "create", "mini", "--offline")
+    assert verify(site.current).ok
+
+
+def test_offline_says_what_is_missing(site: Site) -> None:
+    site.ok("lock", "mini")
+    site.channel = "http://127.0.0.1:9"
+    message = site.fails(4, "env", "create", "mini", "--offline")
+    assert "  python-3.11.7-h0_0.conda: in no cache, and the channel is on the network\n" in message
+    message = site.fails(4, "env", "create", "mini")
+    assert "a package cannot be fetched: " in message
+    assert nothing_installed(site)
+
+
+def test_a_machine_with_an_older_glibc_is_refused(site: Site) -> None:
+    site.manifest.write_text(site.manifest.read_text().replace('"2.36"', '"9.99"'))
+    site.ok("lock", "mini")
+    message = site.fails(3, "env", "create", "mini")
+    assert message.startswith("error: mini 2026.11 needs glibc 9.99, and this machine has ")
+    assert nothing_installed(site)
+
+
+def test_a_lock_for_another_platform_is_refused(site: Site) -> None:
+    site.ok("lock", "mini")
+    other = site.folder / "other.lock"
+    other.write_text(site.lock.read_text().replace("platform: linux-64", "platform: linux-s390x"))
+    message = site.fails(3, "env", "create", "mini", "--lock", other)
+    assert message.startswith("error: the lock of mini is for linux-s390x, and this machine is ")
+
+
+def test_a_lock_older_than_its_manifest_is_refused(site: Site) -> None:
+    site.ok("lock", "mini")
+    site.manifest.write_text(site.manifest.read_text().replace("MINI_GREETING", "MINI_OTHER"))
+    assert site.fails(2, "env", "create", "mini") == (
+        f"error: the lock of mini for linux-64 is older than {site.manifest}\n"
+        "hint:  lock it again: ddlce lock mini\n"
+    )
+    site.lock.unlink()
+    assert site.fails(2, "env", "create", "mini") == (
+        f"error: there is no lock {site.lock}\nhint:  make it with: ddlce lock\n"
+    )
+
+
+@pytest.mark.skipif(not can_be_nobody(), reason="needs root, to become another user")
+def test_a_root_that_is_not_ours(public: Path, mini_channel: Path) -> None:
+    site = site_of_channel(public, mini_channel)
+    site.ok("lock", "mini")
+    site.root.mkdir()
+    message = site.fails(3, "env", "create", "mini", user=NOBODY)
+    assert f"error: cannot write {site.root}/.lock: Permission denied\n" in message
+    assert "--root" in message
+    assert everything(site.root) == []
+
+
+def test_a_full_disk_leaves_nothing(site: Site) -> None:
+    if not can_mount(site.folder / "probe"):
+        pytest.skip("needs root, to mount a small file system")
+    site.ok("lock", "mini")
+    with small_disk(site.root, 20):
+        message = site.fails(3, "env", "create", "mini")
+        assert message.startswith("error: no space left while ")
+        assert "--root" in message
+        assert nothing_installed(site)
+        assert [p for p in (site.root / "pkgs").iterdir() if p.is_dir()] == []
+
+
+def test_a_new_release_becomes_the_default_and_gc_removes_the_old(site: Site) -> None:
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    old = site.current
+    site.manifest.write_text(
+        site.manifest.read_text()
+        .replace("2026.11", "2026.12")
+        .replace("- mini-all", "- miniarch 0.3")
+    )
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    new = site.current
+    assert new.name.startswith("2026.12-")
+    assert verify(old).ok
+    listed = {e["prefix"]: e["default"] for e in json.loads(site.ok("env", "list", "--json"))}
+    assert listed == {str(old): False, str(new): True}
+    assert "is the default release of mini" in site.fails(2, "env", "remove", "mini")
+    assert "would remove 1 releases, 4 cached packages" in site.ok("env", "gc", "--dry-run")
+    assert old.is_dir()
+    assert "removed 0 releases, 0 cached packages" in site.ok("env", "gc", "--keep", "2")
+    assert f"removed {old}\nremoved 1 releases, 4 cached packages\n" in site.ok("env", "gc")
+    assert not old.exists()
+    assert verify(new).ok
+    assert {p.name for p in (site.root / "pkgs").glob("*/")} == {
+        "miniarch-0.3-h0_0",
+        "python-3.11.7-h0_0",
+    }
+    # What is in use stays usable: the same release can be made again from the cache alone.
+    remove_tree(new)
+    site.channel = "http://127.0.0.1:9"
+    site.ok("env", "create", "mini", "--offline")
+
+
+def test_remove_takes_an_old_release(site: Site) -> None:
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    old = site.current
+    site.manifest.write_text(site.manifest.read_text().replace("2026.11", "2026.12"))
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    assert site.ok("env", "remove", f"mini/{old.name}") == f"removed {old}\n"
+    assert not old.exists()
+    assert verify(site.current).ok
+
+
+def test_verify_names_everything_that_is_wrong(site: Site) -> None:
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    prefix = site.current
+    assert site.ok("env", "verify", "mini").endswith("files checked: ok\n")
+    for folder in (prefix, prefix / "share" / "mini", prefix / "conda-meta"):
+        folder.chmod(0o755)
+    (prefix / "share" / "mini" / "link.txt").unlink()
+    plain = prefix / "share" / "mini" / "plain.txt"
+    plain.chmod(0o644)
+    plain.write_text("changed\n")
+    pyc = next(prefix.glob(f"{LIB}/json/__pycache__/decoder.*.pyc"))
+    pyc.chmod(0o644)
+    pyc.write_bytes(pyc.read_bytes() + b"\0")
+    pyc.chmod(0o444)
+    (prefix / "share" / "mini" / "new.txt").write_text("new\n")
+    (prefix / "conda-meta" / "frozen").unlink()
+    lock = prefix / "conda-meta" / "ddl-ce.lock"
+    lock.chmod(0o644)
+    lock.write_text(lock.read_text().replace("build: h0_0", "build: h1_0", 1))
+    done = site.ddlce("env", "verify", "mini", "--json")
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert report["modified"] == [str(pyc.relative_to(prefix)), "share/mini/plain.txt"]
+    assert report["missing"] == ["share/mini/link.txt"]
+    assert report["extra"] == ["share/mini/new.txt"]
+    assert set(report["writable"]) == {
+        "./",
+        "conda-meta/",
+        "conda-meta/ddl-ce.lock",
+        "share/mini/",
+        "share/mini/new.txt",
+        "share/mini/plain.txt",
+    }
+    problems = "\n".join(report["problems"])
+    assert "conda-meta/frozen is missing" in problems
+    assert "conda-meta/ddl-ce.lock is not the lock that the release was made from" in problems
+    assert "package libmini-1.2-h1_0 is in the lock and not in the prefix" in problems
+    text = site.ddlce("env", "verify", "mini")
+    assert text.returncode == 1
+    assert "modified  share/mini/plain.txt\n" in text.stdout
+    assert "not ok" in text.stdout
+
+
+def test_verify_and_list_without_any_environment(site: Site) -> None:
+    assert "there is no environment mini" in site.fails(2, "env", "verify", "mini")
+    done = site.ddlce("env", "list")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "make one with: ddlce env create" in done.stderr
+
+
+def test_an_unfinished_release_is_not_listed(site: Site) -> None:
+    (site.root / "envs" / "mini" / "2026.11-00000000" / "conda-meta").mkdir(parents=True)
+    assert json.loads(site.ok("env", "list", "--json")) == []

@@ -1,0 +1,93 @@
+"""The lock file's model: stable text, and damage that is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddlce.errors import InputError
+from ddlce.lock import required_by
+from ddlce.model.envlock import EnvLock, LockedPackage
+
+SHA = "ab" * 32
+
+
+def package(name: str, **fields: object) -> LockedPackage:
+    data = {
+        "name": name,
+        "version": "1.0",
+        "build": "0",
+        "subdir": "linux-64",
+        "file": f"{name}-1.0-0.conda",
+        "sha256": SHA,
+        "size": 10,
+    }
+    return LockedPackage.model_validate({**data, **fields})
+
+
+def lock(*packages: LockedPackage) -> EnvLock:
+    return EnvLock(
+        env="toy",
+        release="2026.11",
+        platform="linux-64",
+        manifest=SHA,
+        channels=["ddl-ce"],
+        specs=["b >=1"],
+        packages=list(packages),
+    )
+
+
+def test_round_trip_keeps_text_and_digest(tmp_path: Path) -> None:
+    made = lock(package("a", version="1.10", depends=["b >=1", "python 3.11.*"]), package("b"))
+    path = tmp_path / "toy.lock"
+    path.write_text(made.to_yaml())
+    read = EnvLock.load(path)
+    assert read == made
+    assert read.to_yaml() == path.read_text()
+    assert read.digest == made.digest
+
+
+def test_urls_come_from_the_channel_that_is_given() -> None:
+    own = package("a")
+    other = package("a", channel="https://example.org/c")
+    addresses = {"ddl-ce": "file:///x/"}
+    assert own.url(addresses) == "file:///x/linux-64/a-1.0-0.conda"
+    assert other.url(addresses) == "https://example.org/c/linux-64/a-1.0-0.conda"
+
+
+def test_who_needs_what() -> None:
+    made = lock(package("a", depends=["b>=1"]), package("b", depends=["a"]), package("c"))
+    assert required_by(made) == {"a": ["b"], "b": ["manifest", "a"], "c": []}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (SHA, "zz", "not a lock: manifest: String should match pattern '^[0-9a-f]{64}$'"),
+        (
+            "size: 10",
+            "size: ten",
+            "not a lock: package a: size: Input should be a valid integer",
+        ),
+        ("a-1.0-0.conda", "../a.conda", "not a lock: package a: file: String should match"),
+        ("version: 1\n", "version: 2\n", "not a lock: version: Input should be 1"),
+        ("env: toy", "env: [toy", "toy.lock:5: not a lock: not valid YAML"),
+        ("name: b", "name: a", "packages must be sorted by name, each once"),
+    ],
+)
+def test_damage_is_told(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    path = tmp_path / "toy.lock"
+    text = lock(package("a"), package("b")).to_yaml()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(InputError) as caught:
+        EnvLock.load(path)
+    assert expected in caught.value.message
+    assert str(path) in caught.value.message
+
+
+def test_missing_lock(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no lock") as caught:
+        EnvLock.load(tmp_path / "toy.lock")
+    assert caught.value.hint == "make it with: ddlce lock"
