@@ -31,11 +31,12 @@ def recipe_schema(room: Room) -> Iterator[Problem]:
     if message is None:
         return
     place = re.search(r"YAML: (\d+):\d+", message)
-    keys = re.findall(r"'([^']+)'", message)
+    key = re.search(r"unknown field '([^']+)'", message) or re.search(r"for '([^']+)'", message)
     line = int(place[1]) if place else None
-    if line is None and keys:
-        line = room.line_of_key(keys[-1])
-    yield Problem(message, "see the recipe format: https://rattler.build/latest/", line)
+    if key and not line:
+        line = room.line_of_key(key[1].rpartition(".")[2])
+    first = message.splitlines()[0].removesuffix(", because:")
+    yield Problem(first, "see the recipe format: https://rattler.build/latest/", line)
 
 
 @rule("R002", "section-order", smithy="R-001")
@@ -98,12 +99,11 @@ def licence_file(room: Room) -> Iterator[Problem]:
     """
     for output in room.outputs:
         files = [str(item) for item in flatten(output.about.get("license_file"))]
-        line = room.line("about")
         if not files:
             yield Problem(
                 f"{output.name}: about.license_file is missing",
                 "name the licence's text: nobody may pass the package on without it",
-                line,
+                room.line("about"),
             )
         elif all("path" in source for source in output.sources):
             places = [room.folder]
@@ -116,7 +116,7 @@ def licence_file(room: Room) -> Iterator[Problem]:
                         f"{output.name}: the licence file {file!r} exists neither in the room "
                         "nor in its sources",
                         "correct the name, or add the file",
-                        line,
+                        room.line("about", "license_file"),
                     )
 
 
@@ -188,17 +188,22 @@ def version(room: Room) -> Iterator[Problem]:
         if data is None:
             continue
         value = as_dict(data).get("version", shared)
-        line = room.line(*where, "version")
         if value is None:
             if where != ("recipe",):
-                yield Problem(f"{'.'.join(map(str, where))}: no version", "add it", line)
+                yield Problem(
+                    f"{'.'.join(map(str, where))}: no version", "add it", room.line(*where)
+                )
         elif isinstance(value, float):
-            yield Problem(f"the version {value} is a number", f'quote it: "{value}"', line)
+            yield Problem(
+                f"the version {value} is a number",
+                f'quote it: "{value}"',
+                room.line(*where, "version"),
+            )
         elif "${{" not in str(value) and (problem := version_problem(str(value))):
             yield Problem(
                 f"the version {value!r} is not valid: {problem}",
                 "conda's versions have letters, digits, '.', '_', '+' and '!'",
-                line,
+                room.line(*where, "version"),
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ddlce.lint.room import Room, as_dict, flatten
@@ -105,46 +105,42 @@ def no_registry_address(room: Room) -> Iterator[Problem]:
 
     The names are read from this machine's pip, apt and npm when the rule runs.
     """
-    hosts = room.tree.registries
-    for path, number, text in _lines(room):
-        for host in sorted(hosts):
-            if re.search(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", text):
-                yield Problem(
-                    f"{_short(room, path)} names the package registry {host}",
-                    "name client and package: pypi://NAME==VERSION/FILE, debian-source://NAME/FILE",
-                    number,
-                    path,
-                )
+    for path, line, host in _mentions(room, sorted(room.tree.registries)):
+        yield Problem(
+            f"{_short(room, path)} names the package registry {host}",
+            "name client and package: pypi://NAME==VERSION/FILE, debian-source://NAME/FILE",
+            line,
+            path,
+        )
 
 
 @rule("D009", "no-build-paths")
 def no_build_paths(room: Room) -> Iterator[Problem]:
     """No file of a room names a folder of the machine that it was written on."""
-    for path, number, text in _lines(room):
-        place = next((place for place in room.tree.places if _names(text, place)), None)
-        found = re.search(r"(?<![\w$}.-])/home/\w+", text)
-        if place or found:
-            yield Problem(
-                f"{_short(room, path)} names {place or (found and found[0])}",
-                "use $PREFIX, $SRC_DIR or $RECIPE_DIR",
-                number,
-                path,
-            )
+    for path, line, place in _mentions(room, room.tree.places, also=r"/home/\w+"):
+        yield Problem(
+            f"{_short(room, path)} names {place}",
+            "use $PREFIX, $SRC_DIR or $RECIPE_DIR",
+            line,
+            path,
+        )
 
 
-def _names(text: str, place: str) -> bool:
-    return re.search(rf"(?<![\w$}}.-]){re.escape(place)}(?![\w-])", text) is not None
-
-
-def _lines(room: Room) -> Iterator[tuple[Path, int, str]]:
-    """(file, line number, line) of every text file of the room."""
+def _mentions(
+    room: Room, names: Sequence[str], also: str | None = None
+) -> Iterator[tuple[Path, int, str]]:
+    """(file, line, name) of each of `names`, as a whole name, in the text files of the room."""
+    patterns = [re.escape(name) for name in names] + ([also] if also else [])
+    if not patterns:
+        return
+    pattern = re.compile(rf"(?<![\w$}}.-])({'|'.join(patterns)})(?![\w-])")
     for path in room.files:
-        try:
-            text = path.read_text()
-        except UnicodeDecodeError:
+        data = path.read_bytes()
+        if b"\0" in data:
             continue
-        for number, line in enumerate(text.splitlines(), 1):
-            yield path, number, line
+        text = data.decode(errors="replace")
+        for match in pattern.finditer(text):
+            yield path, text.count("\n", 0, match.start()) + 1, match[1]
 
 
 def _short(room: Room, path: Path) -> str:

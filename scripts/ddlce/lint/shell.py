@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 #: After one of these, a failing command is a condition, which `set -e` lets pass on purpose.
 CONDITIONS = {"if", "elif", "while", "until", "!", "[[", "[", "test", "(("}
-SEPARATORS = {";", ";;", "&", "|", "then", "do", "else", "{", "("}
+SEPARATORS = {";", ";;", "&", "|", "then", "do", "else", "{"}
 
 
 def exits_on_error(script: str) -> bool:
@@ -28,18 +28,22 @@ def exits_on_error(script: str) -> bool:
 def and_lists(script: str) -> Iterator[tuple[int, str]]:
     """(line, text) of each `a && b` whose first command is no condition and that has no `||`.
 
-    Works by lines, joined where they go on; a list inside `$(…)` is part of one word. What
-    shlex cannot split (a quote that ends lines later) is left out.
+    A list inside `(…)` or `$(…)` is not meant: its status is that of the whole command. Works
+    by lines, joined where they go on; what shlex cannot split (a quote that ends lines later)
+    is left out.
     """
     for number, line in _commands(script):
         try:
-            lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")
+            lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
             lexer.whitespace_split = True
             words = list(lexer)
         except ValueError:
             continue
         for command in _split(words):
-            if "&&" in command and "||" not in command and command[0] not in CONDITIONS:
+            if "&&" not in command or "||" in command or command[0] in CONDITIONS:
+                continue
+            before = " ".join(command[: command.index("&&")])
+            if before.count("(") == before.count(")"):
                 yield number, " ".join(command)
 
 
