@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import graphlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ddlce import digest as digests
@@ -103,6 +103,7 @@ def make_plan(settings: Settings, subdir: str = "linux-64") -> Plan:
         name: [output for output, _ in render(recipe, variants, subdir)]
         for name, recipe in recipes.items()
     }
+    outputs = _with_run_exports(outputs)
     owners = _owners(recipes, outputs)
     store = Store(settings.store)
     steps: dict[str, Step] = {}
@@ -143,6 +144,27 @@ def _why(store: Store, name: str, parts: digests.Parts) -> tuple[str, ...]:
     if record is None:
         return ("never built",)
     return tuple(digests.changes(record.parts, parts)) or ("not in the store",)
+
+
+def _with_run_exports(outputs: dict[str, list[Output]]) -> dict[str, list[Output]]:
+    """The outputs with what their build and host packages add to them (run_exports).
+
+    What a compiler exports, say libgcc, must be there in the host environment already.
+    """
+    known = {output.name: output for made in outputs.values() for output in made}
+
+    def extended(output: Output) -> Output:
+        build = [known[n] for n in output.build_deps if n in known]
+        host = [known[n] for n in output.host_deps if n in known]
+        strong = frozenset().union(*(o.strong_exports for o in build))
+        weak = frozenset().union(*(o.strong_exports | o.weak_exports for o in host))
+        return replace(
+            output,
+            host_deps=output.host_deps | strong - {output.name},
+            run_deps=output.run_deps | (strong | weak) - {output.name},
+        )
+
+    return {name: [extended(output) for output in made] for name, made in outputs.items()}
 
 
 def _owners(recipes: dict[str, Recipe], outputs: dict[str, list[Output]]) -> dict[str, str]:

@@ -43,6 +43,7 @@ class Output:
         subdir: where the channel holds it: `noarch` or the target platform.
         variant: the variant keys that the recipe uses, with their values.
         build_deps, host_deps, run_deps, test_deps: names of packages, without versions.
+        strong_exports, weak_exports: names that it adds to what is built on it.
         rendered: the rendered recipe as plain data.
     """
 
@@ -55,6 +56,8 @@ class Output:
     host_deps: frozenset[str]
     run_deps: frozenset[str]
     test_deps: frozenset[str]
+    strong_exports: frozenset[str]
+    weak_exports: frozenset[str]
     rendered: dict[str, Any] = field(repr=False)
 
     @property
@@ -166,6 +169,8 @@ def _skipped(variant: RenderedVariant) -> bool:
 def _output(variant: RenderedVariant) -> Output:
     data = variant.recipe.to_dict()
     build, requirements = data.get("build", {}), data.get("requirements", {})
+    exports = requirements.get("run_exports") or {}
+    exports = exports if isinstance(exports, dict) else {"weak": exports}
     platform = dict(variant.variant)["target_platform"]
     return Output(
         name=data["package"]["name"],
@@ -177,6 +182,8 @@ def _output(variant: RenderedVariant) -> Output:
         host_deps=_names(requirements.get("host", ())),
         run_deps=_names(requirements.get("run", ())),
         test_deps=_names(_test_requirements(data.get("tests", ()))),
+        strong_exports=_names(exports.get("strong", ())),
+        weak_exports=_names(exports.get("weak", ())),
         rendered=data,
     )
 
