@@ -1,0 +1,109 @@
+// The backend `ddl` of torch.distributed: CPU tensors over ddl's communicators.
+#pragma once
+
+#include <ddl/ddl.h>
+
+#include <map>
+#include <memory>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <tuple>
+
+#include "lane.h"
+#include "tensors.h"
+
+namespace ddl_torch {
+
+// One process group. Its collectives run in order on one lane; sends and receives on lanes of their
+// own, one for each peer, tag and direction, since a send may wait for the receive behind it.
+class DdlBackend : public c10d::Backend {
+ public:
+  // `world_ranks`: the ranks of the group in ddl's numbering, in the group's order. Collective over
+  // them. Needs ddl_init.
+  DdlBackend(int rank, std::vector<int> world_ranks, const std::string& group_id,
+             std::chrono::milliseconds timeout);
+  ~DdlBackend() override;
+
+  const std::string getBackendName() const override { return "ddl"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void setSequenceNumberForGroup() override {}
+  std::uint64_t getSequenceNumberForGroup() override;
+
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors,
+                              const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                 const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                  const c10d::ScatterOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_split,
+                        std::vector<std::int64_t>& input_split,
+                        const c10d::AllToAllOptions& options) override;
+
+  WorkPtr send(Tensors& tensors, int peer, int tag) override;
+  WorkPtr recv(Tensors& tensors, int peer, int tag) override;
+
+  // Ends after all that has been given is done. What is given later is refused.
+  void shutdown() override;
+  // Like shutdown, but what has not begun fails.
+  void abort() override;
+  // For a process that exits without shutdown: tells the others, who would wait for it, by a barrier
+  // that they do not answer. Returns what went wrong, or "".
+  std::string leave(std::chrono::milliseconds patience);
+
+ private:
+  using Body = std::function<void()>;
+
+  WorkPtr run(Lane& lane, c10d::OpType type, const char* title, std::chrono::milliseconds timeout,
+              c10::IValue outputs, Body body);
+  WorkPtr run(c10d::OpType type, const char* title, std::chrono::milliseconds timeout,
+              c10::IValue outputs, Body body);
+  WorkPtr run_all(c10d::OpType type, const char* title, std::chrono::milliseconds timeout,
+                  c10::IValue outputs, std::vector<Body> bodies);
+  Lane& peer_lane(bool is_send, int peer, int tag);
+  std::vector<Lane*> lanes();
+  void close();
+
+  // The bodies that several operations share; they return what is to be run on the lane.
+  Body allreduce_body(const char* what, const at::Tensor& tensor, const c10d::ReduceOp& op);
+  Body allgather_body(const char* what, const at::Tensor& output, const at::Tensor& input);
+  Body allgather_list_body(const char* what, const Tensors& outputs, const at::Tensor& input);
+  Body reduce_scatter_body(const char* what, const at::Tensor& output, const at::Tensor& input,
+                           const c10d::ReduceOp& op);
+
+  c10::intrusive_ptr<Options> options_;
+  ddl_comm_t comm_ = nullptr;
+  std::mutex mutex_;  // of what follows
+  std::uint64_t sequence_ = 0;
+  std::unique_ptr<Lane> collectives_;
+  std::map<std::tuple<bool, int, int>, std::unique_ptr<Lane>> peers_;
+};
+
+// Lets all living backends leave; the first sentence about what went wrong, or "".
+std::string leave_all(std::chrono::milliseconds patience);
+
+}  // namespace ddl_torch

@@ -1,0 +1,44 @@
+// A thread that runs operations one after the other, in the order in which they were given.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "work.h"
+
+namespace ddl_torch {
+
+class Lane {
+ public:
+  explicit Lane(const std::string& name);  // at most 15 characters show up in ps and gdb
+  ~Lane();                                 // after what has been given
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  void give(c10::intrusive_ptr<OperationWork> work);
+
+  // Waits until nothing is left to do; false when `deadline` comes first.
+  bool drain(std::chrono::steady_clock::time_point deadline);
+
+  // What has not begun fails with `reason`; what runs goes on.
+  void cancel_waiting(const std::string& reason);
+
+  // The operation under way, "" when idle.
+  std::string current();
+
+ private:
+  void loop(const std::string& name);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<c10::intrusive_ptr<OperationWork>> waiting_;
+  c10::intrusive_ptr<OperationWork> running_;
+  bool is_closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ddl_torch

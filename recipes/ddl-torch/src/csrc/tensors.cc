@@ -1,0 +1,86 @@
+#include "tensors.h"
+
+#include "error.h"
+
+namespace ddl_torch {
+
+void check_tensor(const char* what, const at::Tensor& tensor) {
+  if (!tensor.defined()) refuse(c10::str(what, ": a tensor is missing"));
+  if (!tensor.device().is_cpu()) {
+    refuse(c10::str(what, ": the tensor is on ", tensor.device(),
+                    "; this build of ddl takes CPU tensors only"));
+  }
+  if (tensor.layout() != at::kStrided) {
+    refuse(c10::str(what, ": sparse tensors are not supported; call to_dense() first"));
+  }
+  if (tensor.is_conj() || tensor.is_neg()) {
+    refuse(c10::str(what, ": a lazily conjugated or negated tensor; ",
+                    "call resolve_conj() or resolve_neg() first"));
+  }
+}
+
+void check_tensors(const char* what, const Tensors& tensors) {
+  for (const at::Tensor& tensor : tensors) check_tensor(what, tensor);
+}
+
+at::Tensor& only(const char* what, Tensors& tensors) {
+  if (tensors.size() != 1) {
+    refuse(c10::str(what, ": takes one tensor, but got ", tensors.size()));
+  }
+  check_tensor(what, tensors[0]);
+  return tensors[0];
+}
+
+void check_same(const char* what, const at::Tensor& model, const Tensors& tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    check_tensor(what, tensor);
+    if (tensor.scalar_type() != model.scalar_type() || tensor.numel() != model.numel()) {
+      refuse(c10::str(what, ": the tensors differ: ", model.numel(), " elements of ",
+                      model.scalar_type(), " and ", tensor.numel(), " of ", tensor.scalar_type(),
+                      "; all must be alike"));
+    }
+  }
+}
+
+void check_blocks(const char* what, const at::Tensor& one, const at::Tensor& all, int n) {
+  check_tensor(what, one);
+  check_tensor(what, all);
+  if (one.scalar_type() != all.scalar_type() || one.numel() * n != all.numel()) {
+    refuse(c10::str(what, ": the larger tensor must have ", n, " times the smaller's elements (",
+                    one.numel(), " of ", one.scalar_type(), "), but has ", all.numel(), " of ",
+                    all.scalar_type()));
+  }
+}
+
+at::Tensor landing(const at::Tensor& tensor) {
+  return tensor.is_contiguous() ? tensor
+                                : at::empty(tensor.sizes(), tensor.options().memory_format(
+                                                                at::MemoryFormat::Contiguous));
+}
+
+void deliver(const at::Tensor& from, const at::Tensor& to) {
+  if (!from.is_same(to)) to.copy_(from);
+}
+
+at::Tensor pack(const Tensors& tensors) {
+  if (tensors.size() == 1) return tensors[0].contiguous();
+  Tensors flat;
+  for (const at::Tensor& tensor : tensors) flat.push_back(tensor.reshape({-1}));
+  return at::cat(flat);
+}
+
+at::Tensor flat_like(const Tensors& tensors) {
+  std::int64_t numel = 0;
+  for (const at::Tensor& tensor : tensors) numel += tensor.numel();
+  return at::empty({numel}, tensors.at(0).options());
+}
+
+void unpack(const at::Tensor& flat, const Tensors& tensors) {
+  std::int64_t start = 0;
+  for (const at::Tensor& tensor : tensors) {
+    tensor.copy_(flat.narrow(0, start, tensor.numel()).view(tensor.sizes()));
+    start += tensor.numel();
+  }
+}
+
+}  // namespace ddl_torch

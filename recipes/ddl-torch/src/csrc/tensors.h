@@ -1,0 +1,34 @@
+// Tensors as plain memory: checks, and staging buffers where a tensor is not contiguous.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+namespace ddl_torch {
+
+using Tensors = std::vector<at::Tensor>;
+
+// Refuses what is not a dense CPU tensor; `what` names the operation.
+void check_tensor(const char* what, const at::Tensor& tensor);
+void check_tensors(const char* what, const Tensors& tensors);
+
+// The only tensor of `tensors`.
+at::Tensor& only(const char* what, Tensors& tensors);
+
+// Refuses tensors whose type or number of elements is not that of `model`.
+void check_same(const char* what, const at::Tensor& model, const Tensors& tensors);
+
+// Refuses an `all` that is not `n` times `one`.
+void check_blocks(const char* what, const at::Tensor& one, const at::Tensor& all, int n);
+
+// Memory to receive into: the tensor's own if it is contiguous, else a buffer that `deliver` copies.
+at::Tensor landing(const at::Tensor& tensor);
+void deliver(const at::Tensor& from, const at::Tensor& to);
+
+// One flat buffer with all the tensors' elements; without their values; and back.
+at::Tensor pack(const Tensors& tensors);
+at::Tensor flat_like(const Tensors& tensors);
+void unpack(const at::Tensor& flat, const Tensors& tensors);
+
+}  // namespace ddl_torch

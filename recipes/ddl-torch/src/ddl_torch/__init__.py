@@ -1,0 +1,66 @@
+"""The backend `ddl` of torch.distributed, for CPU tensors.
+
+    torch.distributed.init_process_group("ddl")
+
+No import is needed: torch finds this package by itself. Start the program with `ddlrun`, which sets
+the variables that `init_process_group` reads. The backend runs over MPI and shared memory by
+`libddl`, with the algorithms of DDL_OPTIONS.
+
+Timeouts are torch's (30 minutes unless `init_process_group(timeout=...)` says else); ddl has one for
+the whole process, so groups that wait at the same time share the latest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+__all__ = ["register"]
+
+_PATIENCE = 5.0  # seconds that a process which exits gives to what is still under way
+
+
+def register() -> None:
+    """Make the backend's name known to torch; torch calls this at its import (`torch.backends`).
+
+    It costs next to nothing: MPI and the extension are loaded when the first group is made.
+    """
+    import torch.distributed as dist
+
+    if dist.is_available() and "ddl" not in dist.Backend.backend_list:
+        dist.Backend.register_backend("ddl", _create, extended_api=True, devices=["cpu"])
+
+
+def _create(options: Any, _backend_options: Any) -> ProcessGroup:
+    """Make the backend of one process group (`_DistributedBackendOptions`); collective."""
+    import atexit
+
+    import ddl
+    from ddl_torch import _backend
+
+    if not ddl.initialized():
+        ddl.init()
+    # Python ends in the reverse order: groups leave before ddl ends.
+    atexit.unregister(_leave)
+    atexit.register(_leave)
+    backend: ProcessGroup = _backend.create(options)
+    return backend
+
+
+def _leave() -> None:
+    """At exit: do not leave the other ranks waiting in groups that nobody destroyed."""
+    import sys
+
+    import ddl
+    from ddl_torch import _backend
+
+    if not ddl.initialized() or getattr(sys, "last_value", None) is not None:
+        return  # after an uncaught exception ddl ends the job
+    problem = _backend.leave_all(_PATIENCE)
+    if problem:
+        ddl.abort(problem)
+
+
+register()

@@ -1,0 +1,9 @@
+# The installed package: every operation on 1, 2 and 4 ranks, beside gloo.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+for ranks in 1 2 4; do
+  results=$(mktemp -d)
+  ddlrun -H "localhost:$ranks" -timeout 400 python cases.py "$results"
+  rm -r "$results"
+done

@@ -1,0 +1,136 @@
+"""How process groups begin and end, and what happens when a rank fails."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import Run
+
+BEGIN = """
+import os, sys, time
+from datetime import timedelta
+import torch, torch.distributed as dist
+dist.init_process_group("ddl", timeout=timedelta(seconds=60))
+rank, tensor = dist.get_rank(), torch.ones(1000)
+dist.all_reduce(tensor)
+"""
+
+
+def test_import_torch_knows_the_backend_and_loads_nothing() -> None:
+    code = (
+        "import sys, torch.distributed as dist\n"
+        "assert 'ddl' in dist.Backend.backend_list\n"
+        "assert 'ddl_torch' in sys.modules\n"
+        "assert not {'ddl', 'ddl._core', 'ddl_torch._backend'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+def test_an_explicit_import_is_allowed_and_enough() -> None:
+    code = "import ddl_torch, torch; ddl_torch.register(); torch.distributed.Backend('ddl')"
+    subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        timeout=300,
+        env=os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+    )
+
+
+def test_one_rank_without_a_launcher() -> None:
+    code = (
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('ddl', rank=0, world_size=1, store=dist.HashStore())\n"
+        "t = torch.ones(3); dist.all_reduce(t); assert t.sum() == 3\n"
+        "dist.destroy_process_group()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+def test_a_job_that_mpi_did_not_start_is_refused() -> None:
+    code = (
+        "import torch.distributed as dist\n"
+        "dist.init_process_group('ddl', rank=0, world_size=2, store=dist.HashStore())\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert result.returncode != 0
+    assert "the world size is 2, but MPI started 1 rank; start the program with ddlrun" in (
+        result.stderr
+    )
+
+
+def test_other_ranks_than_mpis_are_refused(ddlrun: Run) -> None:
+    code = "import os; os.environ['RANK'] = str(1 - int(os.environ['RANK']))" + BEGIN
+    result = ddlrun(2, code=code)
+    assert result.returncode != 0
+    assert "for torch, but rank" in result.stderr
+
+
+def test_the_group_can_be_made_again(ddlrun: Run) -> None:
+    code = BEGIN + "dist.destroy_process_group()\n" + BEGIN + "dist.destroy_process_group()"
+    result = ddlrun(2, code=code)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_exit_without_destroy(ddlrun: Run, ranks: int) -> None:
+    result = ddlrun(ranks, code=BEGIN + "work = dist.all_reduce(tensor, async_op=True)")
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_used_up_group_says_so(ddlrun: Run) -> None:
+    code = BEGIN + (
+        "group = dist.distributed_c10d._get_default_group()\n"
+        "dist.destroy_process_group()\n"
+        "try: group.allreduce([tensor])\n"
+        "except ValueError as error: print(error)"
+    )
+    assert "the process group has been destroyed" in ddlrun(1, code=code).stdout
+
+
+def test_a_rank_that_dies(ddlrun: Run) -> None:
+    result = ddlrun(3, code=BEGIN + "if rank == 1: os.kill(os.getpid(), 9)\ndist.barrier()")
+    assert result.returncode == 137
+    assert "ddlrun: rank 1 on localhost was killed by SIGKILL" in result.stderr
+
+
+def test_an_uncaught_exception_ends_the_job(ddlrun: Run) -> None:
+    result = ddlrun(2, code=BEGIN + "if rank == 1: raise KeyError('nothing')\ndist.barrier()")
+    assert result.returncode != 0
+    assert "KeyError: 'nothing'" in result.stderr
+
+
+def test_a_rank_that_leaves_early_does_not_leave_the_others_waiting(ddlrun: Run) -> None:
+    code = BEGIN + "if rank == 1: sys.exit(0)\ndist.all_reduce(tensor)\nprint('not reached')"
+    result = ddlrun(2, code=code)
+    assert result.returncode != 0
+    assert "not reached" not in result.stdout
+    assert "barrier" in result.stderr
+    assert "timeout after" not in result.stderr
+
+
+def test_timeouts_are_torchs(ddlrun: Run) -> None:
+    """Rank 1 comes too late: the others' wait ends with ddl's sentence, which names it."""
+    code = BEGIN.replace("seconds=60", "seconds=2") + (
+        "if rank == 1: time.sleep(8)\n"
+        "try: dist.barrier()\n"
+        "except dist.DistBackendError as error: print(error)\n"
+    )
+    result = ddlrun(2, code=code)
+    lines = [line for line in result.stdout.splitlines() if line.startswith("[0@")]
+    assert len(lines) == 1, result.stdout + result.stderr
+    assert "ddl: " in lines[0]
+    assert "rank 1" in lines[0]
+
+
+def test_gloo_and_ddl_side_by_side(ddlrun: Run) -> None:
+    code = BEGIN.replace('"ddl"', '"gloo"') + (
+        "group = dist.new_group(backend='ddl')\n"
+        "dist.all_reduce(tensor, group=group)\n"
+        "assert tensor[0] == 4, tensor\n"
+        "dist.destroy_process_group()"
+    )
+    result = ddlrun(2, code=code)
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,149 @@
+"""Other hosts by ssh: a real sshd of our own on the loopback, under the names node01 and node02."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from test_failures import MPI, RANKS, SLEEP, libmpi
+from test_run import SHOW, show
+
+from conftest import DDLRUN, Marked, Result
+
+SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+SSH = shutil.which("ssh")
+
+
+def resolvable(name: str) -> bool:
+    try:
+        socket.gethostbyname(name)
+    except OSError:
+        return False
+    return True
+
+
+pytestmark = [
+    pytest.mark.skipif(not SSHD or not SSH, reason="needs sshd and ssh (OpenSSH)"),
+    pytest.mark.skipif(
+        not resolvable(socket.gethostname()),
+        reason="this host's name must be known to others: mpiexec is called back by it",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def path_with_ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PATH whose ssh knows our sshd."""
+    folder = tmp_path_factory.mktemp("ssh")
+    for key in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-qt", "ed25519", "-N", "", "-f", folder / key], check=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (folder / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nStrictModes no\n"
+        f"AuthorizedKeysFile {folder}/user.pub\nPasswordAuthentication no\nUsePAM no\n"
+        "PermitRootLogin yes\nPidFile none\nMaxStartups 100\n"
+    )
+    common = f"HostName 127.0.0.1\nIdentityFile {folder}/user\nStrictHostKeyChecking no\n"
+    (folder / "config").write_text(
+        f"Host node01 node02\nPort {port}\n{common}UserKnownHostsFile /dev/null\nLogLevel ERROR\n"
+        f"Host closed\nPort 1\n{common}"
+    )
+    (folder / "bin").mkdir()
+    script = folder / "bin" / "ssh"
+    script.write_text(f'#!/bin/sh\nexec {SSH} -F {folder}/config "$@"\n')
+    script.chmod(0o755)
+    if os.getuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    server = subprocess.Popen(
+        [str(SSHD), "-D", "-e", "-f", folder / "sshd_config"],
+        stderr=(folder / "log").open("wb"),
+    )
+    for _ in range(100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        assert server.poll() is None, (folder / "log").read_text()
+        time.sleep(0.1)
+    yield f"{folder}/bin:{os.environ['PATH']}"
+    server.terminate()
+    server.wait(20)
+
+
+@pytest.fixture
+def far(ddlrun: Callable[..., Result], path_with_ssh: str) -> Callable[..., Result]:
+    return lambda *words, **more: ddlrun(*words, env={"PATH": path_with_ssh}, **more)
+
+
+def test_ranks_on_other_hosts(far: Callable[..., Result]) -> None:
+    strange = "a 'b'\n\"$HOME\" ;`id`"
+    names = "RANK LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR A"
+    result = far(
+        *("-H", "node[01-02]:2", "-x", f"A={strange}"),
+        *(sys.executable, "-c", SHOW, names, strange),
+    )
+    values = show(result)
+    assert [value[0]["LOCAL_RANK"] for value in values] == ["0", "1", "0", "1"]
+    assert {value[0]["LOCAL_WORLD_SIZE"] for value in values} == {"2"}
+    assert {value[0]["MASTER_ADDR"] for value in values} == {"node01"}
+    assert {value[0]["A"] for value in values} == {strange}
+    assert {tuple(value[1]) for value in values} == {(strange,)}
+    assert result.stdout.count("@node01] ") == result.stdout.count("@node02] ") == 2
+
+
+def test_mpi_between_hosts(far: Callable[..., Result], marked: Marked) -> None:
+    command = [sys.executable, "-c", MPI, libmpi(), marked.mark, "print(rank.value)"]
+    result = far("-H", "localhost:1,node01:1,node02:1", *command)
+    assert result.returncode == 0, result.stderr
+    assert sorted(result.stdout.splitlines()) == [
+        "[0@localhost] 0",
+        "[1@node01] 1",
+        "[2@node02] 2",
+    ]
+
+
+def test_a_failure_on_another_host(far: Callable[..., Result], marked: Marked) -> None:
+    code = "print('oh', file=sys.stderr); os.kill(os.getpid(), signal.SIGSEGV)"
+    command = [sys.executable, "-c", RANKS, marked.mark, SLEEP, code]
+    result = far("-H", "node01,node02", *command)
+    assert result.returncode == 139
+    assert "ddlrun: rank 1 on node02 was killed by SIGSEGV (signal 11)" in result.stderr
+    assert result.stderr.endswith("ddlrun:   the last lines of rank 1:\nddlrun:     oh\n")
+    assert marked.all_gone()
+
+
+def test_killing_ddlrun_ends_the_ranks_on_other_hosts(path_with_ssh: str, marked: Marked) -> None:
+    process = subprocess.Popen(
+        [*DDLRUN, "-H", "node01,node02", sys.executable, "-c", RANKS, marked.mark, SLEEP],
+        env=os.environ | {"PATH": path_with_ssh},
+        stdin=subprocess.DEVNULL,
+    )
+    assert marked.wait_until(
+        lambda found: sum("rank.py" in words for words in found.values()) >= 2
+    ), marked.processes()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert marked.all_gone()
+
+
+def test_hosts_that_cannot_be_reached(far: Callable[..., Result]) -> None:
+    result = far("-H", "node01,closed,name.invalid", "true")
+    assert result.returncode == 2
+    assert result.stderr.startswith("ddlrun: error: cannot use closed: ")
+    assert "Connection refused" in result.stderr
+    assert "name.invalid: " in result.stderr
+    assert "node01: " not in result.stderr
+    assert "`ssh HOST true` must work without a password" in result.stderr
+
+
+def test_a_program_that_other_hosts_do_not_have(far: Callable[..., Result]) -> None:
+    result = far("-H", "node01", "no-such-program")
+    assert result.returncode == 127
+    assert "ddlrun: cannot start no-such-program: No such file or directory" in result.stderr
