@@ -73,8 +73,9 @@ def main() -> None:
     except DdlceError as error:
         print_error(error)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        err.print("interrupted; run the same command again to go on")
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == 130:  # what typer makes of Ctrl-C
+            err.print("interrupted; run the same command again to go on")
+        raise
     except BrokenPipeError:
         os._exit(141)  # the reader (`| head`) has gone; nothing more to say

@@ -92,15 +92,23 @@ class Apt:
         """
         self._prepare()
         show = ["show"] if binary else ["showsrc", "--only-source"]
-        records = re.split(r"\n\n+", self._run("apt-cache", *show, package))
-        found = [
-            match["version"]
-            for record in records
-            if (match := VERSION_LINE.search(record)) and fnmatch.filter(_names(record), pattern)
-        ]
-        if not found:
-            raise DownloadError(f"no version of {package} has a file {pattern!r}", again=False)
-        return functools.reduce(_newer, found)
+        for fresh in (False, True):  # the lists of an earlier run may be too old
+            if fresh:
+                self._update()
+            try:
+                text = self._run("apt-cache", *show, package)
+            except DownloadError:
+                continue
+            found = [
+                match["version"]
+                for record in re.split(r"\n\n+", text)
+                if (match := VERSION_LINE.search(record))
+                and fnmatch.filter(_names(record), pattern)
+            ]
+            if found:
+                return functools.reduce(_newer, found)
+        what = f"a version of {package} with a file {pattern}" if pattern != "*" else package
+        raise DownloadError(f"the Debian mirror does not have {what}", again=False)
 
     def download(
         self,

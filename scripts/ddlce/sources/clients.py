@@ -23,7 +23,7 @@ from ddlce.model.source import Source
 PLATFORMS = {"linux-64": ("amd64", "x86_64"), "linux-ppc64le": ("ppc64el", "ppc64le")}
 PYTHON = "3.11"
 
-CHUNK = 1 << 20
+CHUNK = 1 << 16
 TIMEOUT_S = 60
 POLL_S = 0.1
 

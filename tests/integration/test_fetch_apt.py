@@ -1,0 +1,202 @@
+"""Debian sources through a private apt, from a small real mirror on this machine's disk."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+import subprocess
+import tarfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from ddlce.errors import MachineError, SourceError
+from ddlce.model.source import Source
+from ddlce.settings import Settings
+from ddlce.sources import SourceStore, apt, fetch_sources
+from ddlce.sources import fetch as fetch_module
+from ddlce.sources.resolve import Request, Resolver
+
+pytestmark = pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt on this machine")
+
+
+class Mirror:
+    """A flat apt repository."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.sources: list[str] = []
+        self.packages: list[str] = []
+
+    def add_source(self, name: str, version: str, **files: bytes) -> None:
+        """A source package; keyword `a__orig_tar` makes the file `a_orig.tar`."""
+        made = {f"{name}_{version}.dsc": f"Source: {name}\n".encode()}
+        made |= {f"{name}_{version}.{k.replace('_', '.')}": v for k, v in files.items()}
+        for file, data in made.items():
+            (self.folder / file).write_bytes(data)
+        lines = {f: f"{digest(d)} {len(d)} {f}" for f, d in made.items()}
+        md5 = "\n".join(f" {hashlib.md5(d).hexdigest()} {len(d)} {f}" for f, d in made.items())
+        self.sources.append(
+            f"Package: {name}\nBinary: {name}\nVersion: {version}\nArchitecture: any\n"
+            f"Directory: .\nFiles:\n{md5}\nChecksums-Sha256:\n"
+            + "".join(f" {line}\n" for line in lines.values())
+        )
+
+    def add_binary(self, name: str, version: str, data: bytes) -> None:
+        """A binary package; apt does not look inside."""
+        file = f"{name}_{version}_amd64.deb"
+        (self.folder / file).write_bytes(data)
+        self.packages.append(
+            f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nFilename: ./{file}\n"
+            f"Size: {len(data)}\nSHA256: {digest(data)}\nDescription: test\n"
+        )
+
+    def publish(self) -> None:
+        """Write the indices, as a mirror does."""
+        indices = {"Sources": self.sources, "Packages": self.packages}
+        release = "Origin: test\nSuite: ./\nCodename: ./\nArchitectures: amd64\nSHA256:\n"
+        for name, records in indices.items():
+            data = "\n".join(records).encode()
+            (self.folder / name).write_bytes(data)
+            release += f" {digest(data)} {len(data)} {name}\n"
+        (self.folder / "Release").write_text(release)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def tarball(text: str) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        info = tarfile.TarInfo("file")
+        info.size = len(text)
+        tar.addfile(info, io.BytesIO(text.encode()))
+    return stream.getvalue()
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    """The mirror that the machine's apt is set up for."""
+    made = Mirror(tmp_path / "mirror")
+    made.add_source("lib", "1.0-1", orig_tar=tarball("one"), debian_tar=tarball("patches"))
+    made.add_source("lib", "1.0-2", orig_tar=tarball("one"), debian_tar=tarball("more"))
+    made.add_binary("libx1", "2:3.4-5", b"not really a deb")
+    made.publish()
+    etc = tmp_path / "etc"
+    (etc / "sources.list.d").mkdir(parents=True)
+    (etc / "sources.list.d" / "test.list").write_text(f"deb [trusted=yes] file:{made.folder} ./\n")
+    monkeypatch.setattr(apt, "ETC", etc)
+    monkeypatch.setattr(fetch_module, "BACKOFF_S", (0.01,))
+    return made
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(repo=None, cache=tmp_path / "cache", root=tmp_path / "root")
+
+
+def lock(settings: Settings, text: str, files: str = "*") -> list[Source]:
+    return Resolver(settings).resolve(Request.parse(text), files=files)
+
+
+def machine_lists() -> list[str]:
+    folder = Path("/var/lib/apt/lists")
+    return sorted(f"{p.name} {p.stat().st_mtime_ns}" for p in folder.glob("*"))
+
+
+def test_the_newest_version_is_locked_without_its_description(
+    mirror: Mirror, settings: Settings
+) -> None:
+    sources = lock(settings, "debian-source:lib")
+    assert [s.file for s in sources] == ["lib_1.0-2.orig.tar", "lib_1.0-2.debian.tar"]
+    assert {s.version for s in sources} == {"1.0-2"}
+    for source in sources:
+        assert SourceStore(settings.sources).intact(source)
+
+
+def test_a_file_says_which_version_is_meant(mirror: Mirror, settings: Settings) -> None:
+    (source,) = lock(settings, "debian-source:lib", "lib_1.0-1.debian.tar")
+    assert source.version == "1.0-1"
+
+
+def test_what_was_locked_is_fetched_and_the_machine_s_apt_is_left_alone(
+    mirror: Mirror, settings: Settings
+) -> None:
+    before = machine_lists()
+    sources = [*lock(settings, "debian-source:lib=1.0-1"), *lock(settings, "debian-binary:libx1")]
+    assert sources[-1].version == "2:3.4-5"
+    assert sources[-1].subdir == "linux-64"
+    shutil.rmtree(settings.cache)
+    assert {f.how for f in fetch_sources(sources, settings)} == {"downloaded"}
+    for source in sources:
+        SourceStore(settings.sources).verify(source)
+    assert machine_lists() == before
+
+
+def test_a_version_that_left_the_mirror_is_named(mirror: Mirror, settings: Settings) -> None:
+    sources = lock(settings, "debian-source:lib=1.0-1")
+    shutil.rmtree(settings.sources)
+    del mirror.sources[0]
+    for file in mirror.folder.glob("lib_1.0-1*"):
+        file.unlink()
+    mirror.publish()
+    with pytest.raises(SourceError) as caught:
+        fetch_sources(sources, settings)
+    assert "debian-source:lib=1.0-1" in caught.value.message
+    assert caught.value.hint
+    assert "ddlce sources update debian-source:lib" in caught.value.hint
+
+
+def test_old_lists_are_renewed(mirror: Mirror, settings: Settings) -> None:
+    lock(settings, "debian-source:lib")
+    mirror.add_source("late", "1", orig_tar=tarball("late"))
+    mirror.publish()
+    assert [s.package for s in lock(settings, "debian-source:late")] == ["late"]
+
+
+def test_several_at_once_share_one_apt(mirror: Mirror, settings: Settings) -> None:
+    for number in range(6):
+        mirror.add_source(f"p{number}", "1", orig_tar=tarball(str(number)))
+    mirror.publish()
+    sources = [s for n in range(6) for s in lock(settings, f"debian-source:p{n}")]
+    shutil.rmtree(settings.cache)
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            fetch_sources(sources, settings)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    for source in sources:
+        SourceStore(settings.sources).verify(source)
+
+
+@pytest.mark.parametrize("text", ["debian-source:absent", "debian-binary:absent"])
+def test_an_unknown_package_is_named(mirror: Mirror, settings: Settings, text: str) -> None:
+    with pytest.raises(SourceError, match="absent"):
+        lock(settings, text)
+
+
+def test_a_machine_without_apt_sources_is_told(
+    mirror: Mirror, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(apt, "ETC", tmp_path / "nothing")
+    with pytest.raises(MachineError, match="names no Debian source"):
+        lock(settings, "debian-source:lib")
+
+
+def test_dpkg_orders_the_versions() -> None:
+    assert apt._newer("1.0~rc1", "1.0") == "1.0"
+    assert apt._newer("1:0.1", "9") == "1:0.1"
+    assert subprocess.run(["dpkg", "--version"], capture_output=True).returncode == 0

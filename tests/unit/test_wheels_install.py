@@ -1,0 +1,176 @@
+"""The build script of wheel packages: every file in its place, RECORD true, nothing else."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.wheelfiles import make_wheel
+
+SCRIPT = Path(__file__).parents[2] / "recipes" / "wheels" / "install_wheel.py"
+SITE = Path("lib/python3.11/site-packages")
+INFO = "demo-1.0.dist-info"
+
+
+def install(source: Path, prefix: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "SRC_DIR": str(source), "PREFIX": str(prefix)}
+    return subprocess.run(
+        [sys.executable, "-I", str(SCRIPT), "--python", "3.11", *options],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def make(folder: Path) -> None:
+    """A wheel with a file in every scheme."""
+    folder.mkdir(exist_ok=True)
+    make_wheel(
+        folder,
+        files={
+            "demo/tool": b"#!/bin/sh\n",
+            "demo/old.pyc": b"compiled",
+            "demo-1.0.data/scripts/run-demo": b"#!python\nprint('run')\n",
+            "demo-1.0.data/scripts/plain": b"#!/bin/sh\necho plain\n",
+            "demo-1.0.data/data/share/demo/data.txt": b"data",
+            "demo-1.0.data/headers/demo.h": b"#define DEMO\n",
+            "demo-1.0.data/purelib/extra.py": b"",
+            f"{INFO}/direct_url.json": b"{}",
+            f"{INFO}/INSTALLER": b"pip\n",
+        },
+        scripts="[console_scripts]\ndemo = demo:main\ndeep = demo:obj.method\n",
+        executable=("demo/tool",),
+    )
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    make(tmp_path / "src")
+    done = install(tmp_path / "src", tmp_path / "prefix", "--scripts")
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "prefix"
+
+
+def files(prefix: Path) -> set[str]:
+    return {str(p.relative_to(prefix)) for p in prefix.rglob("*") if p.is_file()}
+
+
+def test_every_file_is_in_its_place_and_no_other(prefix: Path) -> None:
+    in_site = {
+        "demo/__init__.py",
+        "demo/tool",
+        "extra.py",
+        f"{INFO}/METADATA",
+        f"{INFO}/WHEEL",
+        f"{INFO}/entry_points.txt",
+        f"{INFO}/licenses/LICENSE",
+        f"{INFO}/INSTALLER",
+        f"{INFO}/RECORD",
+    }
+    assert files(prefix) == {str(SITE / name) for name in in_site} | {
+        "bin/run-demo",
+        "bin/plain",
+        "bin/demo",
+        "bin/deep",
+        "share/demo/data.txt",
+        "include/python3.11/demo/demo.h",
+    }
+
+
+def test_modes_are_those_of_the_wheel(prefix: Path) -> None:
+    modes = {n: stat.S_IMODE((prefix / n).stat().st_mode) for n in files(prefix)}
+    executable = {n for n, mode in modes.items() if mode == 0o755}
+    assert executable == {
+        "bin/run-demo",
+        "bin/plain",
+        "bin/demo",
+        "bin/deep",
+        str(SITE / "demo/tool"),
+    }
+    assert {mode for n, mode in modes.items() if n not in executable} == {0o644}
+
+
+def test_scripts_call_the_prefix_s_python(prefix: Path) -> None:
+    assert (prefix / "bin/run-demo").read_text() == f"#!{prefix}/bin/python\nprint('run')\n"
+    demo = (prefix / "bin/demo").read_text()
+    assert demo.startswith(f"#!{prefix}/bin/python\n")
+    done = subprocess.run(
+        [sys.executable, prefix / "bin/demo"],
+        env={"PYTHONPATH": str(prefix / SITE)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "hello\n"
+    deep = (prefix / "bin/deep").read_text()
+    assert "from demo import obj\n" in deep
+    assert "obj.method()" in deep
+
+
+def test_record_lists_every_file_with_its_digest(prefix: Path) -> None:
+    site = prefix / SITE
+    with (site / INFO / "RECORD").open() as stream:
+        lines = {name: (digest, size) for name, digest, size in csv.reader(stream)}
+    there = {os.path.relpath(prefix / name, site) for name in files(prefix)}
+    assert set(lines) == there
+    without = {n for n, (digest, _) in lines.items() if not digest}
+    assert without == {
+        f"{INFO}/RECORD",
+        "../../../bin/run-demo",
+        "../../../bin/demo",
+        "../../../bin/deep",
+    }
+    for name in set(lines) - without:
+        content = (site / name).read_bytes()
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        assert lines[name] == (f"sha256={digest}", str(len(content))), name
+    assert (site / INFO / "INSTALLER").read_text() == "conda\n"
+
+
+def test_licences_are_laid_where_the_recipe_looks(tmp_path: Path, prefix: Path) -> None:
+    assert (tmp_path / "src" / INFO / "licenses" / "LICENSE").read_bytes() == b"do as you like\n"
+
+
+def test_noarch_packages_get_their_scripts_from_the_installer(tmp_path: Path) -> None:
+    make(tmp_path / "src")
+    assert install(tmp_path / "src", tmp_path / "prefix").returncode == 0
+    assert {p.name for p in (tmp_path / "prefix/bin").iterdir()} == {"run-demo", "plain"}
+
+
+def test_the_same_wheel_gives_the_same_bytes(tmp_path: Path) -> None:
+    found = []
+    for attempt in ("one", "two"):
+        prefix = tmp_path / attempt
+        make(tmp_path / f"src-{attempt}")
+        assert install(tmp_path / f"src-{attempt}", prefix, "--scripts").returncode == 0
+        found.append(
+            {n: (prefix / n).read_bytes().replace(bytes(prefix), b"") for n in files(prefix)}
+        )
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["../../evil", "demo-1.0.data/data/../../../evil"])
+def test_a_file_outside_the_prefix_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "src").mkdir()
+    make_wheel(tmp_path / "src", files={name: b"x"})
+    done = install(tmp_path / "src", tmp_path / "a" / "b" / "prefix")
+    assert done.returncode == 1
+    assert "outside its folder" in done.stderr
+    assert not list(tmp_path.rglob("evil"))
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_one_wheel_is_wanted(tmp_path: Path, count: int) -> None:
+    (tmp_path / "src").mkdir()
+    for number in range(count):
+        make_wheel(tmp_path / "src", version=str(number))
+    done = install(tmp_path / "src", tmp_path / "prefix")
+    assert done.returncode == 1
+    assert f"holds {count} wheels, expected one" in done.stderr
