@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from ddl_ce_smoke.model import Bandwidth, Case, Part, Report, Throughput, with_efficiency
 
 FAULTY_RANK = Path(__file__).with_name("faulty_rank.py")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ddl_ce_smoke import collectives, rank, train
+from ddl_ce_smoke import rank
 
 #: The faults strike when rank 1 is in the middle of its work.
 STRIKE_AT = 12
@@ -32,17 +32,20 @@ def at_work(strike: Callable[[], object]) -> None:
     rank.Journal.write = striking  # type: ignore[method-assign]
 
 
-def after(owner: type, name: str, change: Callable[[Any], Any]) -> None:
-    """Changes what a method returns."""
-    method = getattr(owner, name)
-    setattr(owner, name, lambda *args, **kwargs: change(method(*args, **kwargs)))
+def flip_result_of(name: str) -> None:
+    """One wrong element in the middle of each longer result of a collective."""
+    from ddl_ce_smoke.collectives import ThroughDdl
 
+    method = getattr(ThroughDdl, name)
 
-def flip(tensor: Any) -> Any:
-    """One wrong element, in the middle of a longer result."""
-    if len(tensor) > 100:
-        tensor[len(tensor) // 2] += 1
-    return tensor
+    def flipped(*args: Any) -> Any:
+        tensor = method(*args)
+        if len(tensor) > 100:
+            tensor[len(tensor) // 2] *= -1
+            tensor[len(tensor) // 2] += 1
+        return tensor
+
+    setattr(ThroughDdl, name, flipped)
 
 
 def fail() -> None:
@@ -53,6 +56,7 @@ def fail() -> None:
 def sum_gradients() -> None:
     """DDP that forgets to divide by the number of ranks. On every rank."""
     import torch.distributed as dist
+    from ddl_ce_smoke import train
 
     def hook(state: object, bucket: Any) -> Any:
         work = dist.all_reduce(bucket.buffer(), async_op=True)
@@ -70,6 +74,7 @@ def sum_gradients() -> None:
 def drift() -> None:
     """One weight of rank 1 is off by the least bit after training."""
     import torch
+    from ddl_ce_smoke import train
 
     def nudge(accuracy: float, trainer: Any) -> float:
         weight = next(trainer.model.parameters()).data.view(-1)
@@ -80,6 +85,13 @@ def drift() -> None:
     train.Trainer.accuracy = lambda self: nudge(accuracy(self), self)  # type: ignore[method-assign]
 
 
+def no_barrier() -> None:
+    """A barrier that waits for nobody. On every rank."""
+    from ddl_ce_smoke.collectives import ThroughDdl
+
+    ThroughDdl.barrier = lambda self: None  # type: ignore[method-assign]
+
+
 FAULTS: dict[str, Callable[[], object]] = {
     "none": lambda: None,
     "kill": lambda: at_work(lambda: os.kill(os.getpid(), signal.SIGKILL)),
@@ -88,14 +100,15 @@ FAULTS: dict[str, Callable[[], object]] = {
     "exit3": lambda: at_work(lambda: os._exit(3)),
     "raise": lambda: at_work(fail),
     "drift": drift,
-    "wrong allreduce": lambda: after(collectives.ThroughDdl, "allreduce", flip),
-    "wrong broadcast": lambda: after(collectives.ThroughDdl, "broadcast", flip),
-    "wrong allgather": lambda: after(collectives.ThroughDdl, "allgather", flip),
-    "wrong reduce-scatter": lambda: after(collectives.ThroughDdl, "reduce_scatter", flip),
+    "wrong allreduce": lambda: flip_result_of("allreduce"),
+    "wrong broadcast": lambda: flip_result_of("broadcast"),
+    "wrong allgather": lambda: flip_result_of("allgather"),
+    "wrong reduce-scatter": lambda: flip_result_of("reduce_scatter"),
 }
 EVERYWHERE: dict[str, Callable[[], object]] = {
     "summed gradients": sum_gradients,
-    "no barrier": lambda: setattr(collectives.ThroughDdl, "barrier", lambda self: None),
+    "no barrier": no_barrier,
+    "all sleep": lambda: at_work(lambda: time.sleep(3600)),
 }
 
 if __name__ == "__main__":

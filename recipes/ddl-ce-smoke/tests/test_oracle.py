@@ -6,7 +6,6 @@ from functools import reduce
 
 import pytest
 import torch
-
 from ddl_ce_smoke import oracle
 
 REDUCTIONS = {

@@ -11,7 +11,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-
 from ddl_ce_smoke.model import Case, Part, Report, Throughput, with_efficiency
 from ddl_ce_smoke.page import render
 from ddl_ce_smoke.reports import junit, write_reports

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ GRACE = 20.0
 #: ddlrun's exit status when it ended a run that took too long.
 TIMED_OUT = 124
 
-#: Process states of proc(5) that explain a hang.
-STATES = {"T": "stopped by a signal", "t": "stopped by a debugger", "D": "waiting for a device"}
+#: What part of a run's time a rank may wait for another one: after that the library's own error
+#: names the rank that did not come, which the end of the run as a whole could not.
+PATIENCE = 0.5
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,6 @@ class Job:
         status: ddlrun's exit status, negative for a signal.
         output: standard output and error of ddlrun and all ranks together.
         ranks: a log per rank that got as far as to open its journal.
-        states: process state by rank, read when the time was up; only of ranks on this host.
     """
 
     size: int
@@ -72,7 +72,6 @@ class Job:
     timeout: float
     output: str
     ranks: list[RankLog]
-    states: dict[int, str] = field(default_factory=dict)
 
     @property
     def timed_out(self) -> bool:
@@ -83,15 +82,18 @@ class Job:
         """One message that names the rank and host where it went wrong; None if it ended well."""
         if self.status == 0 and len(self.ranks) == self.size and all(r.ended for r in self.ranks):
             return None
+        said, error = launcher_message(self.output), self._first_error()
+        found = []
         if self.timed_out:
-            return f"not done after {self.timeout:.0f} s: {self._hanging()}"
-        said, raised = launcher_message(self.output), self._first_error()
-        if said or raised:
-            return "; ".join(filter(None, (said, raised)))
-        if missing := sorted(set(range(self.size)) - {log.rank for log in self.ranks}):
-            return f"exit status {self.status}; ranks {missing} did not start: {self._tail(1)}"
-        open_ends = [f"{log} was at {log.last}" for log in self.ranks if not log.ended]
-        return f"exit status {self.status}; {'; '.join(open_ends) or self._tail(1)}"
+            found.append(f"not done after {self.timeout:.0f} s")
+        elif said and not (error and "MPI_Abort" in said):  # which only follows from the error
+            found.append(said)
+        if error:
+            log, text = error
+            found.append(f"{log}, at {log.last}: {text}")
+        if self.timed_out or (error and "rank " not in error[1]) or not found:
+            found += self._unfinished() or [f"exit status {self.status}: {self._tail(1)}"]
+        return "; ".join(found)
 
     def detail(self) -> str:
         """What helps to understand a failure: each rank's last step, then the last output."""
@@ -99,33 +101,22 @@ class Job:
         traces = [error["trace"] for log in self.ranks for error in log.of("error")][:1]
         return "\n".join([*steps, "", *traces, self._tail(30)]).strip()
 
-    def _first_error(self) -> str | None:
+    def _first_error(self) -> tuple[RankLog, str] | None:
         """The exception that came first: those of the other ranks may only follow from it."""
-        errors = [(e["time"], log, e["message"]) for log in self.ranks for e in log.of("error")]
+        errors = [
+            (error["time"], log.rank, error) for log in self.ranks for error in log.of("error")
+        ]
         if not errors:
             return None
-        _, log, message = min(errors, key=lambda error: error[0])
-        return f"{log}, at {log.last}: {message}"
+        _, rank, error = min(errors)
+        return next(log for log in self.ranks if log.rank == rank), error["message"]
 
-    def _hanging(self) -> str:
-        waiting = [log for log in self.ranks if not log.ended]
+    def _unfinished(self) -> list[str]:
+        """The ranks that did not come to an end, and how far they came."""
         started = {log.rank for log in self.ranks}
-        missing = [str(rank) for rank in range(self.size) if rank not in started]
-        if missing:
-            return f"rank {', '.join(missing)} never started"
-        if not waiting:
-            return "all ranks came to their end, but their processes did not"
-        # Ranks in one collective wait for the one that is behind: stopped, or with fewer steps.
-        stuck = [log for log in waiting if self.states.get(log.rank, "") in STATES]
-        steps = {log.rank: len(log.events) for log in waiting}
-        behind = stuck or [log for log in waiting if steps[log.rank] == min(steps.values())]
-        notes = []
-        for log in behind:
-            why = STATES.get(self.states.get(log.rank, ""))
-            notes.append(f"{log} is at {log.last}" + (f", {why}" if why else ""))
-        if len(behind) < len(waiting):
-            notes.append(f"the others wait at {next(r for r in waiting if r not in behind).last}")
-        return "; ".join(notes)
+        missing = [f"rank {rank} never started" for rank in range(self.size) if rank not in started]
+        silent = [log for log in self.ranks if not (log.ended or log.of("error"))]
+        return missing + [f"{log} got no further than {log.last}" for log in silent]
 
     def _tail(self, lines: int) -> str:
         return "\n".join(self.output.strip().splitlines()[-lines:]) or "(no output)"
@@ -162,7 +153,9 @@ class Launcher:
         """
         with tempfile.TemporaryDirectory(prefix="ddlce-smoke-") as folder:
             command = [str(self.ddlrun), "-H", f"localhost:{ranks}", "-timeout", str(self.timeout)]
-            command += [*self.python, module, *arguments, "--journal", folder]
+            patience = str(self.timeout * PATIENCE)
+            command += [*self.python, module, *arguments, "--timeout", patience]
+            command += ["--journal", folder]
             start = time.monotonic()
             with tempfile.TemporaryFile("w+", errors="replace") as output:
                 process = subprocess.Popen(
@@ -170,29 +163,20 @@ class Launcher:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, **environ},
+                    env={**os.environ, "DDL_TIMEOUT": patience, **environ},
                     start_new_session=True,  # a Ctrl-C is ours to pass on, once
                 )
                 try:
-                    states = self._wait(process, Path(folder), start)
+                    # ddlrun keeps the time; when it does not, `end` deals with it.
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(self.timeout + GRACE)
                 finally:
                     end(process)
                 output.seek(0)
                 text = output.read()
             seconds = time.monotonic() - start
             logs = read_journals(Path(folder))
-            return Job(ranks, process.returncode, seconds, self.timeout, text, logs, states)
-
-    def _wait(self, process: subprocess.Popen[Any], folder: Path, start: float) -> dict[int, str]:
-        """Waits for the end. Just before ddlrun's own timeout it looks at the ranks' states."""
-        try:
-            process.wait(max(0.0, start + self.timeout - 0.5 - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            states = {log.rank: state_of(log.pid) for log in read_journals(folder)}
-            with contextlib.suppress(subprocess.TimeoutExpired):  # then `end` deals with ddlrun
-                process.wait(0.5 + GRACE)
-            return states
-        return {}
+            return Job(ranks, process.returncode, seconds, self.timeout, text, logs)
 
 
 def end(process: subprocess.Popen[Any]) -> None:
@@ -221,11 +205,3 @@ def read_journals(folder: Path) -> list[RankLog]:
             first = events[0]
             logs.append(RankLog(first["rank"], first["host"], first["pid"], events))
     return sorted(logs, key=lambda log: log.rank)
-
-
-def state_of(pid: int) -> str:
-    """The state letter of a process (proc(5)); empty where there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""

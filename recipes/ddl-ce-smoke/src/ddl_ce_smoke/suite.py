@@ -183,10 +183,7 @@ class Suite:
         ranks: int,
         environ: dict[str, str] | None = None,
     ) -> Job:
-        wait = ["--timeout", str(self.options.timeout)]
-        return self.launcher.run(
-            f"ddl_ce_smoke.{module}", [*arguments, *wait], ranks, environ or {}
-        )
+        return self.launcher.run(f"ddl_ce_smoke.{module}", arguments, ranks, environ or {})
 
     def _counts(self) -> str:
         return ",".join(map(str, self.options.ranks))
