@@ -1,0 +1,59 @@
+"""Audits of built packages and of a channel: what they must hold, and say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ddlce.audit.facts import Facts, Info, read_facts, read_info
+from ddlce.audit.rules import RULES, Below, Finding
+
+__all__ = ["Finding", "audit_facts", "audit_package", "closure", "read_channel"]
+
+
+def audit_package(
+    package: Path, forbidden: Sequence[str] = (), channel: Path | None = None
+) -> list[Finding]:
+    """All findings on one package.
+
+    Args:
+        package: a .conda file.
+        forbidden: paths that no file may hold: the folders in which it was built.
+        channel: a channel folder that holds what the package depends on; without it, linked
+            libraries are not looked for in dependencies.
+
+    Raises:
+        WorkError: the package, or one below it, cannot be read.
+    """
+    facts = read_facts(package, forbidden)
+    return audit_facts(facts, closure(facts, read_channel([channel])) if channel else None)
+
+
+def audit_facts(facts: Facts, below: Below | None) -> list[Finding]:
+    """All findings on a package that was read."""
+    return [finding for rule in RULES for finding in rule(facts, below)]
+
+
+def read_channel(folders: Iterable[Path]) -> dict[str, list[Info]]:
+    """Names and paths of every package of channel folders, by name."""
+    found: dict[str, list[Info]] = {}
+    for folder in folders:
+        for package in sorted(folder.glob("*/*.conda")):
+            info = read_info(package)
+            found.setdefault(info.name, []).append(info)
+    return found
+
+
+def closure(facts: Facts, known: dict[str, list[Info]]) -> Below:
+    """What is installed beside a package, by the names in `depends`, all builds of a name."""
+    paths: dict[str, str] = {}
+    todo, seen = list(facts.depends), {facts.name}
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for info in known.get(name, ()):
+            paths |= dict.fromkeys(info.paths, name)
+            todo += info.depends
+    return Below(paths, frozenset(facts.depends))

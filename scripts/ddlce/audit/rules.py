@@ -1,0 +1,281 @@
+"""What is asked of every package, one function each."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from ddlce.audit.facts import Elf, Facts, File, glibc_version
+
+#: What every glibc brings; with the drivers, all that may come from the machine.
+GLIBC = frozenset(
+    {
+        *("libc.so.6", "libm.so.6", "libmvec.so.1", "libdl.so.2", "libpthread.so.0", "librt.so.1"),
+        *("libutil.so.1", "libresolv.so.2", "libanl.so.1", "libnss_files.so.2"),
+        *("libthread_db.so.1", "ld-linux-x86-64.so.2", "ld64.so.2"),
+    }
+)
+
+#: User-space parts of device drivers: they fit the machine's kernel, so they are always its own.
+#: What needs them are plugins that are tried and left out where they do not load.
+DRIVERS = frozenset(
+    {
+        *("libcuda.so.1", "libnvidia-ml.so.1", "libibverbs.so.1", "librdmacm.so.1"),
+        *("libmlx5.so.1", "libefa.so.1", "libpsm2.so.2"),
+    }
+)
+
+MACHINES = {"linux-64": "EM_X86_64", "linux-ppc64le": "EM_PPC64", "linux-aarch64": "EM_AARCH64"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with a package or a channel.
+
+    Attributes:
+        rule: the name of the rule.
+        path: the file inside the package, or of the channel.
+        message: what is wrong and what to do.
+    """
+
+    rule: str
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.path}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Below:
+    """What is installed beside the package: all that it depends on, directly or not.
+
+    Attributes:
+        paths: path → name of the package that brings it.
+        direct: what index.json names.
+    """
+
+    paths: dict[str, str]
+    direct: frozenset[str]
+
+
+Rule = Callable[[Facts, Below | None], Iterator[Finding]]
+
+
+def index_json(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """info/index.json is complete, and says what the file's name and folder say."""
+    index = facts.index
+    for key in ("name", "version", "build", "build_number", "subdir", "depends", "timestamp"):
+        if key not in index:
+            yield Finding("index-json", "info/index.json", f"has no {key}")
+    stem = "-".join(str(index.get(key)) for key in ("name", "version", "build"))
+    if facts.path.name != f"{stem}.conda":
+        yield Finding("index-json", "info/index.json", f"says {stem}, not {facts.path.stem}")
+    subdir = facts.path.parent.name
+    if index.get("subdir") != subdir and (subdir in MACHINES or subdir == "noarch"):
+        yield Finding("index-json", "info/index.json", f"says {index.get('subdir')}, not {subdir}")
+
+
+def about_json(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """info/about.json has what the channel's pages and licence checkers show."""
+    about = facts.info.get("about") or {}
+    for key in ("home", "license", "summary"):
+        if not about.get(key):
+            yield Finding("about-json", "info/about.json", f"has no {key}")
+
+
+def licence_files(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """The licence's text is in the package."""
+    if not any(size for _, size in facts.licenses):
+        yield Finding("licence-file", "info/licenses", "holds no licence text")
+
+
+def paths_json(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """info/paths.json names every file, with its type, size and sha256."""
+    if not isinstance(facts.info.get("paths"), dict):
+        yield Finding("paths-json", "info/paths.json", "is missing")
+        return
+    entries = {entry["_path"]: entry for entry in facts.paths}
+    if len(entries) != len(facts.paths):
+        yield Finding("paths-json", "info/paths.json", "names a path twice")
+    for path in sorted(entries.keys() ^ facts.files.keys()):
+        where = "not in the package" if path in entries else "not in paths.json"
+        yield Finding("paths-json", path, where)
+    for path in sorted(entries.keys() & facts.files.keys()):
+        entry, file = entries[path], facts.files[path]
+        kind = "hardlink" if file.target is None else "softlink"
+        if entry["path_type"] != kind:
+            yield Finding("paths-json", path, f"is a {kind}, not a {entry['path_type']}")
+        elif kind == "hardlink":
+            if entry.get("size_in_bytes") != file.size:
+                said = entry.get("size_in_bytes")
+                yield Finding("paths-json", path, f"has {file.size} bytes, not {said}")
+            if entry.get("sha256") != file.sha256:
+                yield Finding("paths-json", path, "has another sha256")
+
+
+def links(facts: Facts, below: Below | None) -> Iterator[Finding]:
+    """A symbolic link leads to a file of the package or of what it depends on."""
+    for file in facts.files.values():
+        if file.target is None:
+            continue
+        goal = posixpath.normpath(posixpath.join(str(file.folder), file.target))
+        if file.target.startswith("/") or goal.startswith("../"):
+            yield Finding("link", file.path, f"leads out of the prefix, to {file.target}")
+        elif below is not None and not _exists(goal, facts, below):
+            yield Finding("link", file.path, f"leads to {file.target}, which is not there")
+
+
+def _exists(path: str, facts: Facts, below: Below) -> bool:
+    if path in facts.files or path in below.paths:
+        return True
+    folder = f"{path}/"
+    return any(known.startswith(folder) for known in (*facts.files, *below.paths))
+
+
+def permissions(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """No file runs as another user, or may be written by every user."""
+    for file in facts.files.values():
+        if file.target is None and file.mode & 0o6002:
+            yield Finding("permissions", file.path, f"has mode {file.mode & 0o7777:o}")
+
+
+def build_paths(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """A build folder that is left in a file works on no other machine."""
+    for file in facts.files.values():
+        for mark in file.marks:
+            yield Finding("build-path", file.path, f"holds the build folder {mark}")
+
+
+def placeholders(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """What is registered for prefix replacement holds the prefix, and has the right mode."""
+    for entry in facts.paths:
+        file = facts.files.get(entry["_path"])
+        if not entry.get("prefix_placeholder") or file is None:
+            continue
+        if not file.placeholder:
+            yield Finding("placeholder", file.path, "is registered, but the prefix is not in it")
+        mode = "text" if file.text else "binary"
+        if entry.get("file_mode") != mode:
+            said = entry.get("file_mode")
+            yield Finding("placeholder", file.path, f"is {mode}, but registered as {said}")
+
+
+def machine(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """Programs and libraries are for the package's platform; noarch has none."""
+    subdir = str(facts.index.get("subdir"))
+    for file, elf in _elves(facts):
+        if subdir == "noarch":
+            yield Finding("machine", file.path, "is compiled, in a noarch package")
+        elif elf.machine != MACHINES.get(subdir, elf.machine):
+            yield Finding("machine", file.path, f"is for {elf.machine}, not for {subdir}")
+
+
+def rpaths(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """RPATH and RUNPATH begin with $ORIGIN and stay inside the prefix."""
+    for file, elf in _elves(facts):
+        for entry in elf.rpaths:
+            folder = search_folder(file, entry)
+            if folder is None:
+                yield Finding("rpath", file.path, f"has the rpath {entry}; use $ORIGIN")
+            elif folder.startswith(".."):
+                yield Finding("rpath", file.path, f"has the rpath {entry}, out of the prefix")
+
+
+def search_folder(file: File, entry: str) -> str | None:
+    """The folder, relative to the prefix, that an rpath entry means; None if it is absolute."""
+    match = re.fullmatch(r"\$(?:ORIGIN|\{ORIGIN\})(/.*)?", entry)
+    return posixpath.normpath(f"{file.folder}{match[1] or ''}") if match else None
+
+
+def needed(facts: Facts, below: Below | None) -> Iterator[Finding]:
+    """Every library that a file needs is found, and comes from a declared dependency.
+
+    It is in a folder that the loader searches for this file: one of its own rpath or, for what
+    a program of the prefix loads, lib/. Without `below` only glibc and the package itself are
+    known, so nothing is said of the rest.
+    """
+    own = {PurePosixPath(path).name for path in facts.files}
+    for file, elf in _elves(facts):
+        folders = [f for entry in elf.rpaths if (f := search_folder(file, entry))]
+        if "site-packages" in file.path or "lib-dynload" in file.path:
+            folders.append("lib")  # by the DT_RPATH of the interpreter that loads it
+        for soname in elf.needed:
+            if soname in GLIBC | DRIVERS:
+                continue
+            candidates = [posixpath.join(folder, soname) for folder in folders]
+            if any(path in facts.files for path in candidates):
+                continue
+            if below is None:
+                continue
+            found = next((path for path in candidates if path in below.paths), None)
+            if found is None:
+                place = "is not where its rpath leads" if soname in own else "is nowhere"
+                others = sorted(
+                    {n for p, n in below.paths.items() if PurePosixPath(p).name == soname}
+                )
+                if others:
+                    place = f"is in {', '.join(others)}, where no rpath leads"
+                yield Finding("needed", file.path, f"needs {soname}, which {place}")
+            elif below.paths[found] not in below.direct:
+                owner = below.paths[found]
+                yield Finding(
+                    "needed", file.path, f"needs {soname} of {owner}, which is not in depends"
+                )
+
+
+def glibc_floor(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """`depends` declares a glibc that is at least as new as the symbols that the files need."""
+    declared = max(
+        (
+            glibc_version(f"GLIBC_{match[1]}") or ()
+            for spec in facts.index.get("depends", ())
+            if (match := re.match(r"__glibc >=(\d+(?:\.\d+)*)", spec))
+        ),
+        default=(),
+    )
+    for file, elf in _elves(facts):
+        wanted = glibc_version(f"GLIBC_{elf.glibc}") if elf.glibc else None
+        if wanted and wanted > declared:
+            said = ".".join(map(str, declared)) or "none"
+            yield Finding(
+                "glibc-floor", file.path, f"needs glibc {elf.glibc}; depends declares {said}"
+            )
+
+
+def run_exports(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """A library that others can link to says what they then depend on."""
+    exports = facts.info.get("run_exports") or {}
+    if any(exports.values()):
+        return
+    for path, file in facts.files.items():
+        versioned = re.fullmatch(r"(lib/lib[^/]+\.so)\.\d[^/]*", path)
+        if versioned and versioned[1] in facts.files and file.elf and file.elf.soname:
+            yield Finding("run-exports", path, "can be linked to, but run_exports is empty")
+            return
+
+
+def _elves(facts: Facts) -> Iterator[tuple[File, Elf]]:
+    for file in facts.files.values():
+        if file.elf is not None:
+            yield file, file.elf
+
+
+RULES: tuple[Rule, ...] = (
+    index_json,
+    about_json,
+    licence_files,
+    paths_json,
+    links,
+    permissions,
+    build_paths,
+    placeholders,
+    machine,
+    rpaths,
+    needed,
+    glibc_floor,
+    run_exports,
+)
