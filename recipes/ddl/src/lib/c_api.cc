@@ -2,10 +2,12 @@
 #include <ddl/ddl.h>
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <thread>
 
 #include "collective/collectives.h"
 #include "context.h"
@@ -117,6 +119,8 @@ void ddl_abort(int exit_code, const char* reason) {
   int is_finalized = 0;
   MPI_Initialized(&is_initialized);
   MPI_Finalized(&is_finalized);
+  // The launcher may drop what it has not yet read of our output once it hears of the abort.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
   if (is_initialized && !is_finalized) MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, ddl_last_error());  \
-      return 1;                                                                      \
-    }                                                                                \
+#define CHECK(condition)                                                            \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
+      fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, ddl_last_error()); \
+      return 1;                                                                     \
+    }                                                                               \
   } while (0)
 
 enum { kCount = 100000 };

@@ -1,15 +1,14 @@
 // DDL's documented names from C++: ddl.hpp as Horovod uses it, and ddl_mpi.hpp.
-#include <ddl_mpi.hpp>
-
 #include <cstdio>
+#include <ddl_mpi.hpp>
 #include <vector>
 
-#define CHECK(condition)                                                                \
-  do {                                                                                  \
-    if (!(condition)) {                                                                 \
+#define CHECK(condition)                                                                 \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
       std::fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, ddl_last_error()); \
-      return 1;                                                                         \
-    }                                                                                   \
+      return 1;                                                                          \
+    }                                                                                    \
   } while (0)
 
 int main(int argc, char** argv) {

@@ -25,7 +25,6 @@ class Launch(Protocol):
         hosts: int = 0,
         chunk: int = 0,
         timeout: float = 0,
-        mpi: tuple[str, ...] = (),
         env: dict[str, str] | None = None,
     ) -> Result: ...
 
@@ -40,9 +39,9 @@ def environment(**variables: object) -> dict[str, str]:
     return env | {name: str(value) for name, value in variables.items() if value}
 
 
-def command(program: str, *arguments: str, n: int, mpi: tuple[str, ...] = ()) -> list[str]:
+def command(program: str, *arguments: str, n: int) -> list[str]:
     return [
-        *(str(MPIEXEC), *mpi, "-n", str(n)),
+        *(str(MPIEXEC), "-n", str(n)),
         *(sys.executable, str(PROGRAMS / f"{program}.py"), *arguments),
     ]
 
@@ -58,12 +57,11 @@ def launch() -> Launch:
         hosts: int = 0,
         chunk: int = 0,
         timeout: float = 0,
-        mpi: tuple[str, ...] = (),
         env: dict[str, str] | None = None,
     ) -> Result:
         variables = environment(DDL_FAKE_HOSTS=hosts, DDL_SHM_CHUNK=chunk, DDL_TIMEOUT=timeout)
         return subprocess.run(
-            command(program, *arguments, n=n, mpi=mpi),
+            command(program, *arguments, n=n),
             env=variables | (env or {}),
             capture_output=True,
             text=True,

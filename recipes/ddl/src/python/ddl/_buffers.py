@@ -39,9 +39,7 @@ class Buffer(NamedTuple):
             return TYPES[self.dtype]
         except KeyError:
             known = ", ".join(TYPES)
-            raise TypeError(
-                f"{name}: cannot reduce {self.dtype}; the types are {known}"
-            ) from None
+            raise TypeError(f"{name}: cannot reduce {self.dtype}; the types are {known}") from None
 
 
 def is_torch(x: object) -> bool:
@@ -62,9 +60,7 @@ def buffer_of(name: str, x: Array, *, writable: bool = False) -> Buffer:
         return _buffer_of_tensor(name, x)
     if isinstance(x, np.ndarray):
         return _buffer_of_array(name, x, writable)
-    raise TypeError(
-        f"{name}: expected a NumPy array or a torch CPU tensor, got {type(x).__name__}"
-    )
+    raise TypeError(f"{name}: expected a NumPy array or a torch CPU tensor, got {type(x).__name__}")
 
 
 def _buffer_of_array(name: str, x: np.ndarray[Any, Any], writable: bool) -> Buffer:

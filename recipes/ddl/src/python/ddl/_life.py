@@ -5,9 +5,10 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import time
 
 from ddl import _core
-from ddl.errors import DDLError, check
+from ddl.errors import DDLError, Result, check
 
 
 def init(options: str | None = None) -> None:

@@ -109,7 +109,9 @@ def sweep(options: argparse.Namespace) -> list[dict[str, Any]]:
     itemsize = np.dtype(options.dtype).itemsize
     is_printer = ddl.rank() == 0 and not options.json
     if is_printer:
-        print(f"# ddl {ddl.__version__}, {size} ranks on {ddl.num_hosts()} host(s), {options.dtype}")
+        print(
+            f"# ddl {ddl.__version__}, {size} ranks on {ddl.num_hosts()} host(s), {options.dtype}"
+        )
         print(f"{'bytes':>12} {'library':>8} {'time us':>12} {'algbw GB/s':>11} {'busbw GB/s':>11}")
     rows = []
     nbytes = max(options.min, itemsize)

@@ -85,9 +85,7 @@ def check_threads() -> None:
         except BaseException as error:
             failures.append(error)
 
-    threads = [
-        threading.Thread(target=work, args=(group, 10**i)) for i, group in enumerate(groups)
-    ]
+    threads = [threading.Thread(target=work, args=(group, 10**i)) for i, group in enumerate(groups)]
     for thread in threads:
         thread.start()
     for thread in threads:

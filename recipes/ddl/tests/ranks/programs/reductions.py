@@ -75,9 +75,7 @@ def check_exact(dtype: str) -> None:
 def check_order(dtype: str) -> None:
     """Rounded sums: in the order of ranks in a host, then of hosts, the same on every rank."""
     count = 3 * CHUNK // np.dtype(dtype).itemsize + 5
-    every = [
-        np.random.default_rng(rank).normal(size=count).astype(dtype) for rank in range(SIZE)
-    ]
+    every = [np.random.default_rng(rank).normal(size=count).astype(dtype) for rank in range(SIZE)]
     wide = np.float64 if dtype == "float64" else np.float32
     total = None
     for host in HOSTS:
@@ -87,9 +85,7 @@ def check_order(dtype: str) -> None:
         total = partial if total is None else total + partial
     assert total is not None
     same(ddl.allreduce(every[RANK]), total.astype(dtype), dtype)
-    same(
-        ddl.allreduce(every[RANK], "average"), (total / wide(SIZE)).astype(dtype), dtype
-    )
+    same(ddl.allreduce(every[RANK], "average"), (total / wide(SIZE)).astype(dtype), dtype)
 
 
 def check_one_rounding() -> None:

@@ -1,0 +1,88 @@
+"""Arguments that cannot be used: which exception, and that its text names the argument."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+import ddl
+
+ddl.init()
+X = np.ones(4, np.float32)
+SIZE = ddl.size()
+
+
+def read_only() -> np.ndarray:
+    x = X.copy()
+    x.flags.writeable = False
+    return x
+
+
+NUMPY: list[tuple[type[Exception], str, Callable[[], object]]] = [
+    (TypeError, "x: expected a NumPy array", lambda: ddl.allreduce([1, 2])),
+    (TypeError, "x: expected a NumPy array", lambda: ddl.broadcast(3.0)),
+    (TypeError, "x: cannot reduce complex64", lambda: ddl.allreduce(X.astype("c8"))),
+    (TypeError, "x: cannot reduce bool", lambda: ddl.reduce_scatter(np.ones(SIZE, bool))),
+    (TypeError, "x: an array of Python objects", lambda: ddl.broadcast(np.array([None]))),
+    (ValueError, "x: not contiguous", lambda: ddl.allreduce(np.ones((4, 4))[:, 1])),
+    (ValueError, "x: not contiguous", lambda: ddl.broadcast(np.ones((4, 4)).T)),
+    (ValueError, "x: foreign byte order", lambda: ddl.allreduce(X.astype(">f4"))),
+    (ValueError, "x: not aligned", lambda: ddl.allreduce(np.zeros(9, "u1")[1:].view("f4"))),
+    (ValueError, "x: read-only", lambda: ddl.allreduce_(read_only())),
+    (ValueError, "x: read-only", lambda: ddl.broadcast(read_only())),
+    (ValueError, "out: read-only", lambda: ddl.allreduce(X, out=read_only())),
+    (TypeError, "out: float64, but x is float32", lambda: ddl.allreduce(X, out=np.ones(4))),
+    (ValueError, "out: 3 elements", lambda: ddl.allreduce(X, out=np.ones(3, "f4"))),
+    (ValueError, "out: 3 elements", lambda: ddl.allgather(X, out=np.ones(3, "f4"))),
+    (ValueError, "op: unknown operation 'mean'", lambda: ddl.allreduce(X, "mean")),
+    (ValueError, "average of int32", lambda: ddl.allreduce(np.ones(2, "i4"), "average")),
+    (ValueError, "multiple of", lambda: ddl.reduce_scatter(np.float32(1)[...])),
+    (ValueError, f"from 0 to {SIZE - 1}", lambda: ddl.broadcast(X, root=SIZE)),
+    (ValueError, f"from 0 to {SIZE - 1}", lambda: ddl.broadcast(X, root=-1)),
+    (ValueError, f"from 0 to {SIZE - 1}", lambda: ddl.host_name(SIZE)),
+    (ValueError, f"from 0 to {SIZE - 1}", lambda: ddl.new_group([*range(SIZE), 99])),
+    (ValueError, "listed twice", lambda: ddl.new_group([*range(SIZE), 0])),
+    (ValueError, "at least one rank", lambda: ddl.new_group([])),
+    (ValueError, "the tag is -1", lambda: ddl.new_group(list(range(SIZE)), tag=-1)),
+    (ValueError, "above 0", lambda: ddl.set_timeout(0)),
+    (ValueError, "above 0", lambda: ddl.set_timeout(float("nan"))),
+    (TypeError, "arrays[1]: cannot reduce", lambda: ddl.allreduce_n([X, X.astype("u1")])),
+    (ValueError, "overlap", lambda: ddl.allreduce(BOTH[:-1], out=BOTH[1:])),
+    (ValueError, "it has been freed", lambda: ddl.barrier(FREED)),
+]
+BOTH = np.ones(5, np.float32)
+FREED = ddl.new_group(list(range(SIZE)))
+assert FREED is not None
+FREED.free()
+if SIZE > 1:
+    NUMPY.append((ValueError, "multiple of", lambda: ddl.reduce_scatter(np.ones(SIZE + 1))))
+
+
+def torch_cases() -> list[tuple[type[Exception], str, Callable[[], object]]]:
+    import torch
+
+    t = torch.ones(4)
+    return [
+        (ValueError, "x: not contiguous", lambda: ddl.allreduce(torch.ones(4, 4).t())),
+        (TypeError, "x: the tensor is on meta", lambda: ddl.allreduce(t.to("meta"))),
+        (TypeError, "x: torch.sparse_coo", lambda: ddl.allreduce(t.to_sparse())),
+        (TypeError, "x: cannot reduce int8", lambda: ddl.allreduce(t.to(torch.int8))),
+        (TypeError, "arrays[1]: NumPy", lambda: ddl.allreduce_n([t, X])),
+        (TypeError, "out: float64, but x is float32", lambda: ddl.allreduce(t, out=t.double())),
+    ]
+
+
+for kind, text, call in NUMPY + (torch_cases() if "torch" in sys.argv else []):
+    try:
+        call()
+    except Exception as error:
+        assert isinstance(error, kind), f"{text}: {type(error).__name__}: {error}"
+        assert text in str(error), f"{text!r} not in {str(error)!r}"
+    else:
+        raise AssertionError(f"{text}: nothing was raised")
+    # Nothing was communicated: the ranks are still together.
+    assert ddl.allreduce(X)[0] == SIZE
+if "torch" not in sys.argv:
+    assert "torch" not in sys.modules, "NumPy users must not pay for torch"

@@ -1,0 +1,91 @@
+"""The ways that a program may start and end the library. One argument: which."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import numpy as np
+
+import ddl
+
+
+def total() -> int:
+    return int(ddl.allreduce(np.array([1], np.int32))[0])
+
+
+match sys.argv[1]:
+    case "explicit":
+        assert not ddl.initialized()
+        ddl.init()
+        ddl.init()
+        assert ddl.initialized()
+        assert total() == ddl.size()
+        ddl.finalize()
+        assert not ddl.initialized()
+    case "at exit":
+        ddl.init()
+        assert total() == ddl.size()
+    case "by DDL_OPTIONS":
+        os.environ["DDL_OPTIONS"] = "-timeout 7"
+        assert total() == ddl.size()
+        assert ddl.timeout() == 7
+    case "by variable":
+        print(ddl.size())
+    case "not at all":
+        try:
+            ddl.rank()
+        except ddl.DDLError as error:
+            assert error.code is ddl.Result.NOT_INITIALIZED
+            assert "init" in str(error)
+        else:
+            raise AssertionError("no error before init")
+    case "mpi4py first":
+        from mpi4py import MPI
+
+        ddl.init()
+        assert total() == MPI.COMM_WORLD.Get_size()
+        ddl.finalize()
+        MPI.COMM_WORLD.Barrier()  # still there: it is not ours to end
+    case "mpi4py, at exit":
+        from mpi4py import MPI
+
+        ddl.init()
+        assert total() == MPI.COMM_WORLD.Get_size()
+    case "mpi4py ended":
+        from mpi4py import MPI
+
+        MPI.Finalize()
+        try:
+            ddl.init()
+        except ddl.DDLError as error:
+            assert "finalised" in str(error)
+        else:
+            raise AssertionError("no error after MPI_Finalize")
+    case "again":
+        ddl.init()
+        ddl.finalize()
+        try:
+            ddl.init()
+        except ddl.DDLError as error:
+            assert "finalised" in str(error)
+        else:
+            raise AssertionError("no error at the second start")
+    case "bad options, then good":
+        try:
+            ddl.init("-mode r:17x3")
+        except ddl.DDLError as error:
+            assert "51 ranks" in str(error)
+        ddl.init()
+        assert total() == ddl.size()
+    case "fork":
+        ddl.init()
+        child = os.fork()
+        if child == 0:
+            os._exit(3)
+        assert os.waitpid(child, 0)[1] >> 8 == 3
+        assert total() == ddl.size()
+    case "trace":
+        ddl.init("-dbg_level 2 -dump_iter 1 -dev_sync 1 -rebind_iter 10")
+        assert total() == ddl.size()
+print("ended well", flush=True)

@@ -1,0 +1,202 @@
+"""What goes wrong on one rank is told on the others: never a hang, never a wrong sum."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import PROGRAMS, Launch, command, environment
+
+# Far above what any of this takes: only a hang reaches it.
+LONG = 100.0
+
+
+def reports(output: str) -> dict[int, str]:
+    return {int(rank): text for rank, text in re.findall(r"^rank (\d): (.*)$", output, re.M)}
+
+
+@pytest.mark.parametrize("collective", ["small", "allreduce", "broadcast", "barrier"])
+@pytest.mark.parametrize("n", [2, 4])
+def test_a_killed_rank_on_this_host_is_noticed_at_once(
+    launch: Launch, tmp_path: Path, n: int, collective: str
+) -> None:
+    result = launch(
+        *("survive", str(PROGRAMS / "lose.py"), "kill", collective),
+        n=n,
+        timeout=LONG,
+        env={"SURVIVE": str(tmp_path)},
+    )
+    told = reports(result.stdout)
+    assert set(told) == set(range(n - 1)), result.stdout + result.stderr
+    for text in told.values():
+        assert re.search(rf"rank {n - 1} \(host \S+\) has died \(process \d+\)", text), text
+        assert text.startswith("PEER_LOST")
+    assert result.stdout.count("unusable since an earlier error") == n - 1
+    assert result.returncode != 0
+
+
+@pytest.mark.parametrize(("n", "hosts"), [(2, 2), (4, 3)])
+def test_a_killed_rank_on_another_host_ends_in_a_timeout(
+    launch: Launch, tmp_path: Path, n: int, hosts: int
+) -> None:
+    result = launch(
+        *("survive", str(PROGRAMS / "lose.py"), "kill", "allreduce"),
+        n=n,
+        hosts=hosts,
+        timeout=3,
+        env={"SURVIVE": str(tmp_path)},
+    )
+    told = reports(result.stdout)
+    assert set(told) == set(range(n - 1)), result.stdout + result.stderr
+    # Each says whom it missed itself; someone missed the dead rank.
+    assert any(f"rank {n - 1} (host" in text for text in told.values()), told
+    assert all(text.split()[0] in ("TIMEOUT", "PEER_LOST", "MPI") for text in told.values()), told
+
+
+@pytest.mark.parametrize(("n", "hosts"), [(2, 0), (4, 0), (2, 2)])
+def test_a_stuck_rank_is_named_after_the_timeout(tmp_path: Path, n: int, hosts: int) -> None:
+    job = subprocess.Popen(
+        command("survive", str(PROGRAMS / "lose.py"), "stop", "allreduce", n=n),
+        env=environment(DDL_TIMEOUT=2, DDL_FAKE_HOSTS=hosts, SURVIVE=tmp_path),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert job.stdout is not None
+    told: dict[int, str] = {}
+    stuck = 0
+    try:
+        for line in job.stdout:
+            told |= reports(line)
+            stuck = int(line.split()[1]) if line.startswith("pid ") else stuck
+            if len(told) == n - 1 and stuck:
+                break
+    finally:
+        if stuck:
+            os.kill(stuck, signal.SIGKILL)
+        job.wait(60)
+    assert len(told) == n - 1
+    for text in told.values():
+        assert text.startswith("TIMEOUT"), text
+        assert f"rank {n - 1} (host" in text
+        assert "DDL_TIMEOUT" in text
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_a_rank_that_leaves_early_is_named(launch: Launch, n: int) -> None:
+    result = launch("lose", "exit", "allreduce", n=n, timeout=LONG)
+    told = reports(result.stdout)
+    assert set(told) == set(range(n - 1)), result.stdout + result.stderr
+    for text in told.values():
+        assert text.startswith("MISMATCH")
+        assert f"rank {n - 1} (host" in text
+        assert "finalize()" in text
+    assert result.returncode != 0
+
+
+@pytest.mark.parametrize(("n", "hosts"), [(2, 0), (4, 3)])
+def test_an_uncaught_exception_ends_the_job(launch: Launch, n: int, hosts: int) -> None:
+    result = launch("lose", "raise", "allreduce", n=n, hosts=hosts, timeout=LONG)
+    assert result.returncode == 1
+    assert "ZeroDivisionError: the lost rank's own mistake" in result.stderr
+    assert re.search(rf"\[ddl\] rank {n - 1} \(host \S+\) ends the job: uncaught", result.stderr)
+
+
+def test_a_killed_job_leaves_nothing_behind() -> None:
+    """kill -9 of every process while the shared memory is in use."""
+    before = set(Path("/dev/shm").iterdir())
+    job = subprocess.Popen(
+        command("lose", "stop", "allreduce", n=2),
+        env=environment(DDL_TIMEOUT=LONG),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert job.stdout is not None
+    first = job.stdout.readline().split()
+    time.sleep(0.2)
+    ours = _with_descendants(job.pid)
+    assert int(first[1]) in ours
+    for pid in ours:
+        os.kill(pid, signal.SIGKILL)
+    job.wait(60)
+    left = {path.name for path in set(Path("/dev/shm").iterdir()) - before}
+    assert not {name for name in left if "ddl" in name}, left
+
+
+def _with_descendants(pid: int) -> list[int]:
+    found = [pid]
+    for parent in found:
+        for task in Path(f"/proc/{parent}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+@pytest.mark.parametrize(
+    "way",
+    ["explicit", "at exit", "by DDL_OPTIONS", "not at all", "again", "bad options, then good"]
+    + ["fork", "trace"],
+)
+@pytest.mark.parametrize("n", [1, 2])
+def test_starting_and_ending(passes: Launch, way: str, n: int) -> None:
+    result = passes("endings", way, n=n)
+    assert result.stdout.count("ended well") == n
+    if way == "trace":
+        assert re.search(rf"\[ddl\] {n} ranks on 1 hosts", result.stderr)
+        assert re.search(r"allreduce\(1 x int32, sum\) took [\d.]+ us", result.stderr)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py")
+@pytest.mark.parametrize("way", ["mpi4py first", "mpi4py, at exit", "mpi4py ended"])
+def test_beside_mpi4py(passes: Launch, way: str) -> None:
+    assert passes("endings", way, n=2).stdout.count("ended well") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("-speed 3", ["'-speed'", "-mode X:AxBxC", "-timeout", "-rebind_iter"]),
+        ("-mode", ["-mode needs a value"]),
+        ("-mode z:2", ["X one of b n r m c p", "z:2"]),
+        ("-mode r:2x", ["sizes separated by x"]),
+        ("-mode r:2xa", ["'a'"]),
+        ("-mode r:3x1x1", ["describes 3 ranks", "the job has 2"]),
+        ("-timeout 0", ["-timeout", "above 0"]),
+        ("-dbg_level 3", ["0 to 2"]),
+    ],
+)
+def test_bad_options_are_told(launch: Launch, options: str, words: list[str]) -> None:
+    result = launch("endings", "by variable", n=2, env={"DDL_OPTIONS": options})
+    assert result.returncode != 0
+    for word in words:
+        assert word in result.stderr
+    assert "Segmentation" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("DDL_TIMEOUT", "soon"), ("DDL_SHM_CHUNK", "1"), ("DDL_FAKE_HOSTS", "x")],
+)
+def test_bad_variables_are_told(launch: Launch, variable: str, value: str) -> None:
+    result = launch("endings", "explicit", n=1, env={variable: value})
+    assert result.returncode != 0
+    assert f"{variable}: expected" in result.stderr
+
+
+@pytest.mark.parametrize("mode", ["r:2x1x1", "p:1x2x1x1", "b:2"])
+def test_a_mode_that_fits_is_taken(passes: Launch, mode: str) -> None:
+    passes("endings", "explicit", n=2, env={"DDL_OPTIONS": f"-mode {mode}"})
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_bad_arguments(passes: Launch, n: int) -> None:
+    passes("arguments", n=n)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+def test_bad_tensors(passes: Launch) -> None:
+    passes("arguments", "torch", n=2)
