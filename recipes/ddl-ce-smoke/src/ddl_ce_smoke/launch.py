@@ -91,9 +91,9 @@ class Job:
         if error:
             log, text = error
             found.append(f"{log}, at {log.last}: {text}")
-        if self.timed_out or (error and "rank " not in error[1]) or not found:
-            found += self._unfinished() or [f"exit status {self.status}: {self._tail(1)}"]
-        return "; ".join(found)
+        if self.timed_out or not found or (error and "rank " not in error[1]):
+            found += self._unfinished()
+        return "; ".join(found) or f"exit status {self.status}: {self._tail(1)}"
 
     def detail(self) -> str:
         """What helps to understand a failure: each rank's last step, then the last output."""

@@ -1,0 +1,135 @@
+"""The smoke suite on the environment that `make` built and installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddlce.env.layout import Layout
+from ddlce.settings import load_settings
+from ddlce.smoke import clean_environment
+
+pytestmark = pytest.mark.built
+
+REPO = Path(__file__).parents[2]
+SUITE_TESTS = REPO / "recipes" / "ddl-ce-smoke" / "tests"
+
+
+@pytest.fixture(scope="module")
+def prefix() -> Path:
+    """The default release of ddl-ce."""
+    current = Layout(load_settings().root).current("ddl-ce")
+    assert current, "there is no built environment: run `make` first"
+    return current
+
+
+@pytest.fixture
+def pytest_alone(tmp_path: Path) -> Path:
+    """A folder with pytest and nothing else of ours, to be put on the environment's path."""
+    folder = tmp_path / "pytest"
+    folder.mkdir()
+    site = Path(pytest.__file__).parents[1]
+    for name in ("pytest", "_pytest", "pluggy", "iniconfig"):
+        (folder / name).symlink_to(site / name)
+    return folder
+
+
+def smoke(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, str]:
+    """`ddlce smoke ddl-ce` as a user runs it: exit status and standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ddlce", "smoke", "ddl-ce", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **(environ or {})},
+    )
+    return done.returncode, done.stderr
+
+
+def test_the_built_environment_passes(prefix: Path, tmp_path: Path) -> None:
+    status, errors = smoke("--quick", "--ranks", "1,2,4", "--report", str(tmp_path))
+    assert status == 0, errors
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["prefix"] == str(prefix)
+    assert [part["outcome"] for part in report["parts"]] == ["passed"] * 4
+    skipped = [c["name"] for p in report["parts"] for c in p["cases"] if c["outcome"] == "skipped"]
+    assert skipped == [], "every main package is in the release"
+    trained = {r["ranks"]: r["accuracy"] for r in report["throughput"] if r["accuracy"]}
+    assert sorted(trained) == [1, 2, 4]
+    assert min(trained.values()) >= 0.95
+    assert {row["backend"] for row in report["bandwidth"]} == {"ddl", "gloo"}
+    assert (tmp_path / "junit.xml").is_file()
+    assert "<svg" in (tmp_path / "report.html").read_text()
+
+
+def test_the_caller_s_python_path_does_not_reach_in(prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')\n")
+    status, errors = smoke("--parts", "versions", environ={"PYTHONPATH": str(tmp_path)})
+    assert status == 0, errors
+
+
+def test_a_shadowed_package_is_a_failed_part(prefix: Path, tmp_path: Path) -> None:
+    """Inside the environment, where the user's variables do reach in."""
+    (tmp_path / "pydantic.py").write_text("")
+    done = subprocess.run(
+        [str(prefix / "bin" / "ddlce-smoke"), "--parts", "versions", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**clean_environment(prefix, os.environ), "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 1
+    cases = {case["name"]: case for case in json.loads(done.stdout)["parts"][0]["cases"]}
+    assert cases["pydantic"]["outcome"] == "failed"
+    assert f"comes from {tmp_path}/pydantic.py" in cases["pydantic"]["message"]
+
+
+def test_the_documented_training_command(prefix: Path) -> None:
+    done = subprocess.run(
+        ["ddlrun", "-H", "localhost:4", "python", "-m", "ddl_ce_smoke.train"],
+        capture_output=True,
+        text=True,
+        check=False,
+        executable=str(prefix / "bin" / "ddlrun"),
+        env=clean_environment(prefix, os.environ),
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if "identical" in line]
+    assert [row[1] for row in rows] == ["1", "2", "4"]
+    assert all(float(row[2].rstrip("%")) >= 95 for row in rows)
+
+
+def run_suite_tests(prefix: Path, pytest_alone: Path, *arguments: str) -> str:
+    """The suite's own tests, with the environment's Python; their output if they pass."""
+    pytest_command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+    done = subprocess.run(
+        [str(prefix / "bin" / "python"), *pytest_command, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=SUITE_TESTS,
+        env={
+            **clean_environment(prefix, os.environ),
+            "PYTHONPATH": str(pytest_alone),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def test_a_killed_and_a_hanging_rank_fail_the_run(prefix: Path, pytest_alone: Path) -> None:
+    chosen = "(early and kill) or (hangs and stop)"
+    assert "2 passed" in run_suite_tests(prefix, pytest_alone, "test_faults.py", "-k", chosen)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_suite_s_own_tests_pass_in_the_environment(prefix: Path, pytest_alone: Path) -> None:
+    """Among them: corrupted results, a killed, a hanging and a failing rank, an interrupt."""
+    run_suite_tests(prefix, pytest_alone)
