@@ -89,6 +89,9 @@ def _classify(
         _refuse(name, runs, f"sets {name}, which would change every program of the user")
     if _is_backup(name, results, presets):
         return None
+    if any("\n" in (value or "") for value in (unset, *results)):
+        # Seen with Lmod 8.6 and Environment Modules 5.2: the shell gets the first line only.
+        _refuse(name, runs, f"sets {name} to a value with a line break, which no module can")
     if unset is None and results == [None, None]:
         _refuse(name, runs, f"unsets {name}, which no unload could restore")
     if results == [unset, unset] and unset is not None:

@@ -100,9 +100,9 @@ def compose(content: Content, writer: ModuleWriter) -> str:
     if content.inside:
         writer.extensions(content.inside)
     writer.comment("One conda environment at a time: paths of two would mix their libraries.")
-    writer.refuse_other_conda(content.prefix, _refusal(content))
-    writer.conflict(CONFLICTS)
+    writer.conflict((content.name, *CONFLICTS))
     writer.family(FAMILY)
+    writer.refuse_other_conda(content.prefix, _refusal(content))
     writer.comment("What the environment's own activation does.")
     ours = _own_changes(content)
     names = {change.name for change in ours}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ddlce.env.layout import Layout, read_origin
+from ddlce.errors import InputError, MachineError
 from ddlce.files import write_atomic
 from ddlce.modulefile.content import compose, read_content
 from ddlce.modulefile.lua import LuaWriter
@@ -48,9 +50,14 @@ def write_modulefiles(
         name: the module's name; the environment's by default.
 
     Raises:
-        InputError: not such an environment, or activation that no modulefile can do.
+        InputError: not such an environment, not a name, or activation that no modulefile can do.
         MachineError: the folder cannot be written.
     """
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", name):
+        raise InputError(
+            f"--name {name!r} is not a name for a module",
+            "use letters, digits, '.', '_', '+' and '-', and begin with a letter or a digit",
+        )
     content = read_content(prefix, name)
     # All text first: a modulefile that cannot be written stops before any is.
     texts = {writer: compose(content, writer()) for writer in WRITERS}
@@ -58,14 +65,23 @@ def write_modulefiles(
     for writer, text in texts.items():
         tree = (into or layout.root / "modulefiles") / writer.folder
         path = tree / content.name / f"{content.version}{writer.suffix}"
-        write_atomic(path, text)
+        _write(path, text)
         files[writer.system], trees[writer.system] = path, tree
     folders = [path.parent for path in files.values()]
     default = _default_version(layout, content.env.env, content.version, folders)
     for writer in WRITERS:
         path = files[writer.system].with_name(writer.default_file)
-        write_atomic(path, writer.default_version(content.name, default))
+        _write(path, writer.default_version(content.name, default))
     return Written(content.name, content.version, default, prefix, files, trees)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_atomic(path, text)
+    except OSError as error:  # a file where a folder should be, a file system of its own kind
+        raise MachineError(
+            f"cannot write {path}: {error.strerror}", "choose another folder with --into"
+        ) from error
 
 
 def _default_version(layout: Layout, env: str, written: str, folders: Iterable[Path]) -> str:

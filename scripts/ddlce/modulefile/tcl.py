@@ -32,18 +32,34 @@ proc is_set {name} {
    return [expr {[getenv $name \001] ne "\001"}]
 }
 
+proc set_to {name value} {
+   set command [expr {[loading] ? "setenv" : "unsetenv"}]
+   # setenv forgets what other modules did to the variable: their stack and their counts
+   set others {}
+   foreach kind {PUSHENV SHARE} {
+      set internal __MODULES_${kind}_$name
+      if {[is_set $internal]} {
+         lappend others $internal [getenv $internal]
+      }
+   }
+   $command $name $value
+   foreach {internal kept} $others {
+      $command $internal $kept
+   }
+}
+
 proc push {name value} {
    set saved __DDLCE_SAVED_$name
    if {[loading]} {
       if {[is_set $name]} {
          setenv $saved [getenv $name]
       }
-      setenv $name $value
+      set_to $name $value
    } elseif {[unloading]} {
       # if the user has changed the variable since, it is theirs
       if {[getenv $name] eq $value} {
          if {[is_set $saved]} {
-            unsetenv $name [getenv $saved]
+            set_to $name [getenv $saved]
          } else {
             setenv $name {}
          }
@@ -100,7 +116,8 @@ REFUSE = """if {{[loading]}} {{
    set depth [getenv CONDA_SHLVL 0]
    if {{([string is integer -strict $depth] && $depth > 0)
          || ($active ne {{}} && $active ne {prefix})}} {{
-      error "{message} (CONDA_PREFIX=$active)"
+      puts stderr "{message} (CONDA_PREFIX=$active)"
+      break
    }}
 }}
 """
