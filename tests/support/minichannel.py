@@ -141,10 +141,15 @@ def python_files() -> dict[str, bytes | str | Path]:
             path = Path(folder, entry)
             if path.suffix in {".py", ".so", ".whl"}:
                 files[f"lib/python3.11/{path.relative_to(library)}"] = path
-            if path.suffix == ".py" and path.parent.name != "json":  # json: left to ddlce
+            if path.suffix == ".py" and not left_to_ddlce(path):
                 cached = path.relative_to(library).parent / "__pycache__"
                 files[f"lib/python3.11/{cached}/{path.stem}.cpython-311.pyc"] = bytecode(path)
     return files
+
+
+def left_to_ddlce(path: Path) -> bool:
+    """True for modules that come without bytecode; compileall itself imports one of them."""
+    return path.parent.name == "json" or path.name == "filecmp.py"
 
 
 def bytecode(path: Path) -> bytes:

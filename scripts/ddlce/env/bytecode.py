@@ -46,31 +46,12 @@ def compile_bytecode(staging: Path, final: Path, records: list[Record]) -> int:
                 wanted[name] = record
     if not wanted:
         return 0
-    # -I -S: no user site, no .pth files, nothing but the interpreter and its library.
-    command: list[str | Path] = [
-        staging / "bin" / "python",
-        "-I",
-        "-S",
-        "-m",
-        "compileall",
-        "-qq",
-        "-j",
-        str(JOBS),
-    ]
-    command += ["--invalidation-mode", "unchecked-hash", "-s", staging, "-p", final, "-i", "-"]
-    done = subprocess.run(
-        command,
-        input="".join(f"{staging / name}\n" for name in sorted(wanted)),
-        text=True,
-        capture_output=True,
-        check=False,
-    )
+    complaint = _compileall(staging, final, sorted(wanted))
     compiled = [name for name in sorted(wanted) if (staging / _pyc(name, tag)).is_file()]
     if not compiled:
-        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
         raise WorkError(
-            f"the environment's python cannot compile its modules: {last}",
-            f"try it: {staging / 'bin' / 'python'} -c pass",
+            f"the environment's python cannot compile its modules: {complaint}",
+            "check the package: ddlce build python",
         )
     for name in compiled:
         wanted[name].add([_entry(staging, _pyc(name, tag))])
