@@ -13,4 +13,8 @@ done
 -DSQLITE_ENABLE_FTS3 -DSQLITE_ENABLE_FTS4 -DSQLITE_ENABLE_RTREE -DSQLITE_ENABLE_DBSTAT_VTAB \
 -DSQLITE_ENABLE_UNLOCK_NOTIFY -DSQLITE_SECURE_DELETE -DSQLITE_MAX_VARIABLE_NUMBER=250000"
 make -j"$CPU_COUNT" libsqlite3.la sqlite3.pc
-make install_lib=yes lib_install
+make lib_install
+rm "$PREFIX/lib/libsqlite3.la"
+mkdir -p "$PREFIX"/{include,lib/pkgconfig}
+cp sqlite3.h src/sqlite3ext.h "$PREFIX/include/"
+cp sqlite3.pc "$PREFIX/lib/pkgconfig/"
