@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 import ddl
+import numpy as np
 
 ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()

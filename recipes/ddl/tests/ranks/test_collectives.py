@@ -1,10 +1,11 @@
-"""The collectives on real ranks, on one host and over pretended ones with equal and unequal counts."""
+"""The collectives on real ranks: on one host, and over pretended ones, equally filled or not."""
 
 from __future__ import annotations
 
 import importlib.util
 
 import pytest
+
 from conftest import Launch
 
 # (ranks, pretended hosts; 0: the real one). Hosts take ranks in turn, so they are interleaved.
@@ -49,3 +50,10 @@ def test_direct_exchanges(passes: Launch, n: int, hosts: int) -> None:
 @pytest.mark.parametrize(("n", "hosts"), [(2, 0), (4, 0), (2, 2), (4, 3), (4, 4)])
 def test_disagreement_is_an_error_everywhere(passes: Launch, n: int, hosts: int) -> None:
     passes("disagree", n=n, hosts=hosts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hosts", [0, 2])
+def test_more_elements_than_32_bits_count(passes: Launch, hosts: int) -> None:
+    """Takes 9 GB of memory."""
+    passes("huge", n=2, hosts=hosts)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from conftest import PROGRAMS, Launch, command, environment
 
 # Far above what any of this takes: only a hang reaches it.
@@ -138,8 +139,16 @@ def _with_descendants(pid: int) -> list[int]:
 
 @pytest.mark.parametrize(
     "way",
-    ["explicit", "at exit", "by DDL_OPTIONS", "not at all", "again", "bad options, then good"]
-    + ["fork", "trace"],
+    [
+        "explicit",
+        "at exit",
+        "by DDL_OPTIONS",
+        "not at all",
+        "again",
+        "bad options, then good",
+        "fork",
+        "trace",
+    ],
 )
 @pytest.mark.parametrize("n", [1, 2])
 def test_starting_and_ending(passes: Launch, way: str, n: int) -> None:

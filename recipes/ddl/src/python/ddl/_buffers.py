@@ -29,7 +29,7 @@ class Buffer(NamedTuple):
     """A contiguous piece of host memory. Valid as long as the array that it was made of."""
 
     address: int
-    count: int
+    length: int  # elements
     nbytes: int
     dtype: str
 
@@ -108,5 +108,5 @@ def check_same(name: str, out: Buffer, like_name: str, like: Buffer, count: int)
     """Check that `out` has `count` elements of like's type."""
     if out.dtype != like.dtype:
         raise TypeError(f"{name}: {out.dtype}, but {like_name} is {like.dtype}")
-    if out.count != count:
-        raise ValueError(f"{name}: {out.count} elements, but the result has {count}")
+    if out.length != count:
+        raise ValueError(f"{name}: {out.length} elements, but the result has {count}")

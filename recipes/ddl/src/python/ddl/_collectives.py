@@ -121,8 +121,8 @@ def allreduce(
     kind = send.reduction_type("x")
     result = empty_like(x) if out is None else out
     recv = send if result is x and out is None else buffer_of("out", result, writable=True)
-    check_same("out", recv, "x", send, send.count)
-    check(_core.allreduce(handle, send.address, recv.address, send.count, kind, _op(op)))
+    check_same("out", recv, "x", send, send.length)
+    check(_core.allreduce(handle, send.address, recv.address, send.length, kind, _op(op)))
     return result
 
 
@@ -131,7 +131,7 @@ def allreduce_(x: ArrayT, op: Op = "sum", group: Group | None = None) -> ArrayT:
     handle = _handle(group)
     data = buffer_of("x", x, writable=True)
     kind = data.reduction_type("x")
-    check(_core.allreduce(handle, data.address, data.address, data.count, kind, _op(op)))
+    check(_core.allreduce(handle, data.address, data.address, data.length, kind, _op(op)))
     return x
 
 
@@ -221,7 +221,7 @@ def allgather(x: ArrayT, out: ArrayT | None = None, group: Group | None = None) 
     send = buffer_of("x", x)
     result = empty_like(x, (size, *x.shape)) if out is None else out
     recv = buffer_of("out", result, writable=True)
-    check_same("out", recv, "x", send, size * send.count)
+    check_same("out", recv, "x", send, size * send.length)
     check(_core.allgather(handle, send.address, recv.address, send.nbytes))
     return result
 
@@ -255,8 +255,8 @@ def reduce_scatter(
     shape = (x.shape[0] // size, *x.shape[1:])
     result = empty_like(x, shape) if out is None else out
     recv = buffer_of("out", result, writable=True)
-    check_same("out", recv, "x", send, send.count // size)
-    check(_core.reduce_scatter(handle, send.address, recv.address, recv.count, kind, _op(op)))
+    check_same("out", recv, "x", send, send.length // size)
+    check(_core.reduce_scatter(handle, send.address, recv.address, recv.length, kind, _op(op)))
     return result
 
 

@@ -63,14 +63,18 @@ def _end_at_exit() -> None:
     failure = getattr(sys, "last_value", None)  # set by the interpreter for an uncaught exception
     if failure is not None:
         abort(f"uncaught {type(failure).__name__}: {failure}")
-    try:
-        finalize()
-    except DDLError as error:
-        abort(str(error))
+    # While others are in another call, each try makes that call fail on them, so they leave too.
+    deadline = time.monotonic() + timeout()
+    while True:
+        try:
+            return finalize()
+        except DDLError as error:
+            if error.code is not Result.MISMATCH or time.monotonic() > deadline:
+                abort(str(error))
 
 
 def ensure() -> None:
-    """Start the library if DDL_OPTIONS asks for it, as `ddlrun` does; else say that init is missing.
+    """Start the library if DDL_OPTIONS asks for it, as `ddlrun` does; else ask for init.
 
     Raises:
         DDLError: `init` was not called and DDL_OPTIONS is not set.

@@ -3,8 +3,8 @@
     ddlrun -H localhost:2 python -m ddl.bench
     ddlrun -H localhost:2 python -m ddl.bench --peer mpi --json
 
-For every size: the median over the repetitions of the slowest rank's time (`time`), the bytes of the
-buffer per second (`algbw`), and that times 2 (n-1) / n, which is what each rank must send and
+For every size: the median over the repetitions of the slowest rank's time (`time`), the bytes of
+the buffer per second (`algbw`), and that times 2 (n-1) / n, which is what each rank must send and
 receive and so compares across numbers of ranks (`busbw`). Every element of every size is checked.
 `--peer mpi` measures MPI_Allreduce, through mpi4py, in turn with ours.
 """

@@ -6,9 +6,8 @@ import ctypes
 import sys
 from pathlib import Path
 
-import numpy as np
-
 import ddl
+import numpy as np
 
 ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()
@@ -36,7 +35,7 @@ for n in (0, 1, 1000, 300_000):
         everything = np.zeros((SIZE, n), np.uint8)
         mine = block(RANK, root, n)
         check(LIB.ddl_comm_gather(WORLD, address(mine), address(everything), size_t, root))
-        if RANK == root:
+        if root == RANK:
             np.testing.assert_array_equal(everything, [block(r, root, n) for r in range(SIZE)])
         parts = np.array([block(root, r, n) for r in range(SIZE)])
         got = np.zeros(n, np.uint8)

@@ -10,9 +10,8 @@ import signal
 import sys
 import time
 
-import numpy as np
-
 import ddl
+import numpy as np
 
 ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()

@@ -6,9 +6,8 @@ import os
 import threading
 import time
 
-import numpy as np
-
 import ddl
+import numpy as np
 
 ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()
@@ -41,7 +40,7 @@ def check_allgather(group: ddl.Group | None, rank: int, size: int) -> None:
 def check_barrier() -> None:
     """Nobody leaves before the last has come."""
     for late in range(SIZE):
-        if RANK == late:
+        if late == RANK:
             time.sleep(0.05)
         came = np.array([time.monotonic()])
         ddl.barrier()

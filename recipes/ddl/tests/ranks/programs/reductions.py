@@ -6,9 +6,8 @@ import os
 import sys
 from typing import Any
 
-import numpy as np
-
 import ddl
+import numpy as np
 
 ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()
