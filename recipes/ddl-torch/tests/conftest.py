@@ -23,12 +23,12 @@ def ddlrun() -> Run:
         return subprocess.run(
             [
                 str(Path(sys.executable).with_name("ddlrun")),
-                *("-H", f"localhost:{ranks}", "-timeout", "400"),
+                *("-H", f"localhost:{ranks}", "-timeout", "540"),
                 *(sys.executable, *program),
             ],
             capture_output=True,
             text=True,
-            timeout=500,
+            timeout=570,
             env=os.environ | (env or {}),
             check=False,
         )

@@ -4,6 +4,6 @@ cd "$(dirname "$0")"
 
 for ranks in 1 2 4; do
   results=$(mktemp -d)
-  ddlrun -H "localhost:$ranks" -timeout 400 python cases.py "$results"
+  ddlrun -H "localhost:$ranks" -timeout 540 python cases.py "$results"
   rm -r "$results"
 done

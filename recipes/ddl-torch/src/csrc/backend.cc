@@ -1,6 +1,6 @@
-#include <Python.h>  // first, as it demands
-
 #include "backend.h"
+
+#include <Python.h>  // first, as it demands
 
 #include <atomic>
 #include <set>
@@ -33,8 +33,8 @@ void use_timeout(milliseconds timeout) {
   check(ddl_set_timeout(std::chrono::duration<double>(timeout).count()));
 }
 
-// The members of a new group call with the same name, so their tags agree. Different groups that are
-// made at the same time by different threads are told apart unless their names collide.
+// The members of a new group call with the same name, so their tags agree. Different groups that
+// are made at the same time by different threads are told apart unless their names collide.
 int tag_of(const std::string& group_id) {
   std::uint32_t hash = 2166136261u;  // FNV-1a: std::hash may differ between hosts
   for (const char c : group_id) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
@@ -76,7 +76,8 @@ std::uint64_t DdlBackend::getSequenceNumberForGroup() {
   return sequence_;
 }
 
-// -- Running ---------------------------------------------------------------------------------------
+// -- Running
+// ---------------------------------------------------------------------------------------
 
 DdlBackend::WorkPtr DdlBackend::run(Lane& lane, OpType type, const char* title,
                                     milliseconds timeout, c10::IValue outputs, Body body) {
@@ -180,7 +181,8 @@ std::string leave_all(std::chrono::milliseconds patience) {
   return "";
 }
 
-// -- Reductions ------------------------------------------------------------------------------------
+// -- Reductions
+// ------------------------------------------------------------------------------------
 
 DdlBackend::Body DdlBackend::allreduce_body(const char* what, const at::Tensor& tensor,
                                             const c10d::ReduceOp& op) {
@@ -252,10 +254,9 @@ DdlBackend::WorkPtr DdlBackend::reduce_scatter(Tensors& outputs, std::vector<Ten
   }
   check_same("reduce_scatter", output, inputs[0]);
   const Reduction how("reduce_scatter", output, options.reduceOp);
-  return run(OpType::REDUCE_SCATTER, "ddl:reduce_scatter", options.timeout, outputs,
-             [=, comm = comm_, list = inputs[0]] {
-               reduce_scatter_now(comm, how, output, pack(list));
-             });
+  return run(
+      OpType::REDUCE_SCATTER, "ddl:reduce_scatter", options.timeout, outputs,
+      [=, comm = comm_, list = inputs[0]] { reduce_scatter_now(comm, how, output, pack(list)); });
 }
 
 DdlBackend::WorkPtr DdlBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,

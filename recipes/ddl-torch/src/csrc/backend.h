@@ -60,7 +60,8 @@ class DdlBackend : public c10d::Backend {
                   const c10d::ScatterOptions& options) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
                    const c10d::AllToAllOptions& options) override;
-  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_split,
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input,
+                        std::vector<std::int64_t>& output_split,
                         std::vector<std::int64_t>& input_split,
                         const c10d::AllToAllOptions& options) override;
 
@@ -71,8 +72,8 @@ class DdlBackend : public c10d::Backend {
   void shutdown() override;
   // Like shutdown, but what has not begun fails.
   void abort() override;
-  // For a process that exits without shutdown: tells the others, who would wait for it, by a barrier
-  // that they do not answer. Returns what went wrong, or "".
+  // For a process that exits without shutdown: tells the others, who would wait for it, by a
+  // barrier that they do not answer. Returns what went wrong, or "".
   std::string leave(std::chrono::milliseconds patience);
 
  private:

@@ -37,8 +37,8 @@ std::vector<int> world_ranks(const c10d::DistributedBackendOptions& options) {
 
 c10::intrusive_ptr<c10d::Backend> create(const c10d::DistributedBackendOptions& options) {
   const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout);
-  return c10::make_intrusive<DdlBackend>(options.group_rank, world_ranks(options),
-                                         options.group_id, timeout);
+  return c10::make_intrusive<DdlBackend>(options.group_rank, world_ranks(options), options.group_id,
+                                         timeout);
 }
 
 }  // namespace

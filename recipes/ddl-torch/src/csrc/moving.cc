@@ -72,8 +72,7 @@ void exchange(ddl_comm_t comm, const at::Tensor& from, const Split& input, const
 
 }  // namespace
 
-DdlBackend::WorkPtr DdlBackend::broadcast(Tensors& tensors,
-                                          const c10d::BroadcastOptions& options) {
+DdlBackend::WorkPtr DdlBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const at::Tensor tensor = only("broadcast", tensors);
   const bool is_root = options.rootRank == getRank();
   const int root = static_cast<int>(options.rootRank);
@@ -89,7 +88,8 @@ DdlBackend::WorkPtr DdlBackend::barrier(const c10d::BarrierOptions& options) {
              [comm = comm_] { check(ddl_comm_barrier(comm)); });
 }
 
-// -- Gathering ---------------------------------------------------------------------------------------
+// -- Gathering
+// ---------------------------------------------------------------------------------------
 
 DdlBackend::Body DdlBackend::allgather_body(const char* what, const at::Tensor& output,
                                             const at::Tensor& input) {
@@ -196,7 +196,8 @@ DdlBackend::WorkPtr DdlBackend::scatter(Tensors& outputs, std::vector<Tensors>& 
   });
 }
 
-// -- From each to each -------------------------------------------------------------------------------
+// -- From each to each
+// -------------------------------------------------------------------------------
 
 DdlBackend::WorkPtr DdlBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                          const c10d::AllToAllOptions& options) {
@@ -237,7 +238,8 @@ DdlBackend::WorkPtr DdlBackend::alltoall_base(at::Tensor& output, at::Tensor& in
              });
 }
 
-// -- From one to one ---------------------------------------------------------------------------------
+// -- From one to one
+// ---------------------------------------------------------------------------------
 
 DdlBackend::WorkPtr DdlBackend::send(Tensors& tensors, int peer, int tag) {
   const at::Tensor tensor = only("send", tensors);

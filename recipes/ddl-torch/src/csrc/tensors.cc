@@ -53,9 +53,10 @@ void check_blocks(const char* what, const at::Tensor& one, const at::Tensor& all
 }
 
 at::Tensor landing(const at::Tensor& tensor) {
-  return tensor.is_contiguous() ? tensor
-                                : at::empty(tensor.sizes(), tensor.options().memory_format(
-                                                                at::MemoryFormat::Contiguous));
+  return tensor.is_contiguous()
+             ? tensor
+             : at::empty(tensor.sizes(),
+                         tensor.options().memory_format(at::MemoryFormat::Contiguous));
 }
 
 void deliver(const at::Tensor& from, const at::Tensor& to) {

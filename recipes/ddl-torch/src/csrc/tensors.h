@@ -22,7 +22,8 @@ void check_same(const char* what, const at::Tensor& model, const Tensors& tensor
 // Refuses an `all` that is not `n` times `one`.
 void check_blocks(const char* what, const at::Tensor& one, const at::Tensor& all, int n);
 
-// Memory to receive into: the tensor's own if it is contiguous, else a buffer that `deliver` copies.
+// Memory to receive into: the tensor's own if it is contiguous, else a buffer that `deliver`
+// copies.
 at::Tensor landing(const at::Tensor& tensor);
 void deliver(const at::Tensor& from, const at::Tensor& to);
 

@@ -6,8 +6,8 @@ No import is needed: torch finds this package by itself. Start the program with 
 the variables that `init_process_group` reads. The backend runs over MPI and shared memory by
 `libddl`, with the algorithms of DDL_OPTIONS.
 
-Timeouts are torch's (30 minutes unless `init_process_group(timeout=...)` says else); ddl has one for
-the whole process, so groups that wait at the same time share the latest.
+Timeouts are torch's (30 minutes unless `init_process_group(timeout=...)` says else); ddl has one
+for the whole process, so groups that wait at the same time share the latest.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def _create(options: Any, _backend_options: Any) -> ProcessGroup:
     import atexit
 
     import ddl
+
     from ddl_torch import _backend
 
     if not ddl.initialized():
@@ -54,6 +55,7 @@ def _leave() -> None:
     import sys
 
     import ddl
+
     from ddl_torch import _backend
 
     if not ddl.initialized() or getattr(sys, "last_value", None) is not None:
