@@ -122,7 +122,7 @@ def imported(environment: Environment, **changes: object) -> dict:
     ("changes", "outcome", "said"),
     [
         ({}, "passed", "2.4.6"),
-        ({"file": "/home/me/numpy.py"}, "failed", "not from .*: is PYTHONPATH set?"),
+        ({"file": "/elsewhere/numpy.py"}, "failed", "not from .*: is PYTHONPATH set?"),
         ({"version": "2.0"}, "failed", "2.0 is imported, but conda-meta records 2.4.6"),
         ({"version": "2.4.6+cpu"}, "passed", "2.4.6"),
         ({"absent": True}, "failed", "there is no module numpy: install numpy"),

@@ -13,13 +13,12 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from ddl_ce_smoke.rank import Journal, Rank, Session, journal, session
-from ddl_ce_smoke.train import Trainer, default_counts, parse_counts
+from ddl_ce_smoke.train import Trainer, add_job_options, chosen_counts
 
 KIB, MIB = 1024, 1024 * 1024
 SIZES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 1 * MIB, 4 * MIB, 16 * MIB, 64 * MIB)
@@ -96,16 +95,11 @@ def measure_training(job: Session, groups: Groups, record: Journal, count: int) 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs on every rank; the suite reads the journals."""
     parser = argparse.ArgumentParser(prog="python -m ddl_ce_smoke.bench", description=__doc__)
-    parser.add_argument("--backend", default="ddl", help="of torch.distributed (default: ddl)")
-    parser.add_argument("--ranks", type=parse_counts, help="rank counts (default: 1,2,4 .. all)")
     parser.add_argument("--quick", action="store_true", help="fewer sizes")
-    parser.add_argument("--timeout", type=float, default=60, help="seconds of any wait")
-    parser.add_argument("--journal", type=Path, help="folder for a JSON lines file per rank")
+    add_job_options(parser)
     args = parser.parse_args(argv)
     rank = Rank.from_environment()
-    counts = args.ranks or default_counts(rank.size)
-    if counts[-1] > rank.size:
-        parser.error(f"--ranks asks for {counts[-1]} ranks, and this job has {rank.size}")
+    counts = chosen_counts(parser, args.ranks, rank.size)
     with journal(args.journal, rank) as record, session(args.backend, args.timeout) as job:
         peer = "nccl" if job.device.type == "cuda" else "gloo"
         for count in counts:

@@ -99,13 +99,14 @@ class Session:
     def finish(self, work: str, group: dist.ProcessGroup, count: int) -> None:
         """Called by all ranks: returns when `group`, ranks 0..count-1, has come to this point.
 
-        The ranks outside sleep until then; `work` names the work, once in a job.
+        The ranks outside sleep until then, however long: a failure in the group ends the whole
+        job. `work` names the work, once in a job.
         """
         if self.rank.index < count:
             dist.barrier(group)
         if self.rank.index == 0:
             self.store.set(work, "done")
-        self.store.wait([work], self.timeout)
+        self.store.wait([work], timedelta(days=1))
 
     def settle(self) -> None:
         """Waits for what was started on the GPU, so that a clock read next is right."""
@@ -145,19 +146,12 @@ def session(backend: str | None, timeout_seconds: float) -> Iterator[Session]:
     if backend is None:
         yield Session(rank, "", store, timeout, torch.device("cpu"))
         return
-    register(backend)
     dist.init_process_group(
         backend, store=store, rank=rank.index, world_size=rank.size, timeout=timeout
     )
     yield Session(rank, backend, store, timeout, device_of(backend, rank))
     # Not in a `finally`: after a failure the other ranks are not there to take part in the end.
     dist.destroy_process_group()
-
-
-def register(backend: str) -> None:
-    """Makes `backend` known to torch: importing ddl_torch registers "ddl"."""
-    if backend == "ddl":
-        import ddl_torch  # noqa: F401  (imported for its registration)
 
 
 def device_of(backend: str, rank: Rank) -> torch.device:

@@ -189,6 +189,22 @@ def parse_counts(text: str) -> list[int]:
     return sorted({int(word) for word in words})
 
 
+def add_job_options(parser: argparse.ArgumentParser) -> None:
+    """The options of every rank program that works on several numbers of ranks."""
+    parser.add_argument("--backend", default="ddl", help="of torch.distributed (default: ddl)")
+    parser.add_argument("--ranks", type=parse_counts, help="rank counts (default: 1,2,4 .. all)")
+    parser.add_argument("--timeout", type=float, default=120, help="seconds of any wait")
+    parser.add_argument("--journal", type=Path, help="folder for a JSON lines file per rank")
+
+
+def chosen_counts(parser: argparse.ArgumentParser, asked: list[int] | None, size: int) -> list[int]:
+    """The rank counts that were asked for; ends the program where the job has fewer ranks."""
+    counts = asked or default_counts(size)
+    if counts[-1] > size:
+        parser.error(f"--ranks asks for {counts[-1]} ranks, and this job has {size}")
+    return counts
+
+
 def throughput(outcomes: Sequence[Outcome], backend: str, device: str) -> list[Throughput]:
     """The rows of the report."""
     return with_efficiency(
@@ -222,18 +238,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--backend", default="ddl", help="of torch.distributed (default: ddl)")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help=f"default: {EPOCHS}")
-    parser.add_argument(
-        "--ranks", type=parse_counts, help="rank counts to train on (default: 1,2,4 .. all)"
-    )
-    parser.add_argument("--timeout", type=float, default=120, help="seconds of any wait")
-    parser.add_argument("--journal", type=Path, help="folder for a JSON lines file per rank")
+    add_job_options(parser)
     args = parser.parse_args(argv)
     rank = Rank.from_environment()
-    counts = args.ranks or default_counts(rank.size)
-    if counts[-1] > rank.size:
-        parser.error(f"--ranks asks for {counts[-1]} ranks, and this job has {rank.size}")
+    counts = chosen_counts(parser, args.ranks, rank.size)
     if args.epochs < 2:
         parser.error("--epochs must be at least 2: the first one is not timed")
 
