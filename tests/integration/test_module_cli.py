@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -219,6 +220,30 @@ def test_conflicts_with_other_pythons(tmp_path: Path, system: str) -> None:
         done = run_shell(found, bash, tree, steps, {})
         assert "conflict" in (done.stdout + done.stderr), other
         assert "CONDA_PREFIX" not in read_snap(out)
+
+
+@pytest.mark.parametrize("system", ["lmod", "environment-modules"])
+def test_load_starts_no_more_programs_than_an_empty_module(tmp_path: Path, system: str) -> None:
+    found, bash = require(system, "bash")
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed (apt-get install strace)")
+    prefix = make_tricky_prefix(tmp_path)
+    out = json.loads(ddlce(tmp_path, prefix, "--json"))
+    tree = Path(out["use"][found.writer])
+    modulefile = Path(out["modulefiles"][found.writer])
+    empty = tree / "empty" / modulefile.name
+    empty.parent.mkdir()
+    empty.write_text("" if system == "lmod" else "#%Module\n")
+    started = {}
+    for name in ("ddl-ce", "empty"):
+        trace, child = tmp_path / f"{name}.trace", tmp_path / f"{name}.sh"
+        child.write_text(f". '{found.init / 'bash'}'\nmodule load {name}\n")
+        strace = f"strace -f -qq -e trace=execve -o '{trace}' bash --norc '{child}'"
+        done = run_shell(found, bash, tree, [strace], {})
+        assert done.returncode == 0, done.stderr
+        started[name] = re.findall(r'execve\("([^"]+)".* = 0', trace.read_text())
+    assert started["ddl-ce"] == started["empty"]
+    assert not [program for program in started["ddl-ce"] if "python" in program]
 
 
 def test_the_tcl_file_refuses_lmod(tmp_path: Path) -> None:

@@ -69,7 +69,15 @@ class Machine:
         return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module", params=[f"{m}-{shell}" for m in SYSTEMS for shell in SHELLS])
+#: fish runs in `make test-full`; the other shells always.
+PARAMS = [
+    pytest.param(f"{m}-{shell}", marks=[pytest.mark.slow] if shell == "fish" else [])
+    for m in SYSTEMS
+    for shell in SHELLS
+]
+
+
+@pytest.fixture(scope="module", params=PARAMS)
 def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Machine:
     name, _, shell = request.param.rpartition("-")
     found = require(name, shell)
