@@ -9,7 +9,11 @@ import pytest
 
 from conftest import HERE, Result, Run
 
-CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "cases.py").read_text(), re.M)
+CASES = [
+    name
+    for file in sorted(HERE.glob("cases_*.py"))
+    for name in re.findall(r"^@case\ndef (\w+)", file.read_text(), re.M)
+]
 
 
 Outcome = Callable[[int], tuple[Result, list[set[str]]]]

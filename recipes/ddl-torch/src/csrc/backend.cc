@@ -1,8 +1,8 @@
 #include "backend.h"
 
-#include <Python.h>  // first, as it demands
+#include <Python.h>
 
-#include <atomic>
+#include <algorithm>
 #include <set>
 
 #include "error.h"
@@ -28,9 +28,10 @@ Registry& registry() {
 // ddl has one timeout for the process. Groups that wait at the same time with different timeouts
 // share the one that was set last.
 void use_timeout(milliseconds timeout) {
-  static std::atomic<std::int64_t> current{-1};
-  if (current.exchange(timeout.count()) == timeout.count()) return;
-  check(ddl_set_timeout(std::chrono::duration<double>(timeout).count()));
+  const double wanted = std::min(std::chrono::duration<double>(timeout).count(), 1e9);
+  double current = 0;
+  check(ddl_get_timeout(&current));
+  if (current != wanted) check(ddl_set_timeout(wanted));
 }
 
 // The members of a new group call with the same name, so their tags agree. Different groups that

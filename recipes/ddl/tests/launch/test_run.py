@@ -239,7 +239,7 @@ def test_a_reader_that_goes_away(marked: object) -> None:
 def test_a_job_in_the_background_leaves_the_terminal_alone() -> None:
     line = shlex.join([*DDLRUN, "cat"])
     result = subprocess.run(
-        ["script", "-qec", f"bash -ic '{line} & wait $!; echo ended $?; read x; echo got $x'", "-"],
+        ["script", "-qec", f"bash -ic '{line} & wait $!; echo ended $?; read x; echo got $x'", "/dev/null"],
         input="typed\n",
         capture_output=True,
         text=True,
