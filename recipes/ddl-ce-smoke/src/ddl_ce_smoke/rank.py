@@ -145,13 +145,17 @@ def session(backend: str | None, timeout_seconds: float) -> Iterator[Session]:
     store.set(f"place of {rank.index}", json.dumps(place))
     if backend is None:
         yield Session(rank, "", store, timeout, torch.device("cpu"))
-        return
-    dist.init_process_group(
-        backend, store=store, rank=rank.index, world_size=rank.size, timeout=timeout
-    )
-    yield Session(rank, backend, store, timeout, device_of(backend, rank))
-    # Not in a `finally`: after a failure the other ranks are not there to take part in the end.
-    dist.destroy_process_group()
+    else:
+        dist.init_process_group(
+            backend, store=store, rank=rank.index, world_size=rank.size, timeout=timeout
+        )
+        yield Session(rank, backend, store, timeout, device_of(backend, rank))
+        # Not in a `finally`: after a failure the others are not there to take part in the end.
+        dist.destroy_process_group()
+    # The store lives in rank 0, which stays until nobody needs it.
+    store.set(f"rank {rank.index} leaves", "")
+    if rank.index == 0:
+        store.wait([f"rank {index} leaves" for index in range(rank.size)], timeout)
 
 
 def device_of(backend: str, rank: Rank) -> torch.device:
