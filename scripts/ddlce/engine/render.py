@@ -193,7 +193,8 @@ def _test_requirements(tests: list[dict[str, Any]]) -> list[Any]:
     for test in tests:
         needs = test.get("requirements") or {}
         found += [*needs.get("build", ()), *needs.get("run", ())]
-        if (test.get("python") or {}).get("pip_check"):
+        # The engine leaves out what is the default: pip_check is on unless it says otherwise.
+        if "python" in test and test["python"].get("pip_check", True):
             found.append("pip")
     return found
 
