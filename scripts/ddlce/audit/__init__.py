@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ddlce.audit.channel import audit_index, clobbered
 from ddlce.audit.facts import Facts, Info, read_facts, read_info
 from ddlce.audit.rules import RULES, Below, Finding
 
-__all__ = ["Finding", "audit_facts", "audit_package", "closure", "read_channel"]
+__all__ = [
+    "Finding",
+    "audit_facts",
+    "audit_index",
+    "audit_package",
+    "clobbered",
+    "closure",
+    "read_channel",
+]
 
 
 def audit_package(

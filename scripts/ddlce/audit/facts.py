@@ -124,11 +124,27 @@ class Facts:
 
 @dataclass(frozen=True)
 class Info:
-    """The part of a package that is read for every dependency: names and paths only."""
+    """The part of a package that is read for every dependency, and to compare with the index.
 
-    name: str
-    depends: tuple[str, ...]
-    paths: frozenset[str]
+    Attributes:
+        path: the package.
+        index: info/index.json.
+        paths: what it installs, relative to the prefix.
+    """
+
+    path: Path
+    index: dict[str, Any] = field(repr=False)
+    paths: frozenset[str] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The package's name."""
+        return str(self.index["name"])
+
+    @property
+    def depends(self) -> tuple[str, ...]:
+        """The names of what it depends on."""
+        return tuple(str(spec).split()[0] for spec in self.index.get("depends", ()))
 
 
 def read_facts(package: Path, forbidden: Sequence[str] = ()) -> Facts:
@@ -174,9 +190,21 @@ def read_info(package: Path) -> Info:
         info, _ = _read_info(package)
     except UNREADABLE as error:
         raise WorkError(f"{package}: cannot be read: {error}", "build the package again") from error
-    index, entries = info["index"], info["paths"]["paths"]
-    depends = tuple(str(spec).split()[0] for spec in index.get("depends", ()))
-    return Info(index["name"], depends, frozenset(entry["_path"] for entry in entries))
+    paths = {entry["_path"] for entry in info["paths"]["paths"]}
+    noarch = (info.get("link") or {}).get("noarch") or {}
+    if noarch.get("type") == "python":
+        paths = {installed_path(path) for path in paths}
+        # each entry point is `command = module:function`
+        points = noarch.get("entry_points") or ()
+        paths |= {f"bin/{point.partition('=')[0].strip()}" for point in points}
+    return Info(package, info["index"], frozenset(paths))
+
+
+def installed_path(path: str) -> str:
+    """Where a file of a noarch python package goes, in an environment with python 3.11."""
+    if path.startswith("site-packages/"):
+        return f"lib/python3.11/{path}"
+    return re.sub(r"^python-scripts/", "bin/", path)
 
 
 def _read_info(package: Path) -> tuple[dict[str, Any], list[tuple[str, int]]]:

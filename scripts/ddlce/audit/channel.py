@@ -1,0 +1,81 @@
+"""What is asked of a channel as a whole: its index, and packages beside each other."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from ddlce.audit.facts import Info, read_info
+from ddlce.audit.rules import Finding
+
+#: The fields of an index record that the package itself decides.
+OWN_FIELDS = (
+    *("name", "version", "build", "build_number", "depends", "constrains", "license"),
+    *("subdir", "noarch", "timestamp", "track_features"),
+)
+
+
+def clobbered(packages: Iterable[Info]) -> list[Finding]:
+    """Paths that two packages of one environment would both install."""
+    owners: dict[str, str] = {}
+    found = []
+    for info in packages:
+        for path in sorted(info.paths):
+            other = owners.setdefault(path, info.name)
+            if other != info.name:
+                found.append(Finding("clobber", path, f"is in {other} and in {info.name}"))
+    return found
+
+
+def audit_index(folder: Path) -> list[Finding]:
+    """Whether the index of one subdir names exactly its packages, as they are.
+
+    Args:
+        folder: a subdir of a channel, with repodata.json and repodata.json.zst.
+    """
+    text = (folder / "repodata.json").read_bytes()
+    found = list(_zst(folder, text))
+    data = json.loads(text)
+    records = {**data.get("packages", {}), **data.get("packages.conda", {})}
+    present = {path.name for path in folder.iterdir() if path.suffix == ".conda"}
+    for name in sorted(records.keys() ^ present):
+        where = "in the index, but not in the folder" if name in records else "not in the index"
+        found.append(Finding("index", f"{folder.name}/{name}", f"is {where}"))
+    for name in sorted(records.keys() & present):
+        found += _record(folder / name, records[name])
+    return found
+
+
+def _zst(folder: Path, text: bytes) -> Iterator[Finding]:
+    path = folder / "repodata.json.zst"
+    if not path.is_file():
+        yield Finding("index", f"{folder.name}/{path.name}", "is missing")
+        return
+    with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(path.read_bytes())) as stream:
+        if json.loads(stream.read()) != json.loads(text):
+            yield Finding("index", f"{folder.name}/{path.name}", "differs from repodata.json")
+
+
+def _record(package: Path, record: dict[str, Any]) -> Iterator[Finding]:
+    where = f"{package.parent.name}/{package.name}"
+    data = package.read_bytes()
+    actual = {
+        "size": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "md5": hashlib.md5(data, usedforsecurity=False).hexdigest(),
+    }
+    for key, value in actual.items():
+        if record.get(key) != value:
+            yield Finding("index", where, f"the index says {key} {record.get(key)}, not {value}")
+    index = read_info(package).index
+    for key in OWN_FIELDS:
+        if (record.get(key) or None) != (index.get(key) or None):
+            yield Finding(
+                "index", where, f"the index says {key} {record.get(key)}, not {index.get(key)}"
+            )
