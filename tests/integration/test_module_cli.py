@@ -89,6 +89,7 @@ def test_json_into_and_name(tmp_path: Path) -> None:
             "Environment Modules": f"{into}/tcl/train/1.0.0",
         },
         "use": {"Lmod": f"{into}/lua", "Environment Modules": f"{into}/tcl"},
+        "removed": [],
     }
     assert written(into) == {name.replace("ddl-ce", "train") for name in FILES}
     assert not (tmp_path / "modulefiles").exists()
@@ -103,6 +104,20 @@ def test_default_follows_the_current_release(tmp_path: Path) -> None:
     set_current(old)  # a rollback
     ddlce(tmp_path)
     assert default_of(tmp_path) == ("1.0.0", "1.0.0")
+
+
+def test_modulefiles_of_a_removed_release_go(tmp_path: Path) -> None:
+    old, new = make_prefix(tmp_path, "1.0.0"), make_prefix(tmp_path, "1.1.0")
+    for prefix in (old, new):
+        ddlce(tmp_path, prefix)
+    ddlce(tmp_path, old, "--name", "mine")
+    shutil.rmtree(old)
+    said = ddlce(tmp_path, new)
+    assert said.count("its release is gone") == 2
+    tree = tmp_path / "modulefiles"
+    assert written(tree / "lua" / "ddl-ce") == {".modulerc.lua", "1.1.0.lua"}
+    assert written(tree / "tcl" / "ddl-ce") == {".modulerc", "1.1.0"}
+    assert "1.0.0" in written(tree / "tcl" / "mine")  # another name: not ours to tidy
 
 
 def test_writing_again_changes_nothing(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def module(
     """Write modulefiles for Lmod (Lua) and Environment Modules (Tcl).
 
     The environment's activation is run now, so that loading the module runs nothing: no shell,
-    no Python. The module's default version is the environment's current release.
+    no Python. The module's default version is the environment's current release. Modulefiles of
+    releases that `ddlce env gc` has removed are removed too.
 
     Example: ddlce module ddl-ce && module use ~/.local/share/ddl-ce/modulefiles/lua
     """
@@ -53,6 +54,7 @@ def module(
                 "prefix": done.prefix,
                 "modulefiles": done.files,
                 "use": done.trees,
+                "removed": done.removed,
             }
         )
         return
@@ -60,4 +62,6 @@ def module(
     for system, path in done.files.items():
         out.print(f"  {system}: {path}", markup=False)
         out.print(f"    module use {done.trees[system]}", markup=False)
+    for path in done.removed:
+        out.print(f"  removed {path}: its release is gone", markup=False)
     out.print(f"module load {done.name} loads {done.name}/{done.default}", markup=False)

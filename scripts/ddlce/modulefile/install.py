@@ -28,6 +28,7 @@ class Written:
         prefix: the environment.
         files: module system → its modulefile.
         trees: module system → the folder for `module use`.
+        removed: modulefiles of releases that are gone.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Written:
     prefix: Path
     files: dict[str, Path]
     trees: dict[str, Path]
+    removed: list[Path]
 
 
 def write_modulefiles(
@@ -68,11 +70,12 @@ def write_modulefiles(
         _write(path, text)
         files[writer.system], trees[writer.system] = path, tree
     folders = [path.parent for path in files.values()]
+    removed = [] if into or name else _remove_stale(layout, content.env.env, folders)
     default = _default_version(layout, content.env.env, content.version, folders)
     for writer in WRITERS:
         path = files[writer.system].with_name(writer.default_file)
         _write(path, writer.default_version(content.name, default))
-    return Written(content.name, content.version, default, prefix, files, trees)
+    return Written(content.name, content.version, default, prefix, files, trees, removed)
 
 
 def _write(path: Path, text: str) -> None:
@@ -82,6 +85,19 @@ def _write(path: Path, text: str) -> None:
         raise MachineError(
             f"cannot write {path}: {error.strerror}", "choose another folder with --into"
         ) from error
+
+
+def _remove_stale(layout: Layout, env: str, folders: Iterable[Path]) -> list[Path]:
+    """Remove the modulefiles whose release is no longer under the root."""
+    origins = (read_origin(prefix) for prefix in layout.releases())
+    kept = {origin.release for origin in origins if origin and origin.env == env}
+    removed = []
+    for writer, folder in zip(WRITERS, folders, strict=True):
+        for path in sorted(folder.glob(f"[!.]*{writer.suffix}")):
+            if path.name.removesuffix(writer.suffix) not in kept:
+                path.unlink()
+                removed.append(path)
+    return removed
 
 
 def _default_version(layout: Layout, env: str, written: str, folders: Iterable[Path]) -> str:
