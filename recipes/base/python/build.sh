@@ -4,6 +4,7 @@ set -euo pipefail
 grep -v '^#' "$RECIPE_DIR/security.series" | while read -r name; do
   patch -p1 --fuzz=0 --no-backup-if-mismatch < "debian/patches/$name"
 done
+patch -p1 --fuzz=0 < "$RECIPE_DIR/patches/pyexpat-internal-header.patch"
 
 # Modules whose library the base has not, or that are of another time: named, so that the
 # machine's headers do not decide.
