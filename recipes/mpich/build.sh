@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The `conda` variant: the wheel's files, made a member of the environment.
+set -euo pipefail
 source "$RECIPE_DIR/unpack.sh"
 
 cd wheel/mpich-*.data/data

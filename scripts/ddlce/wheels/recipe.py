@@ -176,7 +176,8 @@ def _python_dependencies(wheel: WheelMetadata, python: str, subdir: str) -> list
         return [pinned, f"python_abi {python}.* *_cp{major}{minor}", *glibc]
     if depends_on_python(wheel, python, subdir):
         return [pinned]
-    return [f"python {conda_version_spec(SpecifierSet(wheel.requires_python))}".strip()]
+    required = conda_version_spec(SpecifierSet(wheel.requires_python))
+    return [f"python {required or f'>={python}'}"]
 
 
 def glibc_floor(wheel: WheelMetadata) -> str:
