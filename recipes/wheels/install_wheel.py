@@ -16,6 +16,7 @@ import io
 import os
 import re
 import stat
+import struct
 import sys
 import zipfile
 from pathlib import Path, PurePosixPath
@@ -71,7 +72,7 @@ def install(wheel: zipfile.ZipFile, prefix: Path, python: str, scripts: bool) ->
         if inner.parts[0].endswith(".data"):
             scheme = inner.parts[1]
             base, inner = schemes[scheme], PurePosixPath(*inner.parts[2:])
-        content = wheel.read(member)
+        content = with_relative_rpaths(wheel.read(member), name)
         embeds_prefix = scheme == "scripts" and content.startswith(b"#!python")
         if embeds_prefix:
             content = content.replace(b"#!python", f"#!{prefix}/bin/python".encode(), 1)
@@ -89,6 +90,53 @@ def install(wheel: zipfile.ZipFile, prefix: Path, python: str, scripts: bool) ->
     lines = io.StringIO()
     csv.writer(lines, lineterminator="\n").writerows(sorted(record))
     write(site, PurePosixPath(info, "RECORD"), lines.getvalue().encode(), 0o644)
+
+
+def with_relative_rpaths(content: bytes, name: str) -> bytes:
+    """An ELF file without the absolute entries of its RPATH or RUNPATH; other files as they are.
+
+    Some wheels name folders of the machine that they were built on, which on another machine
+    belong to anybody. The string is shortened in place: nothing else in the file moves.
+    """
+    if content[:6] != b"\x7fELF\x02\x01":  # 64 bits, little-endian: all our platforms
+        return content
+    segments = headers(content, struct.unpack_from("<Q", content, 32)[0], 54, "<I4xQQ8xQ")
+    load = [(address, offset, size) for kind, offset, address, size in segments if kind == 1]
+    dynamic = [(offset, size) for kind, offset, _, size in segments if kind == 2]
+    tags = [
+        struct.unpack_from("<QQ", content, at)
+        for offset, size in dynamic
+        for at in range(offset, offset + size, 16)
+    ]
+    strings = next((value for tag, value in tags if tag == 5), None)
+    if strings is None:
+        return content
+    base = next(o + strings - a for a, o, size in load if a <= strings < a + size)
+    edited = bytearray(content)
+    for value in {value for tag, value in tags if tag in (15, 29)}:  # DT_RPATH, DT_RUNPATH
+        start, end = base + value, content.index(b"\0", base + value)
+        entries = content[start:end].split(b":")
+        kept = b":".join(entry for entry in entries if entry.startswith(b"$ORIGIN"))
+        if end - start != len(kept):
+            refuse_shared(content, value, end - base, name)
+            edited[start:end] = kept.ljust(end - start, b"\0")
+    return bytes(edited)
+
+
+def headers(content: bytes, table: int, count_at: int, form: str) -> list[tuple[int, ...]]:
+    """The entries of the table of segments (count at 54) or of sections (at 58)."""
+    size, count = struct.unpack_from("<HH", content, count_at)
+    return [struct.unpack_from(form, content, table + size * number) for number in range(count)]
+
+
+def refuse_shared(content: bytes, first: int, last: int, name: str) -> None:
+    """End with an error if a symbol's name is stored as the tail of the string at `first`."""
+    (table,) = struct.unpack_from("<Q", content, 40)
+    for kind, offset, size in headers(content, table, 58, "<4xI16xQQ"):
+        for at in range(offset, offset + size, 24) if kind == 11 else ():  # SHT_DYNSYM
+            (symbol,) = struct.unpack_from("<I", content, at)
+            if first <= symbol < last:
+                sys.exit(f"error: {name}: its rpath shares bytes with a symbol's name")
 
 
 def dist_info(wheel: zipfile.ZipFile) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import ctypes
 import hashlib
 import os
 import stat
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ddlce.audit.facts import read_elf
 from support.wheelfiles import make_wheel
 
 SCRIPT = Path(__file__).parents[2] / "recipes" / "wheels" / "install_wheel.py"
@@ -174,3 +176,27 @@ def test_one_wheel_is_wanted(tmp_path: Path, count: int) -> None:
     done = install(tmp_path / "src", tmp_path / "prefix")
     assert done.returncode == 1
     assert f"holds {count} wheels, expected one" in done.stderr
+
+
+@pytest.mark.parametrize("tags", ["--enable-new-dtags", "--disable-new-dtags"])
+def test_absolute_rpaths_are_taken_out_of_libraries(tmp_path: Path, tags: str) -> None:
+    library = tmp_path / "x.so"
+    rpath = "-Wl,-rpath,/opt/builder/lib:$ORIGIN/../demo.libs:lib:$ORIGIN"
+    compiler = ["gcc", "-shared", "-xc", "-", "-o", str(library), f"-Wl,{tags}"]
+    source = b"int answer(void){return 42;}"
+    subprocess.run([*compiler, rpath], input=source, check=True)
+    (tmp_path / "src").mkdir()
+    files = {"demo/x.so": library.read_bytes()}
+    subprocess.run([*compiler, "-Wl,-rpath,/opt/only"], input=source, check=True)
+    files |= {"demo/y.so": library.read_bytes(), "demo/z.so": b"\x7fELF\x01 not ours"}
+    make_wheel(tmp_path / "src", files=files)
+    done = install(tmp_path / "src", tmp_path / "prefix")
+    assert done.returncode == 0, done.stderr
+    site = tmp_path / "prefix" / SITE
+    for name, expected in (("x", ("$ORIGIN/../demo.libs", "$ORIGIN")), ("y", ())):
+        elf = read_elf((site / f"demo/{name}.so").read_bytes())
+        assert elf is not None
+        assert elf.rpaths == expected
+        assert ctypes.CDLL(str(site / f"demo/{name}.so")).answer() == 42
+        assert (site / f"demo/{name}.so").stat().st_size == len(files[f"demo/{name}.so"])
+    assert (site / "demo/z.so").read_bytes() == files["demo/z.so"]
