@@ -28,9 +28,9 @@ from ddlce.errors import WorkError
 
 UNREADABLE = (OSError, ValueError, BadZipFile, TarError, zstd.ZstdError)
 
-#: Parts of the paths that only rattler-build's own folders have: the padded prefix, the prefix
-#: of build tools, and the work folder.
-BUILD_MARKS = (b"placehold_placehold", b"/build_env/", b"/rattler-build_")
+#: Parts of the paths that only rattler-build's own folders have: the padded prefix, and the
+#: folder above the work folder and the prefix of build tools. (Not `/build_env/`: pip has one.)
+BUILD_MARKS = (b"placehold_placehold", b"/rattler-build_")
 
 
 @dataclass(frozen=True)
