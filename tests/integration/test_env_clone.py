@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import random
@@ -16,18 +15,17 @@ import pytest
 
 from ddlce.env.layout import remove_tree
 from ddlce.env.verify import verify
-from support.minienv import NOBODY, Site, can_be_nobody, can_mount, everything, small_disk
+from support.minienv import (
+    NOBODY,
+    Site,
+    can_be_nobody,
+    can_mount,
+    everything,
+    pip_wheel,
+    small_disk,
+)
 
 SITE_PACKAGES = "lib/python3.11/site-packages"
-
-
-def pip_wheel() -> Path:
-    """The pip that comes with the interpreter, as one importable file."""
-    spec = importlib.util.find_spec("ensurepip")
-    assert spec is not None
-    assert spec.origin is not None
-    (wheel,) = Path(spec.origin).parent.glob("_bundled/pip-*.whl")
-    return wheel
 
 
 def hello_wheel(folder: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import random
@@ -22,6 +21,7 @@ from support.minienv import (
     can_be_nobody,
     can_mount,
     everything,
+    pip_wheel,
     run_as,
     served,
     site_of_channel,
@@ -29,15 +29,6 @@ from support.minienv import (
 )
 
 LIB = "lib/python3.11"
-
-
-def pip_wheel() -> Path:
-    """The pip that comes with the interpreter, as one importable file."""
-    spec = importlib.util.find_spec("ensurepip")
-    assert spec is not None
-    assert spec.origin is not None
-    (wheel,) = Path(spec.origin).parent.glob("_bundled/pip-*.whl")
-    return wheel
 
 
 def tampered(path: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import importlib.util
 import os
 import shutil
 import signal
@@ -162,6 +163,15 @@ def site_of_channel(folder: Path, channel: Path) -> Site:
     copy = folder / "channel"
     shutil.copytree(channel, copy, ignore=shutil.ignore_patterns(".tmp"))
     return Site(folder, str(copy))
+
+
+def pip_wheel() -> Path:
+    """The pip that comes with the interpreter, as one importable file."""
+    spec = importlib.util.find_spec("ensurepip")
+    assert spec is not None
+    assert spec.origin is not None
+    (wheel,) = Path(spec.origin).parent.glob("_bundled/pip-*.whl")
+    return wheel
 
 
 def everything(folder: Path) -> list[Path]:

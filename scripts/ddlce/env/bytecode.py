@@ -95,15 +95,17 @@ def link_bytecode(
             for entry in record.entries
             if entry.get("path_type") == "pyc_file" and _module(entry["_path"]) not in placed
         ]
+        folders = {str(PurePosixPath(entry["_path"]).parent) for entry in entries}
+        for folder in folders:
+            (target / folder).mkdir(exist_ok=True)
         for entry in entries:
-            _link(source / entry["_path"], target / entry["_path"])
+            _link(f"{source}/{entry['_path']}", f"{target}/{entry['_path']}")
         twin.add(entries)
         count += len(entries)
     return count
 
 
-def _link(source: Path, target: Path) -> None:
-    target.parent.mkdir(exist_ok=True)
+def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except OSError:  # another file system, another owner, too many links: copying always works

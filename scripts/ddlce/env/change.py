@@ -12,7 +12,7 @@ from ddlce.engine.worker import Progress
 from ddlce.env.clone import locked_package
 from ddlce.env.freeze import protect_links, refuse_frozen
 from ddlce.env.layout import LOCK_COPY, ORIGIN, read_origin, user_lock
-from ddlce.env.records import read_origins, write_history
+from ddlce.env.records import read_records, write_history
 from ddlce.env.waiting import waiting_lock
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, write_atomic
@@ -69,7 +69,7 @@ def install_specs(
     if channel:
         channels[OWN_CHANNEL] = channel
     with waiting_lock(user_lock(settings, prefix), on_wait):
-        before = {p.name: p for p in map(locked_package, read_origins(prefix))}
+        before = {p.name: p for p in map(locked_package, read_records(prefix))}
         wanted = list(dict.fromkeys([*record.specs, *specs]))
         virtual = EnvLock.load(prefix / LOCK_COPY).virtual_packages
         packages = solve(
@@ -86,7 +86,7 @@ def install_specs(
             progress=progress,
         )
         with explain_os_errors(prefix):
-            records = read_origins(prefix)
+            records = read_records(prefix)
             after = {p.name: p for p in map(locked_package, records)}
             known = {p.stem for p in before.values()}
             protect_links(prefix, [r for r in records if r.stem not in known])

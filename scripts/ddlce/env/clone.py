@@ -27,7 +27,7 @@ from ddlce.env.layout import (
     staged,
     user_lock,
 )
-from ddlce.env.records import Record, read_origins, write_history
+from ddlce.env.records import Record, read_records, write_history
 from ddlce.env.waiting import waiting_lock
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, write_atomic
@@ -90,7 +90,7 @@ def clone(
         raise InputError(f"{target} is inside {source}", "choose another place for the clone")
     with waiting_lock(user_lock(settings, target), on_wait):
         _check_free(target)
-        records = read_origins(source)
+        records = read_records(source)
         packages = [locked_package(record) for record in records]
         with staged(target) as staging, _overlay(settings, records) as overlay:
             install(
@@ -104,7 +104,7 @@ def clone(
                 progress=progress,
             )
             with explain_os_errors(target):
-                clone_records = read_origins(staging)
+                clone_records = read_records(staging)
                 _name_real_caches(clone_records, overlay, records)
                 link_bytecode(source, staging, records, clone_records)
                 for record in clone_records:

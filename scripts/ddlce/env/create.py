@@ -25,7 +25,7 @@ from ddlce.env.layout import (
     read_origin,
     staged,
 )
-from ddlce.env.records import read_origins, write_history
+from ddlce.env.records import read_records, write_history
 from ddlce.env.remove import prune_packages
 from ddlce.env.waiting import waiting_lock
 from ddlce.errors import MachineError
@@ -160,7 +160,7 @@ def _fill(
         progress=progress,
     )
     installed = time.monotonic()
-    records = read_origins(staging)
+    records = read_records(staging)
     with explain_os_errors(prefix):
         compiled = compile_bytecode(staging, prefix, records)
         for record in records:

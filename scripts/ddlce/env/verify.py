@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ddlce.env.freeze import EXTERNAL, FROZEN
 from ddlce.env.layout import LOCK_COPY, Origin, read_origin
-from ddlce.env.records import Entry, Record, read_origins
+from ddlce.env.records import Entry, Record, read_records
 from ddlce.errors import DdlceError, InputError
 from ddlce.files import sha256_file
 from ddlce.model.envlock import EnvLock
@@ -61,7 +61,7 @@ def verify(prefix: Path) -> Report:
     if origin is None:
         raise InputError(f"{prefix} is not a complete environment of ddlce", "see: ddlce env list")
     report = Report(prefix, origin.kind)
-    records = read_origins(prefix)
+    records = read_records(prefix)
     expected = {entry["_path"]: entry for record in records for entry in record.entries}
     with ThreadPoolExecutor(THREADS) as pool:
         verdicts = pool.map(lambda item: _check(prefix, *item), expected.items())
