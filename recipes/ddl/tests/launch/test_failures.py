@@ -163,6 +163,19 @@ def test_killing_a_helper_ends_its_ranks(start: Start, marked: Marked, victim: s
     assert marked.all_gone()
 
 
+def test_killing_hydras_proxy_ends_even_a_stubborn_rank(start: Start, marked: Marked) -> None:
+    process = start(
+        "-np", "1", *ranks(marked, "signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP)
+    )
+    wait_for_ranks(marked, process.pid, 1)
+    wrapper = next(pid for pid, words in marked.processes().items() if "-S" in words.split()[:3])
+    proxy = Path(f"/proc/{wrapper}/stat").read_text().rpartition(")")[2].split()[1]
+    os.kill(int(proxy), signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert marked.all_gone()
+
+
 @pytest.mark.parametrize("detach", ["", ", start_new_session=True"])
 def test_what_a_rank_leaves_behind_is_ended(ddlrun: Run, marked: Marked, detach: str) -> None:
     """Even twice removed, detached, and holding on to our output."""
@@ -231,3 +244,16 @@ def test_mpi_failure(ddlrun: Run, marked: Marked, code: str, status: int, verdic
     assert last_words(result).startswith(f"ddlrun: rank 1 on localhost {verdict} after ")
     assert "BAD TERMINATION" not in result.stderr
     assert marked.all_gone()
+
+
+def test_mpi_ranks_too_get_time_to_end(ddlrun: Run, marked: Marked, tmp_path: Path) -> None:
+    """Hydra would kill them as soon as the failed rank's wrapper ends."""
+    code = (
+        "import signal, time\n"
+        "if rank.value == 1: time.sleep(1); sys.exit(3)\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "try: time.sleep(600)\n"
+        "finally: time.sleep(1); open('tidy', 'w').close()"
+    )
+    assert ddlrun("-np", "2", *mpi(marked, code)).returncode == 3
+    assert (tmp_path / "tidy").exists()

@@ -74,6 +74,16 @@ def test_stdin_is_rank_0s(ddlrun: Run) -> None:
     assert result.stdout == "[0@localhost] some\n[0@localhost] text\n"
 
 
+def test_the_end_of_stdin_reaches_rank_0_while_others_run(ddlrun: Run) -> None:
+    code = (
+        "import os, sys, time\n"
+        "if os.environ['RANK'] == '0': sys.stdin.read(); open('read', 'w').close()\n"
+        "while not os.path.exists('read'): time.sleep(0.1)"
+    )
+    result = ddlrun("-np", "2", "-timeout", "60", sys.executable, "-c", code, stdin="text")
+    assert result.returncode == 0, result.stderr
+
+
 def test_words_reach_the_program_unchanged(ddlrun: Run) -> None:
     words = ["", "a b", "x\ny", "$HOME", '"', "'", "\\", ":", "\\:", "-n", "*", "é", "`id`", "%r"]
     values = show(ddlrun("-np", "2", sys.executable, "-c", SHOW, "", *words))
@@ -239,7 +249,12 @@ def test_a_reader_that_goes_away(marked: object) -> None:
 def test_a_job_in_the_background_leaves_the_terminal_alone() -> None:
     line = shlex.join([*DDLRUN, "cat"])
     result = subprocess.run(
-        ["script", "-qec", f"bash -ic '{line} & wait $!; echo ended $?; read x; echo got $x'", "/dev/null"],
+        [
+            "script",
+            "-qec",
+            f"bash -ic '{line} & wait $!; echo ended $?; read x; echo got $x'",
+            "/dev/null",
+        ],
         input="typed\n",
         capture_output=True,
         text=True,

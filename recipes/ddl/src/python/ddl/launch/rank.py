@@ -14,7 +14,6 @@ import time
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
-PMI_FILES = ("PMI_FD", "HYDI_CONTROL_FD")  # MPI's own ways to Hydra
 PATIENCE = 30.0  # seconds that a rank which has ended waits for mpiexec to end it
 
 _prctl = ctypes.CDLL(None).prctl
@@ -30,7 +29,6 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     if os.getppid() != parent:
         os._exit(1)
-    close_leaked_files()
     token = os.environ.pop("DDLRUN_TOKEN", "")
     prepare_environment(os.environ)
     report(token, "started")
@@ -55,17 +53,6 @@ def report(token: str, text: str) -> None:
             os.write(2, f"\x1f{token} {text}\n".encode())
         except OSError:
             pass  # nobody is left to read it
-
-
-def close_leaked_files() -> None:
-    """Closes what Hydra leaks into a rank: other ranks' pipes, which else would never end."""
-    ours = {0, 1, 2, *(int(os.environ[name]) for name in PMI_FILES if name in os.environ)}
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
-        if int(name) not in ours:
-            try:  # noqa: SIM105
-                os.close(int(name))
-            except OSError:
-                pass  # it was the listing's own
 
 
 def unescape(word: str) -> str:
