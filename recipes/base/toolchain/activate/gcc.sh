@@ -43,8 +43,9 @@ if [ "${CONDA_BUILD_STATE:-}" = BUILD ]; then
   _ddlce_prefix="$PREFIX"
   # No path of the build machine in what the compiler writes.
   _ddlce_map=" -ffile-prefix-map=$SRC_DIR=/usr/local/src/conda -ffile-prefix-map=$PREFIX=/usr/local/conda"
-  # What __DATE__ and __TIME__ say, where a build has no date of its own.
-  export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-946684800}"
+  # What __DATE__ and its like say. Always: rattler-build sets it to the time of the build, which
+  # would make every build another.
+  export SOURCE_DATE_EPOCH=1767225600
 fi
 
 _ddlce_set CC "$_ddlce_cc"

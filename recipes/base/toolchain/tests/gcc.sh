@@ -43,6 +43,11 @@ env -i PATH="$PATH" CONDA_PREFIX="$CONDA_PREFIX" CC=mine CFLAGS=-O1 bash -ec "
   . '$deactivate'
   test \"\$before\" = \"\$(env | sort)\""
 
+# In a build, the date of the build is no part of what is compiled.
+date=$(env -i PATH="$PATH" CONDA_PREFIX="$CONDA_PREFIX" CONDA_BUILD_STATE=BUILD PREFIX=/p SRC_DIR=/s \
+  SOURCE_DATE_EPOCH=1700000000 bash -ec ". '$activate'; echo __DATE__ | \$CC -E -P -")
+test "$date" = '"Jan  1 2026"'
+
 # The compiler compiles, for the right machine, with the prefix in its search paths.
 printf '#include <stdio.h>\nint main(void) { return puts("compiled") < 0; }\n' > program.c
 # shellcheck disable=SC2086
