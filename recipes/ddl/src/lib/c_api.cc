@@ -89,6 +89,18 @@ void check_blocks(const char* function, const Comm& comm, const void* small, con
   check_overlap(function, small, nbytes, large, all, small == offset(large, comm.rank() * nbytes));
 }
 
+// The large side matters at the root only.
+void check_rooted(const char* function, const Comm& comm, int root, const void* small,
+                  const char* small_name, const void* large, const char* large_name,
+                  std::size_t nbytes) {
+  check_rank(function, "root", root, comm);
+  if (comm.rank() == root) {
+    check_blocks(function, comm, small, small_name, large, large_name, nbytes);
+  } else {
+    check_buffer(function, small_name, small, nbytes);
+  }
+}
+
 template <class Get>
 DDL_Result get_int(const char* function, int* out, const Get& get) {
   return guard([&] { set(out, get(context()->world()), function); });
@@ -268,12 +280,7 @@ DDL_Result ddl_comm_gather(ddl_comm_t comm, const void* send, void* recv, size_t
   return guard([&] {
     const auto ctx = context();
     Comm& group = ctx->resolve(comm);
-    check_rank("gather", "root", root, group);
-    if (group.rank() == root) {
-      check_blocks("gather", group, send, "send", recv, "recv", nbytes);
-    } else {
-      check_buffer("gather", "send", send, nbytes);
-    }
+    check_rooted("gather", group, root, send, "send", recv, "recv", nbytes);
     gather(group, send, recv, nbytes, root);
   });
 }
@@ -283,12 +290,7 @@ DDL_Result ddl_comm_scatter(ddl_comm_t comm, const void* send, void* recv, size_
   return guard([&] {
     const auto ctx = context();
     Comm& group = ctx->resolve(comm);
-    check_rank("scatter", "root", root, group);
-    if (group.rank() == root) {
-      check_blocks("scatter", group, recv, "recv", send, "send", nbytes);
-    } else {
-      check_buffer("scatter", "recv", recv, nbytes);
-    }
+    check_rooted("scatter", group, root, recv, "recv", send, "send", nbytes);
     scatter(group, send, recv, nbytes, root);
   });
 }

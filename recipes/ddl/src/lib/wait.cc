@@ -38,11 +38,14 @@ bool Flag::wait_a_while(std::uint32_t target, const SpinBudget& budget) {
     if (reached(target)) return true;
     cpu_relax();
   }
-  constexpr int kYields = 200;
-  for (int i = 0; i < kYields; ++i) {
+  // By time, not by count: on a busy machine one yield can cost a time slice, and a sleeper that is
+  // woken gets its core back sooner than a process that keeps yielding.
+  constexpr std::chrono::microseconds kYielding{100};
+  const Clock::time_point start = Clock::now();
+  do {
     if (reached(target)) return true;
     sched_yield();
-  }
+  } while (Clock::now() - start < kYielding);
   const timespec sleep{0, std::chrono::nanoseconds(kSleep).count()};
   sleepers.fetch_add(1, std::memory_order_seq_cst);
   const std::uint32_t seen = value.load(std::memory_order_seq_cst);

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -16,17 +16,8 @@ MPIEXEC = Path(sys.executable).parent / "mpiexec"
 Result = subprocess.CompletedProcess[str]
 
 
-class Launch(Protocol):
-    def __call__(
-        self,
-        program: str,
-        *arguments: str,
-        n: int,
-        hosts: int = 0,
-        chunk: int = 0,
-        timeout: float = 0,
-        env: dict[str, str] | None = None,
-    ) -> Result: ...
+# Of `launch` and `passes` below.
+Launch = Callable[..., Result]
 
 
 def environment(**variables: object) -> dict[str, str]:
@@ -77,7 +68,7 @@ def passes(launch: Launch) -> Launch:
     """As `launch`, and the program must end well on every rank."""
 
     def run(program: str, *arguments: str, **options: object) -> Result:
-        result = launch(program, *arguments, **options)  # type: ignore[arg-type]
+        result = launch(program, *arguments, **options)
         assert result.returncode == 0, result.stdout + result.stderr
         return result
 

@@ -16,6 +16,7 @@ from conftest import PROGRAMS, Launch, command, environment
 
 # Far above what any of this takes: only a hang reaches it.
 LONG = 100.0
+KILL = ("survive", str(PROGRAMS / "lose.py"), "kill")
 
 
 def reports(output: str) -> dict[int, str]:
@@ -27,12 +28,7 @@ def reports(output: str) -> dict[int, str]:
 def test_a_killed_rank_on_this_host_is_noticed_at_once(
     launch: Launch, tmp_path: Path, n: int, collective: str
 ) -> None:
-    result = launch(
-        *("survive", str(PROGRAMS / "lose.py"), "kill", collective),
-        n=n,
-        timeout=LONG,
-        env={"SURVIVE": str(tmp_path)},
-    )
+    result = launch(*KILL, collective, n=n, timeout=LONG, env={"SURVIVE": str(tmp_path)})
     told = reports(result.stdout)
     assert set(told) == set(range(n - 1)), result.stdout + result.stderr
     for text in told.values():
@@ -46,13 +42,7 @@ def test_a_killed_rank_on_this_host_is_noticed_at_once(
 def test_a_killed_rank_on_another_host_ends_in_a_timeout(
     launch: Launch, tmp_path: Path, n: int, hosts: int
 ) -> None:
-    result = launch(
-        *("survive", str(PROGRAMS / "lose.py"), "kill", "allreduce"),
-        n=n,
-        hosts=hosts,
-        timeout=3,
-        env={"SURVIVE": str(tmp_path)},
-    )
+    result = launch(*KILL, "allreduce", n=n, hosts=hosts, timeout=3, env={"SURVIVE": str(tmp_path)})
     told = reports(result.stdout)
     assert set(told) == set(range(n - 1)), result.stdout + result.stderr
     # Each says whom it missed itself; someone missed the dead rank.

@@ -130,9 +130,11 @@ void Batch::time_out() const {
 }
 
 void Batch::wait() {
-  constexpr int kYields = 20'000;  // some 10 ms; networks answer faster than that or not soon
-  int idle_turns = 0;
-  Clock::time_point idle_since;
+  // Networks answer within a millisecond, or not soon.
+  constexpr std::chrono::milliseconds kYielding{1};
+  constexpr std::chrono::microseconds kSleep{50};
+  Clock::time_point last_progress = Clock::now();
+  Clock::time_point last_check = last_progress;
   while (!pending_.empty()) {
     const std::size_t before = pending_.size();
     for (std::size_t i = 0; i < pending_.size();) {
@@ -143,20 +145,20 @@ void Batch::wait() {
         ++i;
       }
     }
+    const Clock::time_point now = Clock::now();
     if (pending_.size() < before) {
-      idle_turns = 0;
+      last_progress = now;
       continue;
     }
-    if (++idle_turns == 1) continue;
-    if (idle_turns == 2) idle_since = Clock::now();
-    if (idle_turns < kYields) {
+    if (now - last_progress < kYielding) {
       std::this_thread::yield();
       continue;
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-    if (idle_turns % 256 != 0) continue;
+    std::this_thread::sleep_for(kSleep);
+    if (now - last_check < Flag::kSleep) continue;
+    last_check = now;
     transport_.on_wait();
-    const std::chrono::duration<double> idle = Clock::now() - idle_since;
+    const std::chrono::duration<double> idle = now - last_progress;
     if (idle.count() > g_timeout_seconds) time_out();
   }
 }

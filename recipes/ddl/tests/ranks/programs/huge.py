@@ -12,7 +12,9 @@ RANK, SIZE = ddl.rank(), ddl.size()
 
 def all_are(x: np.ndarray, value: float) -> bool:
     step = 1 << 26
-    return all((x[i : i + step] == value).all() for i in range(0, COUNT, step))
+    bits = x.view(np.uint16)  # compared much faster than halves
+    wanted = np.float16(value).view(np.uint16)
+    return all((bits[i : i + step] == wanted).all() for i in range(0, COUNT, step))
 
 
 x = np.full(COUNT, RANK + 1, np.float16)
