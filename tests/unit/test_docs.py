@@ -1,0 +1,159 @@
+"""The documents are true: commands, options, variables, targets and links that they name exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from ddlce.cli.app import app
+
+REPO = Path(__file__).parents[2]
+DOCUMENTS = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
+NAMES = [str(path.relative_to(REPO)) for path in DOCUMENTS]
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+
+DDLRUN = REPO / "recipes/ddl/src/python/ddl/launch/options.py"
+
+
+def snippets(text: str) -> Iterator[str]:
+    """Lines of fenced blocks and inline code."""
+    for _, block in FENCE.findall(text):
+        joined = block.replace("\\\n", " ")
+        for line in joined.splitlines():
+            yield re.sub(r"\s+#.*", "", line.removeprefix("$ "))
+    yield from INLINE.findall(FENCE.sub("", text))
+
+
+def commands(text: str, program: str) -> Iterator[list[str]]:
+    """The words of every command line of `program`."""
+    for snippet in snippets(text):
+        for part in re.split(r"&&|\|\||[;|&]", snippet):
+            words = part.split()
+            if program in words[:1]:
+                try:
+                    yield shlex.split(part)
+                except ValueError:
+                    yield words
+
+
+def check_ddlce(words: list[str]) -> str | None:
+    """What is wrong with a `ddlce` command line, or None."""
+    command: Any = typer.main.get_command(app)
+    rest = words[1:]
+    while rest and hasattr(command, "commands") and not rest[0].startswith("-"):
+        if rest[0] not in command.commands:
+            return f"{' '.join(words)}: there is no command {rest[0]}"
+        command = command.commands[rest.pop(0)]
+    options = {name for param in command.params for name in param.opts + param.secondary_opts}
+    for word in rest:
+        name = word.partition("=")[0]
+        if name == "--":
+            break
+        if name.startswith("-") and name not in options | {"--help"}:
+            return f"{' '.join(words)}: {command.name} has no option {name}"
+    return None
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+def test_all_documents_are_there() -> None:
+    wanted = {"user-guide.md", "site-guide.md", "packager-guide.md", "architecture.md"}
+    assert wanted <= {path.name for path in DOCUMENTS}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_and_options_exist(name: str) -> None:
+    found = list(commands((REPO / name).read_text(), "ddlce"))
+    assert found, "the check has found no command at all"
+    assert [problem for words in found if (problem := check_ddlce(words))] == []
+
+
+def test_the_check_finds_mistakes() -> None:
+    text = (
+        "```console\n$ ddlce fetch --unto x  # no\n$ ddlce bild\n```\n`ddlce env clone --from y z`"
+    )
+    found = [check_ddlce(words) for words in commands(text, "ddlce")]
+    assert found == [
+        "ddlce fetch --unto x: fetch has no option --unto",
+        "ddlce bild: there is no command bild",
+        None,
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_somewhere(name: str) -> None:
+    path = REPO / name
+    text = path.read_text()
+    for target in LINK.findall(text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        linked = (path.parent / file) if file else path
+        assert linked.exists(), f"{name}: {target}"
+        if anchor:
+            assert anchor in anchors(linked.read_text()), f"{name}: {target}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_make_targets_exist(name: str) -> None:
+    makefile = (REPO / "Makefile").read_text()
+    console = "\n".join(
+        f"```\n{block}```"
+        for kind, block in FENCE.findall((REPO / name).read_text())
+        if kind == "console"
+    )
+    for words in commands(console, "make"):
+        for target in words[1:]:
+            assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), target
+
+
+@cache
+def code() -> str:
+    """All code that may read a variable of the environment."""
+    patterns = ("scripts/**/*.py", "scripts/*.sh", "recipes/*/src/**/*.*", "tests/**/*.py")
+    files = {path for pattern in patterns for path in REPO.glob(pattern) if path.is_file()}
+    return "\n".join(path.read_text(errors="ignore") for path in files if path.suffix != ".pyc")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_variables_are_read_by_the_code(name: str) -> None:
+    for variable in set(re.findall(r"\b(?:DDLCE|DDL)_[A-Z_]+\b", (REPO / name).read_text())):
+        assert variable in code(), variable
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_options_of_ddlrun_exist(name: str) -> None:
+    usage = DDLRUN.read_text()
+    for words in commands((REPO / name).read_text(), "ddlrun"):
+        for word in words[1:]:
+            if not word.startswith("-"):
+                if word in ("python", "PROGRAM") or word.endswith(".py"):
+                    break  # the rest belongs to the program
+                continue
+            option = word.partition("=")[0].lstrip("-").replace("-", "_")
+            assert re.search(rf'^    "{option}": ', usage, re.MULTILINE), word
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_named_in_the_tree_exist(name: str) -> None:
+    """Paths in code spans that begin with a folder of this tree."""
+    text = FENCE.sub("", (REPO / name).read_text())
+    tops = ("recipes/", "scripts/", "envs/", "tests/", "docs/")
+    for span in INLINE.findall(text):
+        if span.startswith(tops) and re.fullmatch(r"[\w./-]+", span):
+            assert (REPO / span).exists(), span
