@@ -56,10 +56,13 @@ if grep -l -e "$SRC_DIR" -e "$BUILD_PREFIX" "${files[@]}"; then
 fi
 
 # Byte code that is never checked against its source's time (packages have none), the same in
-# every build, and without the prefix, so that it is linked into environments, not rewritten.
+# every build, and without the prefix, so that it is linked into environments, not rewritten:
+# rewriting would corrupt it. -B, or the compiler's own imports would be written another way.
 find "$lib" -name __pycache__ -prune -exec rm -r {} +
 export PYTHONHASHSEED=0
-"$PREFIX/bin/python3.11" -I -m compileall -q -j1 -s "$PREFIX" \
-  --invalidation-mode unchecked-hash "$lib"
-# Replacing the prefix inside byte code would corrupt it: those modules are compiled on import.
-find "$lib" -name '*.pyc' -exec grep -lF "$PREFIX" {} + | xargs rm
+"$PREFIX/bin/python3.11" -I -B -m compileall -q -j1 -s "$PREFIX" \
+  -x '/(_sysconfigdata_|config-3\.11-)' --invalidation-mode unchecked-hash "$lib"
+if grep -rlF --include='*.pyc' "$PREFIX" "$lib"; then
+  echo "python: the byte code above holds the prefix" >&2
+  exit 1
+fi
