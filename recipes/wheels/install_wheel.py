@@ -11,6 +11,7 @@ import argparse
 import base64
 import configparser
 import csv
+import fnmatch
 import hashlib
 import io
 import os
@@ -24,6 +25,10 @@ from typing import Tuple  # noqa: UP035  # the machine's python3 may be older th
 
 #: A line of RECORD: path, digest, size.
 Entry = Tuple[str, str, str]  # noqa: UP006
+
+#: Of the ELF format: kinds of segments and sections, and tags of the dynamic section.
+PT_LOAD, PT_DYNAMIC, SHT_DYNSYM = 1, 2, 11
+STRTAB, RPATH, RUNPATH = 5, 15, 29
 
 LAUNCHER = """\
 #!{python}
@@ -41,18 +46,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", required=True, help="the target's Python, e.g. 3.11")
     parser.add_argument("--scripts", action="store_true", help="write bin/ scripts too")
+    parser.add_argument(
+        "--library",
+        action="append",
+        default=[],
+        metavar="SONAME",
+        help="a library that is in the prefix's lib/, not in the wheel",
+    )
+    parser.add_argument(
+        "--exclude", action="append", default=[], metavar="GLOB", help="files that are left out"
+    )
     options = parser.parse_args()
     source, prefix = Path(os.environ["SRC_DIR"]), Path(os.environ["PREFIX"])
     wheels = sorted(source.glob("*.whl"))
     if len(wheels) != 1:
         sys.exit(f"error: {source} holds {len(wheels)} wheels, expected one")
     with zipfile.ZipFile(wheels[0]) as wheel:
-        install(wheel, prefix, options.python, options.scripts)
+        install(wheel, prefix, options)
         extract_licenses(wheel, source)
 
 
-def install(wheel: zipfile.ZipFile, prefix: Path, python: str, scripts: bool) -> None:
+def install(wheel: zipfile.ZipFile, prefix: Path, options: argparse.Namespace) -> None:
     """Unpack each file to its place and write RECORD."""
+    python = options.python
     site = prefix / "lib" / f"python{python}" / "site-packages"
     info = dist_info(wheel)
     schemes = {
@@ -63,16 +79,26 @@ def install(wheel: zipfile.ZipFile, prefix: Path, python: str, scripts: bool) ->
         "headers": prefix / "include" / f"python{python}" / info.split("-")[0],
     }
     record = []
+    links = set()
     skipped = {f"{info}/{name}" for name in ("RECORD", "RECORD.jws", "RECORD.p7s", "INSTALLER")}
     for member in sorted(wheel.infolist(), key=lambda m: m.filename):
         name = member.filename
         if member.is_dir() or name in skipped or name.endswith((".pyc", "/direct_url.json")):
+            continue
+        if any(fnmatch.fnmatchcase(name, glob) for glob in options.exclude):
             continue
         base, scheme, inner = site, None, PurePosixPath(name)
         if inner.parts[0].endswith(".data"):
             scheme = inner.parts[1]
             base, inner = schemes[scheme], PurePosixPath(*inner.parts[2:])
         content = with_relative_rpaths(wheel.read(member), name)
+        folder = runpath_folder(content)
+        if folder is not None:
+            links |= {
+                (base / inner.parent / folder / soname).resolve()
+                for soname in options.library
+                if soname.encode() + b"\0" in content
+            }
         embeds_prefix = scheme == "scripts" and content.startswith(b"#!python")
         if embeds_prefix:
             content = content.replace(b"#!python", f"#!{prefix}/bin/python".encode(), 1)
@@ -81,7 +107,11 @@ def install(wheel: zipfile.ZipFile, prefix: Path, python: str, scripts: bool) ->
         write(base, inner, content, 0o755 if executable else 0o644)
         record.append(entry(base / inner, site, None if embeds_prefix else content))
     record.append(put(site, f"{info}/INSTALLER", b"conda\n"))
-    if scripts:
+    for link in sorted(links):
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(os.path.relpath(prefix.resolve() / "lib" / link.name, link.parent))
+        record.append(entry(link, site.resolve(), None))
+    if options.scripts:
         for name, function in entry_points(wheel, info):
             text = launcher(f"{prefix}/bin/python", function)
             write(prefix / "bin", PurePosixPath(name), text.encode(), 0o755)
@@ -98,22 +128,9 @@ def with_relative_rpaths(content: bytes, name: str) -> bytes:
     Some wheels name folders of the machine that they were built on, which on another machine
     belong to anybody. The string is shortened in place: nothing else in the file moves.
     """
-    if content[:6] != b"\x7fELF\x02\x01":  # 64 bits, little-endian: all our platforms
-        return content
-    segments = headers(content, struct.unpack_from("<Q", content, 32)[0], 54, "<I4xQQ8xQ")
-    load = [(address, offset, size) for kind, offset, address, size in segments if kind == 1]
-    dynamic = [(offset, size) for kind, offset, _, size in segments if kind == 2]
-    tags = [
-        struct.unpack_from("<QQ", content, at)
-        for offset, size in dynamic
-        for at in range(offset, offset + size, 16)
-    ]
-    strings = next((value for tag, value in tags if tag == 5), None)
-    if strings is None:
-        return content
-    base = next(o + strings - a for a, o, size in load if a <= strings < a + size)
     edited = bytearray(content)
-    for value in {value for tag, value in tags if tag in (15, 29)}:  # DT_RPATH, DT_RUNPATH
+    base, rpaths = search_paths(content)
+    for _, value in rpaths:
         start, end = base + value, content.index(b"\0", base + value)
         entries = content[start:end].split(b":")
         kept = b":".join(entry for entry in entries if entry.startswith(b"$ORIGIN"))
@@ -121,6 +138,38 @@ def with_relative_rpaths(content: bytes, name: str) -> bytes:
             refuse_shared(content, value, end - base, name)
             edited[start:end] = kept.ljust(end - start, b"\0")
     return bytes(edited)
+
+
+def runpath_folder(content: bytes) -> str | None:
+    """The first folder of a file's RUNPATH, relative to the file; None if it has none.
+
+    What has a RUNPATH is not served by the rpath of the interpreter that loads it, so it finds
+    the libraries in the prefix's lib/ by a link in that folder only.
+    """
+    base, rpaths = search_paths(content)
+    for tag, value in rpaths:
+        text = content[base + value : content.index(b"\0", base + value)].decode()
+        if tag == RUNPATH and text:
+            return text.split(":")[0].replace("$ORIGIN", ".", 1)
+    return None
+
+
+def search_paths(content: bytes) -> tuple[int, list[tuple[int, int]]]:
+    """Where the dynamic strings begin, and (tag, place among them) of RPATH and RUNPATH."""
+    if content[:6] != b"\x7fELF\x02\x01":  # 64 bits, little-endian: all our platforms
+        return 0, []
+    segments = headers(content, struct.unpack_from("<Q", content, 32)[0], 54, "<I4xQQ8xQ")
+    tags = [
+        struct.unpack_from("<QQ", content, at)
+        for kind, offset, _, size in segments
+        for at in (range(offset, offset + size, 16) if kind == PT_DYNAMIC else ())
+    ]
+    strings = next((value for tag, value in tags if tag == STRTAB), None)
+    for kind, offset, address, size in segments:
+        if kind == PT_LOAD and strings and address <= strings < address + size:
+            base = offset + strings - address
+            return base, [(tag, value) for tag, value in tags if tag in (RPATH, RUNPATH)]
+    return 0, []
 
 
 def headers(content: bytes, table: int, count_at: int, form: str) -> list[tuple[int, ...]]:
@@ -133,7 +182,7 @@ def refuse_shared(content: bytes, first: int, last: int, name: str) -> None:
     """End with an error if a symbol's name is stored as the tail of the string at `first`."""
     (table,) = struct.unpack_from("<Q", content, 40)
     for kind, offset, size in headers(content, table, 58, "<4xI16xQQ"):
-        for at in range(offset, offset + size, 24) if kind == 11 else ():  # SHT_DYNSYM
+        for at in range(offset, offset + size, 24) if kind == SHT_DYNSYM else ():
             (symbol,) = struct.unpack_from("<I", content, at)
             if first <= symbol < last:
                 sys.exit(f"error: {name}: its rpath shares bytes with a symbol's name")

@@ -200,3 +200,47 @@ def test_absolute_rpaths_are_taken_out_of_libraries(tmp_path: Path, tags: str) -
         assert ctypes.CDLL(str(site / f"demo/{name}.so")).answer() == 42
         assert (site / f"demo/{name}.so").stat().st_size == len(files[f"demo/{name}.so"])
     assert (site / "demo/z.so").read_bytes() == files["demo/z.so"]
+
+
+def test_what_has_a_runpath_finds_the_libraries_of_the_prefix(tmp_path: Path) -> None:
+    """As torch's: the loader looks beside the file only, so the link beside it must be there."""
+    prefix, site = tmp_path / "prefix", tmp_path / "prefix" / SITE
+    (prefix / "lib").mkdir(parents=True)
+    extra = prefix / "lib/libextra.so.1"
+    compiler = ["gcc", "-shared", "-xc", "-", "-Wl,--enable-new-dtags"]
+    subprocess.run(
+        [*compiler, "-Wl,-soname,libextra.so.1", "-o", str(extra)],
+        input=b"int extra(void){return 7;}",
+        check=True,
+    )
+    files = {}
+    for name, rpath in (("run", "$ORIGIN/../demo.libs"), ("none", "")):
+        library = tmp_path / f"{name}.so"
+        flags = [f"-Wl,-rpath,{rpath}"] if rpath else []
+        subprocess.run(
+            [*compiler, *flags, "-o", str(library), "-xc", "-", "-xnone", str(extra)],
+            input=b"int extra(void); int answer(void){return extra();}",
+            check=True,
+        )
+        files[f"demo/{name}.so"] = library.read_bytes()
+    (tmp_path / "src").mkdir()
+    make_wheel(tmp_path / "src", files=files)
+    done = install(tmp_path / "src", prefix, "--library", "libextra.so.1", "--library", "libno.so")
+    assert done.returncode == 0, done.stderr
+    links = [path.relative_to(site) for path in site.rglob("*") if path.is_symlink()]
+    assert links == [Path("demo.libs/libextra.so.1")]
+    assert (site / links[0]).readlink() == Path("../../../libextra.so.1")
+    assert "demo.libs/libextra.so.1,," in (site / INFO / "RECORD").read_text().splitlines()
+    program = f"import ctypes; print(ctypes.CDLL({str(site / 'demo/run.so')!r}).answer())"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout == "7\n", found.stderr
+
+
+def test_excluded_files_are_left_out(tmp_path: Path) -> None:
+    make(tmp_path / "src")
+    done = install(tmp_path / "src", tmp_path / "prefix", "--exclude", "demo/t*")
+    assert done.returncode == 0, done.stderr
+    site = tmp_path / "prefix" / SITE
+    assert not (site / "demo/tool").exists()
+    assert "demo/tool" not in (site / INFO / "RECORD").read_text()
+    assert (site / "extra.py").exists()

@@ -97,7 +97,9 @@ def test_a_compiled_wheel_is_pinned_and_left_as_it_is(tmp_path: Path) -> None:
     assert data["build"]["string"] == "py311h${{ digest }}_0"
     assert data["build"]["dynamic_linking"] == {"binary_relocation": False}
     assert data["build"]["prefix_detection"] == {"ignore_binary_files": True}
-    assert data["build"]["script"][0].endswith("--python 3.11 --scripts")
+    script = data["build"]["script"][0]
+    assert "--python 3.11 --scripts --library" in script
+    assert script.endswith(" --library libstdc++.so.6")
 
 
 def test_a_library_that_nobody_has_is_an_error_unless_optional(tmp_path: Path) -> None:
@@ -106,7 +108,8 @@ def test_a_library_that_nobody_has_is_an_error_unless_optional(tmp_path: Path) -
     with pytest.raises(InputError, match=r"needs libother.so.3, which it does not bundle"):
         recipe_of(tmp_path, files=files, tag="cp311-cp311-linux_x86_64")
     entry = {"ignore_needed": ["libother.so.3"], "why": "loaded only if asked for"}
-    assert recipe_of(tmp_path, entry, files=files, tag="cp311-cp311-linux_x86_64")
+    data = recipe_of(tmp_path, entry, files=files, tag="cp311-cp311-linux_x86_64")
+    assert data["build"]["dynamic_linking"]["missing_dso_allowlist"] == ["libother.so.3"]
 
 
 def test_the_manifest_corrects_and_adds(tmp_path: Path) -> None:
@@ -124,7 +127,7 @@ def test_the_manifest_corrects_and_adds(tmp_path: Path) -> None:
     data = recipe_of(tmp_path, entry, version="1.5+cpu", metadata=("Home-page: https://demo.org",))
     assert data["package"] == {"name": "demo", "version": "1.5"}
     assert data["build"]["string"] == "cpu_pyh${{ digest }}_0"
-    assert data["requirements"]["run"] == ["python", "mpi"]
+    assert data["requirements"]["run"] == ["python >=3.11", "mpi"]
     assert data["requirements"]["run_constraints"] == ["old <2"]
     assert data["requirements"]["run_exports"] == [
         "${{ pin_subpackage('demo', upper_bound='x.x') }}"

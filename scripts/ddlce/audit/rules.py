@@ -192,39 +192,65 @@ def search_folder(file: File, entry: str) -> str | None:
 
 
 def needed(facts: Facts, below: Below | None) -> Iterator[Finding]:
-    """Every library that a file needs is found, and comes from a declared dependency.
+    """Every library that a file needs is where the loader looks, and from a declared dependency.
 
-    It is in a folder that the loader searches for this file: one of its own rpath or, for what
-    a program of the prefix loads, lib/. Without `below` only glibc and the package itself are
-    known, so nothing is said of the rest.
+    Only glibc, device drivers and what the recipe lists (missing_dso_allowlist) may be the
+    machine's. Without `below` only the package itself is known, so nothing is said of the rest.
     """
-    own = {PurePosixPath(path).name for path in facts.files}
+    if below is None:
+        return
+    machine = GLIBC | DRIVERS | set((facts.info.get("ddl-ce") or {}).get("from_machine", ()))
+    folders = loader_folders(facts)
     for file, elf in _elves(facts):
-        folders = [f for entry in elf.rpaths if (f := search_folder(file, entry))]
-        if "site-packages" in file.path or "lib-dynload" in file.path:
-            folders.append("lib")  # by the DT_RPATH of the interpreter that loads it
         for soname in elf.needed:
-            if soname in GLIBC | DRIVERS:
+            candidates = [posixpath.join(folder, soname) for folder in folders[file.path]]
+            if soname in machine or any(path in facts.files for path in candidates):
                 continue
-            candidates = [posixpath.join(folder, soname) for folder in folders]
-            if any(path in facts.files for path in candidates):
-                continue
-            if below is None:
-                continue
-            found = next((path for path in candidates if path in below.paths), None)
-            if found is None:
-                place = "is not where its rpath leads" if soname in own else "is nowhere"
-                others = sorted(
-                    {n for p, n in below.paths.items() if PurePosixPath(p).name == soname}
-                )
-                if others:
-                    place = f"is in {', '.join(others)}, where no rpath leads"
+            owner = next((below.paths[path] for path in candidates if path in below.paths), None)
+            if owner is None:
+                place = _elsewhere(soname, facts, below)
                 yield Finding("needed", file.path, f"needs {soname}, which {place}")
-            elif below.paths[found] not in below.direct:
-                owner = below.paths[found]
+            elif owner not in below.direct:
                 yield Finding(
                     "needed", file.path, f"needs {soname} of {owner}, which is not in depends"
                 )
+
+
+def _elsewhere(soname: str, facts: Facts, below: Below) -> str:
+    owners = {path: facts.name for path in facts.files} | below.paths
+    found = sorted({name for path, name in owners.items() if PurePosixPath(path).name == soname})
+    return f"is in {', '.join(found)}, where no rpath leads" if found else "is nowhere"
+
+
+def loader_folders(facts: Facts) -> dict[str, list[str]]:
+    """The folders that ld.so searches for what each ELF file needs, relative to the prefix.
+
+    A file with DT_RUNPATH is served by that alone; any other by its own DT_RPATH and those of
+    the files that load it, up to the program, which for a Python extension is our interpreter
+    with $ORIGIN/../lib (ld.so(8)).
+    """
+    loaders: dict[str, list[File]] = {}
+    own: dict[str, list[str]] = {}
+    for file, elf in _elves(facts):
+        own[file.path] = [f for entry in elf.rpaths if (f := search_folder(file, entry))]
+        for soname in elf.needed:
+            loaders.setdefault(soname, []).append(file)
+    found = {}
+    for file, elf in _elves(facts):
+        folders = list(own[file.path])
+        if elf.inherited or not elf.rpaths:
+            todo, seen = [file], {file.path}
+            while todo:
+                for loader in loaders.get(PurePosixPath(todo.pop().path).name, ()):
+                    if loader.path not in seen:
+                        seen.add(loader.path)
+                        todo.append(loader)
+                        if loader.elf and loader.elf.inherited:
+                            folders += own[loader.path]
+            if "site-packages" in file.path or "lib-dynload" in file.path:
+                folders.append("lib")
+        found[file.path] = folders
+    return found
 
 
 def glibc_floor(facts: Facts, _below: Below | None) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from ddlce.errors import InputError
 
 #: Fields that correct a wheel's metadata, each of which wants its reason in `why`.
-CORRECTIONS = ("add", "drop", "ignore_needed", "license", "imports", "pip_check")
+CORRECTIONS = ("add", "drop", "exclude", "ignore_needed", "license", "imports", "pip_check")
 
 
 class WheelEntry(BaseModel):
@@ -27,6 +27,7 @@ class WheelEntry(BaseModel):
         license: SPDX expression, where the metadata has none or a wrong one.
         license_files: texts in `recipes/wheels/`, where the wheel has none inside.
         homepage: where the metadata has none.
+        exclude: files of the wheel (globs) that are not installed, such as compiled tests.
         imports: names to import in the test instead of all top-level ones.
         commands: shell commands to run in the test.
         test_requires: packages (conda match specs) that the commands need.
@@ -44,6 +45,7 @@ class WheelEntry(BaseModel):
     drop: list[str] = []
     constrains: list[str] = []
     ignore_needed: list[str] = []
+    exclude: list[str] = []
     license: str = ""
     license_files: list[str] = []
     homepage: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,8 +163,12 @@ def _build(entry: WheelEntry, wheel: WheelMetadata, python: str) -> dict[str, An
     else:
         # A wheel's libraries find each other already; rewriting them breaks what upstream tested.
         build["dynamic_linking"] = {"binary_relocation": False}
+        if entry.ignore_needed:
+            build["dynamic_linking"]["missing_dso_allowlist"] = entry.ignore_needed
         build["prefix_detection"] = {"ignore_binary_files": True}
         build["script"][0] += " --scripts"
+        build["script"][0] += "".join(f" --library {name}" for name in _needed(wheel, entry))
+    build["script"][0] += "".join(f" --exclude {shlex.quote(glob)}" for glob in entry.exclude)
     return build
 
 
@@ -201,7 +206,7 @@ def glibc_floor(wheel: WheelMetadata) -> str:
 
 
 def _library_dependencies(wheel: WheelMetadata, entry: WheelEntry) -> list[str]:
-    needed = [soname for soname in wheel.needed if soname not in entry.ignore_needed]
+    needed = _needed(wheel, entry)
     unknown = [soname for soname in needed if soname not in LIBRARIES]
     if unknown:
         raise InputError(
@@ -211,6 +216,10 @@ def _library_dependencies(wheel: WheelMetadata, entry: WheelEntry) -> list[str]:
             "make a package of it and add it to LIBRARIES in scripts/ddlce/wheels/recipe.py",
         )
     return sorted({LIBRARIES[soname] for soname in needed})
+
+
+def _needed(wheel: WheelMetadata, entry: WheelEntry) -> list[str]:
+    return [soname for soname in wheel.needed if soname not in entry.ignore_needed]
 
 
 def _tests(entry: WheelEntry, wheel: WheelMetadata) -> list[dict[str, Any]]:
