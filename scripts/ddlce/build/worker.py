@@ -67,7 +67,7 @@ class Worker:
             made.append((output, final))
         for output, final in made:
             self.enter("check", output.name)
-            self.refuse_findings(final)
+            self.refuse_findings(final, channel)
             self.enter("test")
             self.log(f"{test_package(final, channel, self.log)} test(s) passed")
         self.enter("publish", job.name)
@@ -80,16 +80,19 @@ class Worker:
 
     def metadata(self, output: Output) -> dict[str, object]:
         """What goes into the package as info/ddl-ce.json."""
+        linking = output.rendered.get("build", {}).get("dynamic_linking") or {}
         return {
             "digest": self.job.digest,
             "inputs": self.job.parts,
             "recipe": self.job.name,
             "variant": output.variant,
+            # What the recipe lets the machine provide: the audit asks, and so may a site.
+            "from_machine": linking.get("missing_dso_allowlist", []),
         }
 
-    def refuse_findings(self, package: Path) -> None:
+    def refuse_findings(self, package: Path, channel: Path) -> None:
         """Fail on anything that would make the package wrong for its users."""
-        findings = audit_package(package, forbidden=[str(self.job.staging)])
+        findings = audit_package(package, [str(self.job.staging)], channel)
         if findings:
             lines = "\n".join(f"  {finding}" for finding in findings)
             raise WorkError(f"{package.name} does not hold what it promises:\n{lines}")
