@@ -50,11 +50,11 @@ def test_a_killed_rank_on_another_host_ends_in_a_timeout(
     assert all(text.split()[0] in ("TIMEOUT", "PEER_LOST", "MPI") for text in told.values()), told
 
 
-@pytest.mark.parametrize(("n", "hosts"), [(2, 0), (4, 0), (2, 2)])
-def test_a_stuck_rank_is_named_after_the_timeout(tmp_path: Path, n: int, hosts: int) -> None:
+def tell_of_a_stuck_rank(folder: Path, *words: str, n: int, **variables: object) -> dict[int, str]:
+    """Stop the last rank for good; return what the others report."""
     job = subprocess.Popen(
-        command("survive", str(PROGRAMS / "lose.py"), "stop", "allreduce", n=n),
-        env=environment(DDL_TIMEOUT=2, DDL_FAKE_HOSTS=hosts, SURVIVE=tmp_path),
+        command("survive", str(PROGRAMS / "lose.py"), "stop", "allreduce", *words, n=n),
+        env=environment(SURVIVE=folder, **variables),
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -71,11 +71,25 @@ def test_a_stuck_rank_is_named_after_the_timeout(tmp_path: Path, n: int, hosts: 
         if stuck:
             os.kill(stuck, signal.SIGKILL)
         job.wait(60)
+    return told
+
+
+@pytest.mark.parametrize(("n", "hosts"), [(2, 0), (4, 0), (2, 2)])
+def test_a_stuck_rank_is_named_after_the_timeout(tmp_path: Path, n: int, hosts: int) -> None:
+    told = tell_of_a_stuck_rank(tmp_path, n=n, DDL_TIMEOUT=2, DDL_FAKE_HOSTS=hosts)
     assert len(told) == n - 1
     for text in told.values():
         assert text.startswith("TIMEOUT"), text
         assert f"rank {n - 1} (host" in text
         assert "DDL_TIMEOUT" in text
+
+
+def test_a_rank_that_gives_up_tells_the_others_why(tmp_path: Path) -> None:
+    told = tell_of_a_stuck_rank(tmp_path, "impatient", n=3, DDL_TIMEOUT=LONG)
+    assert re.match(r"TIMEOUT after \S+ s: rank 2 \(host \S+\) did not arrive", told[0])
+    assert re.match(
+        r"TIMEOUT after \S+ s: rank 0 \(host \S+\) gave up: rank 2 \(host \S+\) did not", told[1]
+    )
 
 
 @pytest.mark.parametrize("n", [2, 4])

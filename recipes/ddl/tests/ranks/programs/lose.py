@@ -1,6 +1,7 @@
 """One rank dies, stops or leaves while the others are in a collective; they print their error.
 
-Arguments: what the last rank does (kill, stop, exit, raise), and the collective of the others.
+Arguments: what the last rank does (kill, stop, exit, raise), the collective of the others, and
+"impatient" for a rank 0 that waits for 1 s only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import numpy as np
 
 ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()
-how, collective = sys.argv[1:]
+how, collective = sys.argv[1:3]
+if RANK == 0 and "impatient" in sys.argv:
+    ddl.set_timeout(1)
 ddl.barrier()
 
 if RANK == SIZE - 1:
