@@ -32,7 +32,7 @@ def public() -> Iterator[Path]:
 def site(tmp_path: Path, mini_channel: Path) -> Iterator[Site]:
     """A site with a channel of its own and nothing installed."""
     yield site_of_channel(tmp_path, mini_channel)
-    remove_tree(tmp_path / "root")  # pytest cannot remove what is read-only
+    empty(tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -44,10 +44,17 @@ def installed(tmp_path_factory: pytest.TempPathFactory, mini_channel: Path) -> I
     site.ok("lock", "mini")
     site.ok("env", "create", "mini")
     yield site
-    remove_tree(site.root)
+    empty(folder)
 
 
 @pytest.fixture
-def user(tmp_path: Path, installed: Site) -> Site:
+def user(tmp_path: Path, installed: Site) -> Iterator[Site]:
     """A user of the installed release, with caches and clones of their own."""
-    return Site(tmp_path, installed.channel, shared=installed)
+    yield Site(tmp_path, installed.channel, shared=installed)
+    empty(tmp_path)
+
+
+def empty(folder: Path) -> None:
+    """Remove what a site made: pytest would keep gigabytes, and cannot remove what is read-only."""
+    for path in folder.iterdir():
+        remove_tree(path) if path.is_dir() else path.unlink()

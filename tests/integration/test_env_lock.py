@@ -109,7 +109,8 @@ def test_the_same_lock_from_a_server(site: Site) -> None:
     before = site.lock.read_text()
     with served(Path(site.channel)) as url:
         site.channel = url
-        assert "unchanged" in site.ok("lock", "mini")
+        for _ in range(3):  # the index is cached, and this server answers 304 in its own way
+            assert "unchanged" in site.ok("lock", "mini")
         site.manifest.write_text(
             site.manifest.read_text().replace(
                 "specs:", '  linux-ppc64le:\n    glibc: "2.28"\nspecs:'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +65,26 @@ def solve(
         "installed": str(installed) if installed else None,
     }
     try:
-        found = call("ddlce.engine.solve", request)
+        found = _call(request)
     except WorkerError as error:
         raise _explain(error, channels, platform) from error
     names = {url.rstrip("/"): name for name, url in channels.items()}
     packages = [_locked(record, names) for record in found]
     return sorted(packages, key=lambda p: p.name)
+
+
+def _call(request: dict[str, Any]) -> Any:
+    """Ask the worker; once more without its cache where the cache is what fails.
+
+    rattler 0.28 takes a 304 answer without validators (Python's http.server) for an error.
+    """
+    try:
+        return call("ddlce.engine.solve", request)
+    except WorkerError as error:
+        if "304 Not Modified" not in error.text:
+            raise
+    with tempfile.TemporaryDirectory() as fresh:
+        return call("ddlce.engine.solve", {**request, "cache": fresh})
 
 
 def _locked(record: dict[str, Any], names: dict[str, str]) -> LockedPackage:
