@@ -30,7 +30,8 @@ UNREADABLE = (OSError, ValueError, BadZipFile, TarError, zstd.ZstdError)
 
 #: Parts of the paths that only rattler-build's own folders have: the padded prefix, and the
 #: folder above the work folder and the prefix of build tools. (Not `/build_env/`: pip has one.)
-BUILD_MARKS = (b"placehold_placehold", b"/rattler-build_")
+# Joined here, so that this file, packaged, does not find itself.
+BUILD_MARKS = (b"_".join([b"placehold"] * 2), b"/" + b"rattler-build_")
 
 
 @dataclass(frozen=True)

@@ -223,9 +223,13 @@ def maintainers(room: Room) -> Iterator[Problem]:
 def build_number(room: Room) -> Iterator[Problem]:
     """`build.number` stands in the recipe, so that a rebuild of one version can be preferred.
 
-    In a recipe of several packages it stands in the top-level `build`, for all of them.
+    In a recipe of several packages it stands in the top-level `build`, for all of them, or in
+    the `build` of each.
     """
-    if room.text and "number" not in as_dict(room.data.get("build")):
+    outputs = room.data.get("outputs")
+    parts = [room.data, *(outputs if isinstance(outputs, list) else [])]
+    numbered = ["number" in as_dict(as_dict(part).get("build")) for part in parts]
+    if room.text and not (numbered[0] or (len(parts) > 1 and all(numbered[1:]))):
         yield Problem("build.number is missing", "add: build: {number: 0}", room.line("build"))
 
 

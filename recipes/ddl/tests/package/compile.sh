@@ -1,6 +1,6 @@
 # A C and a C++ program against the installed headers, found in the three ways that there are.
 set -euo pipefail
-cd "$(dirname "$0")"
+cd tests/package # the engine runs a copy of this script above it
 
 $CC $CFLAGS -Wall -Wextra -Werror -std=c99 use.c -o use_c $LDFLAGS $(pkg-config --cflags --libs ddl)
 ./use_c

@@ -1,6 +1,6 @@
 # The installed package: one rank without a launcher, two and four with one, and two pretended hosts.
 set -euo pipefail
-cd "$(dirname "$0")"
+cd tests/package # the engine runs a copy of this script above it
 
 python oracle.py
 mpiexec -n 2 python oracle.py
