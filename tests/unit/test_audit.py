@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.audit import audit_index, audit_package, clobbered
+from ddlce.audit import audit_index, audit_package, clobbered, unknown_dependencies
 from ddlce.audit.facts import glibc_version, installed_path, read_elf, read_info
 from ddlce.engine.index import index_channel
 from ddlce.errors import WorkError
@@ -338,6 +338,14 @@ def test_clobbering(channel: Path, prefix: Path, tmp_path: Path) -> None:
     ]
     assert clobbered(infos[:2]) == []
     assert installed_path("python-scripts/x") == "bin/x"
+
+
+def test_unknown_dependencies(channel: Path, prefix: Path) -> None:
+    one = read_info(pack(channel, prefix))
+    two = read_info(pack(channel, prefix, "two", GLIBC, "one >=1", "three"))
+    assert [str(finding) for finding in unknown_dependencies([one, two])] == [
+        "depends two-1.0-h0_0.conda: depends on three, which the channel does not have"
+    ]
 
 
 def test_the_index(channel: Path, prefix: Path) -> None:

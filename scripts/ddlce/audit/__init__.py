@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ddlce.audit.channel import audit_index, clobbered
+from ddlce.audit.channel import audit_index, clobbered, unknown_dependencies
 from ddlce.audit.facts import Facts, Info, read_facts, read_info
 from ddlce.audit.rules import RULES, Below, Finding
 
@@ -17,6 +17,7 @@ __all__ = [
     "clobbered",
     "closure",
     "read_channel",
+    "unknown_dependencies",
 ]
 
 

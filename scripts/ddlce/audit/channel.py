@@ -33,6 +33,18 @@ def clobbered(packages: Iterable[Info]) -> list[Finding]:
     return found
 
 
+def unknown_dependencies(packages: Iterable[Info]) -> list[Finding]:
+    """Dependencies that the channel has no package of; virtual packages are the machine's."""
+    packages = list(packages)
+    names = {info.name for info in packages}
+    return [
+        Finding("depends", info.path.name, f"depends on {name}, which the channel does not have")
+        for info in packages
+        for name in info.depends
+        if name not in names and not name.startswith("__")
+    ]
+
+
 def audit_index(folder: Path) -> list[Finding]:
     """Whether the index of one subdir names exactly its packages, as they are.
 
