@@ -116,7 +116,7 @@ def make_plan(settings: Settings, subdir: str = "linux-64") -> Plan:
         final = tuple(
             output for output, _ in render(recipes[name], variants, subdir, digest[: digests.SHORT])
         )
-        reuse = _is_built(store, name, digest, final)
+        reuse = is_built(store, name, digest, final)
         steps[name] = Step(
             recipe=recipes[name],
             outputs=final,
@@ -129,7 +129,8 @@ def make_plan(settings: Settings, subdir: str = "linux-64") -> Plan:
     return Plan(steps, subdir)
 
 
-def _is_built(store: Store, name: str, digest: str, outputs: tuple[Output, ...]) -> bool:
+def is_built(store: Store, name: str, digest: str, outputs: tuple[Output, ...]) -> bool:
+    """Whether the store holds these outputs of a recipe, made from the inputs of this digest."""
     if not outputs or not all(store.has(o.subdir, o.filename) for o in outputs):
         return False
     if all(digest[: digests.SHORT] in o.build for o in outputs):

@@ -21,7 +21,7 @@ from ddlce.build.inputs import source_paths
 from ddlce.build.job import Event, Job
 from ddlce.errors import MachineError, WorkError
 from ddlce.files import explain_os_errors, locked
-from ddlce.plan import Plan, Step
+from ddlce.plan import Plan, Step, is_built
 from ddlce.recipes import VARIANTS
 from ddlce.settings import Settings
 from ddlce.store import Store
@@ -183,7 +183,7 @@ class Scheduler:
         del self.todo[step.name]
         running = Running(step, self.settings.logs / f"{step.name}-{step.short}.log", locks)
         self.running[step.name] = running
-        if all(self.store.has(o.subdir, o.filename) for o in step.outputs):
+        if is_built(self.store, step.name, step.digest, step.outputs):
             self._finish(running, record=False)  # another builder made it meanwhile
             return True
         staging = self.settings.work / f"{step.name}-{step.short}"
