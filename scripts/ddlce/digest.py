@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -43,7 +44,9 @@ def digest_parts(
     parts: Parts = {"builder": BUILDER_VERSION, "engine": ENGINE_VERSION}
     for path in recipe.files:
         mode = "x" if path.stat().st_mode & 0o100 else "-"
-        parts[f"file {_relative(path, recipe.folder)}"] = mode + sha256_file(path)
+        # Relative, also where a `path` source lies outside the room: a tree may be cloned anywhere.
+        name = os.path.relpath(path, recipe.folder.resolve())
+        parts[f"file {name}"] = mode + sha256_file(path)
     for output in outputs:
         key = f"output {output.name} {json.dumps(output.variant, sort_keys=True)}"
         parts[key] = _hash(output.rendered)
@@ -82,13 +85,6 @@ def toolchain() -> dict[str, str]:
         run = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
         found[tool] = run.stdout.partition("\n")[0]
     return found
-
-
-def _relative(path: Path, folder: Path) -> str:
-    if path.is_relative_to(folder):
-        return str(path.relative_to(folder))
-    # A `path` source outside the room, e.g. the builder's own tree: name it by its end.
-    return "/".join(path.parts[-3:])
 
 
 def _hash(data: Any) -> str:

@@ -30,6 +30,9 @@ def test_same_inputs_same_digest(tree: MiniTree) -> None:
 
 
 def test_digest_does_not_depend_on_where_the_tree_is(tree: MiniTree, tmp_path: Path) -> None:
+    (tree.repo / "LICENSE").write_text("MIT\n")
+    recipe = tree.repo / "recipes" / "lib" / "recipe.yaml"
+    recipe.write_text(recipe.read_text() + "source: [{path: ../../LICENSE}]\n")
     before = digests(make_plan(tree.settings))
     moved = MiniTree(tmp_path / "elsewhere")
     moved.folder.mkdir()
