@@ -86,6 +86,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     (top / "secret").write_text("outside")
     (channel / "linux-64/.hidden").write_text("dot-file")
     (channel / "linux-64/leak").symlink_to(top / "secret")
+    (channel / "pages").mkdir()
+    (channel / "pages/style.css").write_text("not a package")
     (channel / "linux-64/inside").symlink_to("repodata.json")
     process, url = start(channel)
     yield Served(url, channel, f"/linux-64/{package.name}")
@@ -209,6 +211,7 @@ def raw_status(served: Served, target: str) -> int:
         "/linux-64/",
         "/linux-64/shards",
         "/osx-64/repodata.json",
+        "/pages/style.css",
         "/.tmp/x",
         "/linux-64/repodata.json%00",
         "/linux-64/" + "x" * 5000,

@@ -1,0 +1,165 @@
+"""scripts/bootstrap.sh on small trees: what it says is missing, and that it makes .venv once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ddlce.doctor.packages import read_list
+
+TREE = Path(__file__).parents[2]
+LIST = "scripts/ddlce/doctor/system-packages.txt"
+PYPROJECT = """\
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+"""
+
+#: The smallest backend that pip can install from in place: the test needs no network.
+BACKEND = """\
+import zipfile
+
+def build_editable(folder, settings=None, metadata=None):
+    name, info = "ddlce-0-py3-none-any.whl", "ddlce-0.dist-info"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
+        wheel.writestr("toy.py", "def main(): print('toy')")
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: ddlce\\nVersion: 0\\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{info}/entry_points.txt", "[console_scripts]\\nddlce = toy:main\\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return name
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree that needs nothing but python and an empty lock."""
+    (tmp_path / "scripts/ddlce/doctor").mkdir(parents=True)
+    shutil.copy(TREE / "scripts/bootstrap.sh", tmp_path / "scripts")
+    (tmp_path / LIST).write_text("# nothing\nrequired bash - bash bash bash the shell\n")
+    (tmp_path / "requirements.lock").write_text("# empty\n")
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    (tmp_path / "backend.py").write_text(BACKEND)
+    return tmp_path
+
+
+def bootstrap(tree: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "scripts/bootstrap.sh"],
+        cwd=tree,
+        env={**os.environ, "DDLCE_NO_INSTALL": "1", **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_makes_the_venv_once_and_again_when_its_inputs_change(tree: Path) -> None:
+    first = bootstrap(tree)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.startswith("making .venv with ")
+    program = tree / ".venv/bin/ddlce"
+    assert subprocess.check_output([program], text=True) == "toy\n"
+    made = program.stat().st_mtime_ns
+    second = bootstrap(tree)
+    assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
+    assert program.stat().st_mtime_ns == made
+    (tree / ".venv/ddlce-stamp").unlink()  # as after a killed run
+    (tree / ".venv/left-over").write_text("")
+    assert bootstrap(tree).stdout.startswith("making .venv")
+    assert not (tree / ".venv/left-over").exists()
+    (tree / "requirements.lock").write_text("# other\n")
+    assert bootstrap(tree).stdout.startswith("making .venv")
+
+
+def test_a_wrong_hash_is_not_installed(tree: Path) -> None:
+    wheel = tree / "toy-1-py3-none-any.whl"
+    wheel.write_bytes(b"not the locked bytes")
+    lock = f"toy @ {wheel.as_uri()} --hash=sha256:{'0' * 64}\n"
+    (tree / "requirements.lock").write_text(lock)
+    done = bootstrap(tree)
+    assert done.returncode == 3
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr
+    assert done.stderr.endswith(
+        "error: pip could not install the packages of requirements.lock\n"
+        "hint:  its message is above; is the Python package registry reachable from here?\n"
+    )
+    assert not (tree / ".venv/ddlce-stamp").exists()
+
+
+def test_a_missing_lock(tree: Path) -> None:
+    (tree / "requirements.lock").unlink()
+    done = bootstrap(tree)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        3,
+        "",
+        f"error: {tree}/requirements.lock: missing\n"
+        "hint:  restore it: git checkout requirements.lock\n",
+    )
+
+
+def test_names_what_is_missing_and_the_command(tree: Path) -> None:
+    (tree / LIST).write_text(
+        "required no-such-a 1 pkg-a rpm-a zyp-a why\n"
+        "required no-such-b - pkg-b rpm-b zyp-b why\n"
+        "required path:/no/such|/etc - pkg-c rpm-c zyp-c why\n"
+        "test path:/no/such* - pkg-d rpm-d zyp-d why\n"
+        "optional no-such-e - pkg-e rpm-e zyp-e why\n"
+    )
+    done = bootstrap(tree)
+    assert done.returncode == 3
+    if Path("/etc/debian_version").exists():
+        assert done.stdout == "system packages that are not there: pkg-a pkg-b pkg-d\n"
+        assert done.stderr == (
+            "error: system packages are missing: pkg-a pkg-b\n"
+            "hint:  as root: apt-get install -y pkg-a pkg-b pkg-d\n"
+        )
+    assert not (tree / ".venv").exists()
+
+
+def test_installs_as_root_and_looks_again(tree: Path, tmp_path: Path) -> None:
+    """With an apt-get that installs what it is asked for, and one that does not."""
+    if os.geteuid() != 0 or not Path("/etc/debian_version").exists():
+        pytest.skip("needs root on Debian: the script installs for root only")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    apt = tools / "apt-get"
+    (tree / LIST).write_text("required no-such-a - pkg-a rpm-a zyp-a why\n")
+    install = f"echo $* >> {tmp_path}/log\n"
+    apt.write_text("#!/bin/sh\n" + install)
+    apt.chmod(0o755)
+    env = {"DDLCE_NO_INSTALL": "", "PATH": f"{tools}:{os.environ['PATH']}"}
+    done = bootstrap(tree, **env)
+    assert (done.returncode, done.stderr) == (
+        3,
+        "error: still missing after the installation: pkg-a\n"
+        "hint:  see the installer's own message above\n",
+    )
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "update -q",
+        "install -y -q --no-install-recommends pkg-a",
+    ]
+    apt.write_text(f"#!/bin/sh\n{install}ln -sf /bin/true {tools}/no-such-a\n")
+    done = bootstrap(tree, **env)
+    assert done.returncode == 0, done.stderr
+    assert (tree / ".venv/bin/ddlce").exists()
+
+
+def test_bash_and_python_read_the_list_alike(tree: Path) -> None:
+    shutil.copy(TREE / LIST, tree / LIST)
+    script = (
+        "while read -r need check least apt dnf zypper why; do"
+        ' [[ $need == "#"* || -z $need ]] || echo "$need|$check|$apt|$dnf|$zypper|$why"; done'
+    )
+    bash = subprocess.check_output(
+        ["bash", "-c", script], stdin=(tree / LIST).open(), text=True
+    ).splitlines()
+    assert bash == [
+        "|".join((wanted.need, wanted.check, *wanted.packages.values(), wanted.why))
+        for wanted in read_list()
+    ]
