@@ -266,3 +266,12 @@ def test_the_command(tree: MiniTree) -> None:
     explained = tree.ddlce("lint", "--explain", "r023")
     assert "declares the glibc floor" in explained.stdout
     assert "Covers conda-smithy's R-033." in explained.stdout
+
+
+def test_the_document_lists_the_rules_as_they_are() -> None:
+    text = (Path(__file__).parents[2] / "docs/lint-rules.md").read_text()
+    for found in RULES.values():
+        first = " ".join(found.doc.split("\n\n")[0].split())
+        smithy = " ".join(found.smithy)
+        assert f"| {found.id} | {found.name} | {found.level} | {smithy} | {first} |\n" in text
+    assert len(RULES) == sum(line.startswith(("| R0", "| D0")) for line in text.splitlines()) - 1

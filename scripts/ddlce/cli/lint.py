@@ -34,7 +34,7 @@ def lint(
     from ddlce.lint.run import lint as run
 
     if rules:
-        for rule in RULES.values():
+        for rule in sorted(RULES.values(), key=lambda rule: (rule.id[0] != "R", rule.id)):
             out.print(f"{rule.id}  {rule.level:5}  {rule.name}")
         return
     if explain:

@@ -232,12 +232,18 @@ def variants_known(room: Room) -> Iterator[Problem]:
             )
 
 
-@rule("R029", "noarch-without-selectors", smithy="R1-000")
+@rule("R029", "noarch-without-selectors", smithy="R1-002")
 def noarch_without_selectors(room: Room) -> Iterator[Problem]:
-    """A noarch package has no conditional requirements: it is built once for all platforms."""
+    """A noarch package has no conditions on the platform: it is built once for all."""
     for output in room.outputs:
         if not output.noarch:
             continue
+        if "skip" in output.build:
+            yield Problem(
+                f"{output.name}: noarch, but build.skip",
+                "drop the condition, or drop noarch",
+                room.line(*output.where, "build", "skip"),
+            )
         for section in SECTIONS:
             items = as_dict(output.data.get("requirements")).get(section) or []
             if any(isinstance(item, dict) and "if" in item for item in items):
@@ -246,6 +252,18 @@ def noarch_without_selectors(room: Room) -> Iterator[Problem]:
                     "drop the condition, or drop noarch",
                     _line(room, output, section),
                 )
+
+
+@rule("R031", "no-comment-selectors", smithy="R1-001")
+def no_comment_selectors(room: Room) -> Iterator[Problem]:
+    """A condition is `if … then`; a selector in a comment, as meta.yaml had, does nothing."""
+    for number, line in enumerate(room.text.splitlines(), 1):
+        if match := re.search(r"\S\s+#\s*(\[[^\]]+\])\s*$", line):
+            yield Problem(
+                f"the comment {match[1]} is no condition in a v1 recipe",
+                "write: - if: CONDITION, then: VALUE",
+                number,
+            )
 
 
 @rule("R030", "build-backend", level="hint", smithy="R-046 R-050")
