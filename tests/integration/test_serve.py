@@ -314,6 +314,8 @@ def test_pages(served: Served) -> None:
     assert "&lt;script&gt;" in index
     assert "<script" not in index
     assert 'href="/packages/base">base</a></td>\n<td class="key">1.10</td>' in index
+    assert "/noarch/repodata.json" in index
+    assert "/linux-ppc64le/repodata.json" not in index  # declared, but not built
     top = served.get("/packages/top").text
     assert "javascript:" not in top
     assert '<a href="/packages/base">base</a> &gt;=1.10' in top

@@ -62,7 +62,8 @@ class ChannelApp:
     def index(self, request: Request) -> Response:
         """The channel's page."""
         packages = read_catalogue(self.folder, self.channel.subdirs)
-        return self._page(self.pages.index(packages, request.host_url.rstrip("/")))
+        indexed = [s for s in self.channel.subdirs if (self.folder / s / "repodata.json").exists()]
+        return self._page(self.pages.index(packages, request.host_url.rstrip("/"), indexed))
 
     def package(self, request: Request, name: str) -> Response:
         """One package's page."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
 from tarfile import TarError
@@ -45,14 +44,6 @@ class Build:
             int(record.get("build_number", 0)),
             int(record.get("timestamp", 0)),
         )
-
-    @property
-    def built(self) -> str:
-        """The day of the build (UTC), or an empty string where the index does not say."""
-        milliseconds = self.record.get("timestamp")
-        if not milliseconds:
-            return ""
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d")
 
     @property
     def info(self) -> dict[str, dict[str, Any]]:

@@ -39,9 +39,17 @@ class Pages:
         self._env.filters["constraint"] = lambda spec: spec.partition(" ")[2]
         self._env.globals["channel"] = channel
 
-    def index(self, packages: dict[str, Package], url: str) -> str:
-        """The list of all packages; `url` is the channel's address as the reader reached it."""
-        return self._env.get_template("index.html.j2").render(packages=packages, url=url)
+    def index(self, packages: dict[str, Package], url: str, subdirs: list[str]) -> str:
+        """The list of all packages.
+
+        Args:
+            packages: by name.
+            url: the channel's address as the reader reached it.
+            subdirs: those that have an index.
+        """
+        return self._env.get_template("index.html.j2").render(
+            packages=packages, url=url, subdirs=subdirs
+        )
 
     def package(self, package: Package, known: dict[str, Package], url: str) -> str:
         """One package's page; dependencies that are `known` in the channel become links."""
