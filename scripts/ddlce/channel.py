@@ -5,12 +5,12 @@ from __future__ import annotations
 from ddlce.engine.index import index_is_current, publish_index, remove_leftovers
 from ddlce.errors import WorkError
 from ddlce.files import locked
-from ddlce.plan import Plan, make_plan
+from ddlce.plan import make_plan
 from ddlce.settings import Settings
 from ddlce.store import Store
 
 
-def update_channel(settings: Settings, plan: Plan | None = None) -> tuple[int, list[str]]:
+def update_channel(settings: Settings) -> tuple[int, list[str]]:
     """Make the channel hold exactly the packages of the plan.
 
     Packages of older digests stay in the store, and in the caches of the environments that use
@@ -22,7 +22,7 @@ def update_channel(settings: Settings, plan: Plan | None = None) -> tuple[int, l
     Raises:
         WorkError: a package of the plan was not built.
     """
-    plan = plan or make_plan(settings)
+    plan = make_plan(settings)
     if plan.to_build:
         names = ", ".join(step.name for step in plan.to_build)
         raise WorkError(f"not built yet: {names}", "build them first: ddlce build")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import graphlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from ddlce import digest as digests
 from ddlce.engine.render import Output, load_variants, render
@@ -80,10 +79,6 @@ class Plan:
                 raise InputError(f"{name}: no such recipe or package", "list them with: ddlce plan")
             wanted |= {room, *self.closure(room)}
         return Plan({n: s for n, s in self.steps.items() if n in wanted}, self.subdir)
-
-    def packages(self, store: Store) -> list[Path]:
-        """The paths of all packages of the plan in the store."""
-        return [store.package(o.subdir, o.filename) for s in self.steps.values() for o in s.outputs]
 
     @property
     def to_build(self) -> list[Step]:

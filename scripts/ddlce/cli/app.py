@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import sys
 from typing import Annotated
@@ -62,7 +62,7 @@ def _root(
     """Build, serve, lock, install and test the DDL-CE distribution."""
 
 
-for _name in (n for n in COMMANDS if importlib.util.find_spec(f"ddlce.cli.{n}")):
+for _name in COMMANDS:
     importlib.import_module(f"ddlce.cli.{_name}").register(app)
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -110,19 +108,3 @@ def remove_leftovers(channel: Path) -> None:
     """Delete staging folders that a killed run left in the channel; call under its lock."""
     for folder in channel.glob(".staging-*"):
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def main() -> None:
-    """`python -m ddlce.engine.index FOLDER`: index in a process of its own.
-
-    rattler's runtime may abort while the interpreter shuts down (1 run in 7, see the facts);
-    the work is done by then, so leave without it.
-    """
-    index_channel(Path(sys.argv[1]))
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main()
