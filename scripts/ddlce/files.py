@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ddlce.errors import DdlceError, MachineError
+from ddlce.errors import MachineError
 
 
 def sha256_file(path: Path) -> str:
@@ -70,20 +70,66 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def explain_os_errors(path: Path) -> Iterator[None]:
-    """Turn a full disk or a read-only target into a message that names the path."""
+    """Turn an error of the system while writing `path` into a message that names it."""
     try:
         yield
-    except DdlceError:
-        raise
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise MachineError(
-                f"no space left while writing {path}",
-                "free some space, or set DDLCE_CACHE / --root to another file system",
-            ) from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-            raise MachineError(
-                f"cannot write {path}: {os.strerror(error.errno)}",
-                "choose a folder that you may write, with DDLCE_CACHE or --root",
-            ) from error
-        raise
+        raise explain_os_error(error, path) from error
+
+
+def explain_os_error(error: OSError, path: Path | None = None) -> MachineError:
+    """What an error of the operating system means, and what to do.
+
+    Args:
+        error: of any kind; not all of them name a file.
+        path: what was being written; without it, the file that the error names is meant.
+    """
+    name = error.filename if error.filename2 is None else error.filename2
+    subject = path or name
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return MachineError(
+            f"no space left while writing {subject or 'a file'}",
+            "free some space, or set DDLCE_CACHE / --root to another file system",
+        )
+    if subject is None:
+        return MachineError(
+            f"the system says: {error.strerror or error}",
+            "check that the current folder is still there, and what this command was given",
+        )
+    problem = f"cannot {'write' if path else 'use'} {subject}"
+    obstacle = _obstacle(error)
+    if obstacle is not None:
+        # pathlib's `exists` raises where a folder may not be searched.
+        kind = "a file" if os.path.exists(obstacle) else "a link to nothing"  # noqa: PTH110
+        return MachineError(
+            f"{problem}: {obstacle} is {kind}, not a folder",
+            "choose another folder (DDLCE_CACHE, --root, or the option that named this one), or "
+            "move what is in the way",
+        )
+    if error.errno == errno.EISDIR:
+        return MachineError(f"{problem}: it is a folder", "name a file, or move the folder away")
+    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM) and path:
+        return MachineError(
+            f"{problem}: {os.strerror(error.errno)}",
+            "choose a folder that you may write, with DDLCE_CACHE or --root",
+        )
+    other = f": {error.filename}" if error.filename not in (None, str(subject)) else ""
+    return MachineError(
+        f"{problem}: {error.strerror or error}{other}",
+        "check that it is there and yours to use, and DDLCE_CACHE, --root and the other options",
+    )
+
+
+def _obstacle(error: OSError) -> Path | None:
+    """The file, or the link to nothing, that stands where a folder must be."""
+    names = [Path(str(name)) for name in (error.filename, error.filename2) if name is not None]
+    places = [place for name in names for place in reversed(name.parents)]
+    # Of a copy or a rename, the last name may well be a file that exists.
+    if error.errno == errno.ENOTDIR or (error.errno == errno.EEXIST and len(names) == 1):
+        places += names[-1:]
+    elif error.errno != errno.ENOENT:
+        return None
+    for place in places:
+        if os.path.lexists(place) and not os.path.isdir(place):  # noqa: PTH112 - see above
+            return place
+    return None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from ddlce import __version__
 from ddlce.cli.common import err, print_error
 from ddlce.errors import DdlceError
+from ddlce.files import explain_os_error
 
 EPILOG = (
     "Exit codes: 0 done; 1 the work failed (build, test, verification); 2 bad input (recipe, "
@@ -67,15 +68,21 @@ for _name in COMMANDS:
 
 
 def main() -> None:
-    """Run the CLI; designed errors become one message and their exit code."""
+    """Run the CLI; designed errors, and the system's, become one message and an exit code."""
     try:
         app()
     except DdlceError as error:
-        print_error(error)
-        sys.exit(error.exit_code)
+        _end(error)
     except SystemExit as end:
         if end.code == 130:  # what typer makes of Ctrl-C
             err.print("interrupted; run the same command again to go on")
         raise
     except BrokenPipeError:
         os._exit(141)  # the reader (`| head`) has gone; nothing more to say
+    except OSError as error:
+        _end(explain_os_error(error))
+
+
+def _end(error: DdlceError) -> NoReturn:
+    print_error(error)
+    sys.exit(error.exit_code)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddlce.env.layout import Layout, read_origin
-from ddlce.errors import InputError, MachineError
+from ddlce.errors import InputError
 from ddlce.files import write_atomic
 from ddlce.modulefile.content import compose, read_content
 from ddlce.modulefile.lua import LuaWriter
@@ -67,24 +67,15 @@ def write_modulefiles(
     for writer, text in texts.items():
         tree = (into or layout.root / "modulefiles") / writer.folder
         path = tree / content.name / f"{content.version}{writer.suffix}"
-        _write(path, text)
+        write_atomic(path, text)
         files[writer.system], trees[writer.system] = path, tree
     folders = [path.parent for path in files.values()]
     removed = [] if into or name else _remove_stale(layout, content.env.env, folders)
     default = _default_version(layout, content.env.env, content.version, folders)
     for writer in WRITERS:
         path = files[writer.system].with_name(writer.default_file)
-        _write(path, writer.default_version(content.name, default))
+        write_atomic(path, writer.default_version(content.name, default))
     return Written(content.name, content.version, default, prefix, files, trees, removed)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_atomic(path, text)
-    except OSError as error:  # a file where a folder should be, a file system of its own kind
-        raise MachineError(
-            f"cannot write {path}: {error.strerror}", "choose another folder with --into"
-        ) from error
 
 
 def _remove_stale(layout: Layout, env: str, folders: Iterable[Path]) -> list[Path]:

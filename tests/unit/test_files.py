@@ -1,0 +1,102 @@
+"""`ddlce.files`: atomic writes, locks, and errors of the system that name their cause."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ddlce.engine.index import publish_index
+from ddlce.errors import MachineError
+from ddlce.files import explain_os_error, explain_os_errors, link_or_copy, locked, write_atomic
+
+Write = Callable[[Path], object]
+
+
+def take_lock(path: Path) -> None:
+    with locked(path):
+        pass
+
+
+WRITES: list[Write] = [
+    lambda path: write_atomic(path, "text"),
+    lambda path: link_or_copy(Path(__file__), path),
+    take_lock,
+    lambda path: publish_index(path, []),
+]
+
+
+@pytest.mark.parametrize("write", WRITES, ids=["write", "link", "lock", "channel"])
+@pytest.mark.parametrize("below", ["x", "x/y/z"])
+def test_a_file_where_a_folder_must_be_is_named(tmp_path: Path, write: Write, below: str) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("mine")
+    with pytest.raises(MachineError) as caught:
+        write(plain / below)
+    assert caught.value.message == f"cannot write {plain / below}: {plain} is a file, not a folder"
+    assert caught.value.hint
+    assert plain.read_text() == "mine"
+
+
+def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("gone")
+    with pytest.raises(MachineError, match=f"{link} is a link to nothing, not a folder"):
+        write_atomic(link / "x", "text")
+
+
+def test_a_folder_where_a_file_must_be_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for write in (WRITES[0], take_lock):
+        with pytest.raises(MachineError, match=f"cannot write {folder}: it is a folder"):
+            write(folder)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_missing_source_of_a_copy_is_named(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    with pytest.raises(MachineError) as caught:
+        link_or_copy(source, target)
+    assert f"cannot write {target}" in caught.value.message
+    assert str(source) in caught.value.message
+
+
+def test_a_name_that_is_too_long_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match="File name too long"):
+        write_atomic(tmp_path / ("x" * 300), "text")
+
+
+def test_a_full_disk_and_a_forbidden_folder(tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match=f"no space left while writing {tmp_path}"):
+        with explain_os_errors(tmp_path):
+            raise OSError(errno.ENOSPC, "No space left on device")  # write(2) names no file
+    with pytest.raises(MachineError, match=f"cannot write {tmp_path}: Permission denied"):
+        with explain_os_errors(tmp_path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "x"))
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "no space left while writing a file"),
+        (PermissionError(errno.EACCES, "Permission denied", "/a"), "cannot use /a: Permission"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "tool"), "cannot use tool: No such file"),
+        (FileNotFoundError(errno.ENOENT, "No such file"), "the system says: No such file"),
+        (OSError("no errno at all"), "the system says: no errno at all"),
+        (OSError(errno.EIO, "Input/output error", 7), "cannot use 7: Input/output error"),
+    ],
+)
+def test_every_error_of_the_system_gets_a_message(error: OSError, message: str) -> None:
+    designed = explain_os_error(error)
+    assert designed.message.startswith(message)
+    assert designed.hint
+    assert designed.exit_code == 3
+
+
+def test_an_error_of_another_file_says_which(tmp_path: Path) -> None:
+    error = FileNotFoundError(errno.ENOENT, "No such file or directory", "/other")
+    message = explain_os_error(error, tmp_path).message
+    assert message == f"cannot write {tmp_path}: No such file or directory: /other"
