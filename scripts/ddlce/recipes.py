@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from ddlce import yamltext
 from ddlce.errors import InputError
 from ddlce.model.source import SourcesLock
 from ddlce.settings import Settings
@@ -104,7 +105,7 @@ def load_recipe(path: Path) -> Recipe:
         InputError: not readable, not YAML, or not a mapping; names file and line.
     """
     try:
-        data = yaml.safe_load(path.read_text())
+        data = yamltext.load(path.read_text())
     except yaml.YAMLError as error:
         raise InputError(f"{path}: not valid YAML: {error}", "mend the line named above") from error
     except OSError as error:

@@ -11,9 +11,10 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli import env, index, lock, module
+from ddlce.cli import env, lock, module
 from ddlce.cli.build import JobsOption, default_jobs, run_build
 from ddlce.cli.common import RootOption, out
+from ddlce.cli.index import print_index
 from ddlce.settings import Settings, load_settings
 
 
@@ -28,13 +29,18 @@ def build_all(
     jobs: JobsOption = 0,
 ) -> None:
     """Fetch, build, index, lock, install, write the module, smoke-test; only what changed."""
+    from ddlce.channel import update_channel
+    from ddlce.plan import make_plan
+
     settings = load_settings(root)
+    # One plan for both: what is built is what is published, whatever is edited meanwhile.
+    plan = make_plan(settings)
     stages: list[tuple[str, Callable[[], object]]] = [
         (
             "fetch and build the packages whose inputs changed",
-            lambda: run_build(settings, [], jobs or default_jobs(), keep_going=False),
+            lambda: run_build(settings, plan, jobs or default_jobs(), keep_going=False),
         ),
-        ("index the channel", lambda: index.index()),
+        ("index the channel", lambda: print_index(settings, *update_channel(settings, plan))),
         ("lock the environment", lambda: lock.lock(name)),
         ("install it", lambda: env.create(name, root=root)),
         ("write its modulefiles", lambda: module.module(name, root=root)),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ddlce.cli.common import JsonOption, err, out, print_error, print_json
 from ddlce.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from ddlce.plan import Plan
 
 
 def register(app: typer.Typer) -> None:
@@ -38,15 +41,19 @@ def build(
     json: JsonOption = False,
 ) -> None:
     """Build, test and check the packages whose inputs changed, and what stands on them."""
-    seconds = run_build(load_settings(), packages or [], jobs or default_jobs(), keep_going)
+    from ddlce.plan import make_plan
+
+    settings = load_settings()
+    plan = make_plan(settings)
+    if packages:
+        plan = plan.restrict(packages)
+    seconds = run_build(settings, plan, jobs or default_jobs(), keep_going)
     if json:
         print_json({"built": {name: round(took, 1) for name, took in seconds.items()}})
 
 
-def run_build(
-    settings: Settings, packages: list[str], jobs: int, keep_going: bool
-) -> dict[str, float]:
-    """Plan, fetch what is missing, build; returns seconds by built recipe.
+def run_build(settings: Settings, plan: Plan, jobs: int, keep_going: bool) -> dict[str, float]:
+    """Fetch what is missing, build what the plan says; returns seconds by built recipe.
 
     Raises:
         WorkError: a package failed; it carries the last lines of the log.
@@ -55,12 +62,8 @@ def run_build(
     from ddlce.build.inputs import locked_sources
     from ddlce.build.scheduler import Scheduler, failure_error
     from ddlce.errors import WorkError
-    from ddlce.plan import make_plan
     from ddlce.sources.fetch import fetch_sources
 
-    plan = make_plan(settings)
-    if packages:
-        plan = plan.restrict(packages)
     todo = plan.to_build
     if not todo:
         out.print(f"build: all {len(plan.steps)} recipes are built already")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from ddlce.cli.common import JsonOption, out, print_json
-from ddlce.settings import load_settings
+from ddlce.settings import Settings, load_settings
 
 
 def register(app: typer.Typer) -> None:
@@ -21,5 +21,10 @@ def index(json: JsonOption = False) -> None:
     total, added = update_channel(settings)
     if json:
         print_json({"channel": str(settings.channel), "packages": total, "added": added})
-        return
+    else:
+        print_index(settings, total, added)
+
+
+def print_index(settings: Settings, total: int, added: list[str]) -> None:
+    """Say what the channel holds now."""
     out.print(f"index: {total} packages in {settings.channel}, {len(added)} added")

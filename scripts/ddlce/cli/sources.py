@@ -159,8 +159,7 @@ def recipe(
 
     Example: ddlce sources recipe numpy
     """
-    import yaml
-
+    from ddlce import yamltext
     from ddlce.wheels import wheel_recipes
 
     settings, lock = _load()
@@ -173,7 +172,7 @@ def recipe(
             f"no package {name!r} is made from a wheel",
             f"did you mean {', '.join(near)}?" if near else f"see {_manifest(settings)}",
         )
-    typer.echo(yaml.safe_dump(made[name].data, sort_keys=False, allow_unicode=True, width=100))
+    typer.echo(yamltext.dump(made[name].data, width=100))
 
 
 def _load() -> tuple[Settings, SourcesLock]:

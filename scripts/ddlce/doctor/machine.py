@@ -9,8 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import yaml
-
+from ddlce import yamltext
 from ddlce.doctor.report import Check
 from ddlce.settings import Settings
 
@@ -81,7 +80,7 @@ def _glibc_floor(settings: Settings) -> str:
     variants = settings.repo / "recipes/conda_build_config.yaml" if settings.repo else None
     if variants is None or not variants.is_file():
         return "2.17"  # the oldest that any conda package still supports
-    chosen = (yaml.safe_load(variants.read_text()) or {}).get("c_stdlib_version") or ["2.17"]
+    chosen = (yamltext.load(variants.read_text()) or {}).get("c_stdlib_version") or ["2.17"]
     return str(chosen[0])
 
 

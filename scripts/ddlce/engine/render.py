@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import rattler_build
-import yaml
 from rattler_build import (
     PlatformConfig,
     RattlerBuildError,
@@ -22,6 +21,7 @@ from rattler_build import (
     VariantConfig,
 )
 
+from ddlce import yamltext
 from ddlce.errors import InputError
 from ddlce.recipes import VARIANTS, Recipe
 
@@ -126,7 +126,7 @@ def _parse(recipe: Recipe) -> Stage0Recipe:
     # recipe.yaml where it is given one.
     with tempfile.TemporaryDirectory(prefix="ddlce-render-") as folder:
         path = Path(folder) / "recipe.yaml"
-        path.write_text(yaml.safe_dump(recipe.data, sort_keys=False))
+        path.write_text(yamltext.dump(recipe.data))
         return Stage0Recipe.from_file(path)
 
 
@@ -152,7 +152,7 @@ def with_stored_sources(recipe: Recipe, folder: Path, locate: Callable[[str], Pa
         elif "path" in source:
             source["path"] = str((recipe.folder / source["path"]).resolve())
     path = folder / "recipe.yaml"
-    path.write_text(yaml.safe_dump(data, sort_keys=False))
+    path.write_text(yamltext.dump(data))
     return replace(recipe, path=path, folder=folder, data=data, generated=False)
 
 

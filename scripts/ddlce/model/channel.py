@@ -8,6 +8,7 @@ from typing import Annotated
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from ddlce import yamltext
 from ddlce.errors import InputError
 
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
@@ -42,7 +43,7 @@ def load_channel(path: Path) -> Channel:
         InputError: no such file, not YAML, or a field is wrong; names the file and the field.
     """
     try:
-        channel = Channel.model_validate(yaml.safe_load(path.read_text()))
+        channel = Channel.model_validate(yamltext.load(path.read_text()))
     except FileNotFoundError as error:
         raise InputError(
             f"no channel description at {path}", "run inside a clone of DDL-CE, or restore the file"

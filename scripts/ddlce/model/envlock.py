@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ddlce import yamltext
 from ddlce.errors import InputError, MachineError
 from ddlce.model.manifest import OWN_CHANNEL
 
@@ -112,7 +113,7 @@ class EnvLock(_Strict):
         """The lock file's text; the same text for the same content."""
         data = self.model_dump(mode="json", exclude_defaults=True)
         data = {"version": self.version, **data}
-        return HEADER + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=200)
+        return HEADER + yamltext.dump(data, width=200)
 
     def package(self, name: str) -> LockedPackage | None:
         """The package of this name, or None."""
@@ -134,7 +135,7 @@ class EnvLock(_Strict):
         except OSError as error:
             raise MachineError(f"cannot read {path}: {error.strerror}") from error
         try:
-            data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            data = yamltext.load(text)
             return cls.model_validate(data if data is not None else {})
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ddlce import yamltext
 from ddlce.errors import InputError, MachineError
 
 #: In `channels`: the channel that this tree builds.
@@ -98,7 +99,7 @@ def load_manifest(path: Path) -> Manifest:
         raise MachineError(f"cannot read {path}: {error.strerror}") from error
     try:
         root = yaml.compose(text, yaml.SafeLoader)
-        data = yaml.safe_load(text)
+        data = yamltext.load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from ddlce import yamltext
 from ddlce.errors import InputError
 from ddlce.files import write_atomic
 
@@ -166,7 +167,7 @@ class SourcesLock(_Strict):
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: not UTF-8 text ({error.reason})") from error
         try:
-            data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            data = yamltext.load(text)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -187,7 +188,7 @@ class SourcesLock(_Strict):
             self.sources, key=lambda s: (s.client, s.package, s.version, s.subdir or "", s.file)
         )
         data = {"sources": [s.model_dump(exclude_defaults=True) for s in ordered]}
-        return HEADER + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+        return HEADER + yamltext.dump(data, width=100)
 
     def by_sha256(self, sha256: str) -> Source:
         """The source with this digest.

@@ -8,6 +8,7 @@ from typing import Self
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from ddlce import yamltext
 from ddlce.errors import InputError
 
 #: Fields that correct a wheel's metadata, each of which wants its reason in `why`.
@@ -83,7 +84,7 @@ class WheelsManifest(BaseModel):
             InputError: absent, not YAML, or a wrong entry; names the file, entry and field.
         """
         try:
-            data = yaml.safe_load(path.read_text(encoding="utf-8"))
+            data = yamltext.load(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise InputError(f"{path}: there is no such wheels manifest") from None
         except yaml.YAMLError as error:
