@@ -21,7 +21,7 @@ from support.minienv import (
     can_be_nobody,
     can_mount,
     everything,
-    pip_wheel,
+    packages_alone,
     small_disk,
 )
 
@@ -107,7 +107,7 @@ def test_pip_installs_into_a_clone(user: Site) -> None:
     command = [prefix / "bin" / "python", "-m", "pip", "install", "--no-index", "--no-deps"]
     done = subprocess.run(
         [*command, hello_wheel(user.folder)],
-        env=os.environ | {"PYTHONPATH": str(pip_wheel())},
+        env=os.environ | {"PYTHONPATH": str(packages_alone(user.folder / "pip", "pip"))},
         capture_output=True,
         text=True,
     )

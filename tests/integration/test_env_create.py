@@ -21,7 +21,7 @@ from support.minienv import (
     can_be_nobody,
     can_mount,
     everything,
-    pip_wheel,
+    packages_alone,
     run_as,
     served,
     site_of_channel,
@@ -79,7 +79,7 @@ def test_a_user_cannot_change_a_release(installed: Site) -> None:
     assert target.read_text() == "plain\n"
 
 
-def test_conda_and_pip_are_told_not_to_change_it(installed: Site) -> None:
+def test_conda_and_pip_are_told_not_to_change_it(installed: Site, tmp_path: Path) -> None:
     prefix = installed.current
     frozen = json.loads((prefix / "conda-meta" / "frozen").read_text())
     assert frozen == {
@@ -88,7 +88,11 @@ def test_conda_and_pip_are_told_not_to_change_it(installed: Site) -> None:
     }
     done = subprocess.run(
         [prefix / "bin" / "python", "-m", "pip", "install", "--no-index", "anything"],
-        env=os.environ | {"PYTHONPATH": str(pip_wheel()), "PYTHONDONTWRITEBYTECODE": "1"},
+        env=os.environ
+        | {
+            "PYTHONPATH": str(packages_alone(tmp_path / "pip", "pip")),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         capture_output=True,
         text=True,
     )

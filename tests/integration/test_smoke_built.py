@@ -13,6 +13,7 @@ import pytest
 from ddlce.env.layout import Layout
 from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment
+from support.minienv import packages_alone
 
 pytestmark = pytest.mark.built
 
@@ -31,12 +32,7 @@ def prefix() -> Path:
 @pytest.fixture
 def pytest_alone(tmp_path: Path) -> Path:
     """A folder with pytest and nothing else of ours, to be put on the environment's path."""
-    folder = tmp_path / "pytest"
-    folder.mkdir()
-    site = Path(pytest.__file__).parents[1]
-    for name in ("pytest", "_pytest", "pluggy", "iniconfig"):
-        (folder / name).symlink_to(site / name)
-    return folder
+    return packages_alone(tmp_path / "pytest", "pytest", "pluggy", "iniconfig")
 
 
 def smoke(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, str]:

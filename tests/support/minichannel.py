@@ -1,6 +1,6 @@
 """A small real channel: real packages, really packed and indexed, for the tests of environments.
 
-`python` in it is the interpreter that runs the tests, with a part of its standard library, so
+`python` in it is an interpreter of this machine, with a part of its standard library, so
 that environments made from this channel can compile and run Python code. The other packages
 are a few files each: prefixes in text and in a compiled program, a `noarch: python` package
 with a console script, two versions that exclude each other, one that needs a newer glibc.
@@ -15,7 +15,6 @@ import os
 import py_compile
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import tempfile
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from typing import Any
 from conda_package_streaming.create import conda_builder
 
 from ddlce.engine.index import index_channel
+from ddlce.settings import load_settings
 
 #: What stands in packed files for the prefix: as long as conda's own (255 characters).
 PLACEHOLDER = ("/opt/placeholder_" + "placehold_" * 30)[:255]
@@ -122,10 +122,19 @@ def compiled(text: str) -> bytes:
         return program.read_bytes()
 
 
+def interpreter_prefix() -> Path:
+    """The prefix of our own python, or of the running one where nothing has been built yet.
+
+    A system's python will not do: Debian's neither looks into site-packages nor installs there.
+    """
+    built = load_settings().root / "envs" / "ddl-ce" / "current"
+    return built.resolve() if (built / "bin" / "python3.11").exists() else Path(sys.base_prefix)
+
+
 def python_files() -> dict[str, bytes | str | Path]:
-    """The running interpreter and the part of its library that pip and compileall need."""
-    base = Path(sys.base_prefix)
-    library = Path(sysconfig.get_path("stdlib"))
+    """An interpreter, its shared libraries, and what pip and compileall need of its library."""
+    base = interpreter_prefix()
+    library = base / "lib" / "python3.11"
     skipped = {"site-packages", "test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo"}
     skipped |= {"__pycache__", "pydoc_data", "idle_test", f"config-3.11-{sys.platform}"}
     files: dict[str, bytes | str | Path] = {
@@ -135,6 +144,9 @@ def python_files() -> dict[str, bytes | str | Path]:
         # Python code with the prefix inside: its bytecode must not travel to a clone.
         "lib/python3.11/mini_prefix.py": f'PREFIX = "{PLACEHOLDER}"\n',
     }
+    for name in ("python3.11", "z", "ffi", "crypto", "ssl", "bz2", "lzma", "uuid", "expat"):
+        for path in (base / "lib").glob(f"lib{name}.so*"):
+            files[f"lib/{path.name}"] = path.resolve()
     for folder, names, entries in os.walk(library):
         names[:] = [n for n in names if n not in skipped and not n.startswith("config-3")]
         for entry in entries:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
-import importlib.util
+import importlib.metadata
 import os
 import shutil
 import signal
@@ -165,13 +165,15 @@ def site_of_channel(folder: Path, channel: Path) -> Site:
     return Site(folder, str(copy))
 
 
-def pip_wheel() -> Path:
-    """The pip that comes with the interpreter, as one importable file."""
-    spec = importlib.util.find_spec("ensurepip")
-    assert spec is not None
-    assert spec.origin is not None
-    (wheel,) = Path(spec.origin).parent.glob("_bundled/pip-*.whl")
-    return wheel
+def packages_alone(folder: Path, *distributions: str) -> Path:
+    """A new folder with these of our installed packages and nothing else, for a PYTHONPATH."""
+    folder.mkdir()
+    for distribution in distributions:
+        files = importlib.metadata.files(distribution) or []
+        # What stands in ../ are scripts.
+        for name in {file.parts[0] for file in files} - {"..", "__pycache__"}:
+            (folder / name).symlink_to(Path(sysconfig.get_path("purelib")) / name)
+    return folder
 
 
 def everything(folder: Path) -> list[Path]:
