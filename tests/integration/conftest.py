@@ -1,16 +1,20 @@
-"""A real channel, and a site with a release installed from it."""
+"""A real channel and a site with a release installed from it; a server of sources."""
 
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ddlce.env.layout import remove_tree
+from ddlce.settings import Settings
+from ddlce.sources import fetch as fetch_module
 from support.minichannel import make_channel
 from support.minienv import Site, site_of_channel
+from support.sourceserver import Server
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +56,26 @@ def user(tmp_path: Path, installed: Site) -> Iterator[Site]:
     """A user of the installed release, with caches and clones of their own."""
     yield Site(tmp_path, installed.channel, shared=installed)
     empty(tmp_path)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server with nothing on it yet."""
+    with Server() as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield running
+        running.shutdown()
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A tree with no sources and an empty cache; a failed download is tried again at once."""
+    monkeypatch.setattr(fetch_module, "BACKOFF_S", (0.01, 0.01, 0.01))
+    tree = tmp_path / "tree"
+    (tree / "recipes").mkdir(parents=True)
+    (tree / "channel").mkdir()
+    (tree / "channel" / "channel.yaml").touch()
+    return Settings(repo=tree, cache=tmp_path / "cache", root=tmp_path / "root")
 
 
 def empty(folder: Path) -> None:

@@ -76,7 +76,9 @@ def publish(server: Server, name: str, size: int = MB, seed: int = 1) -> Source:
     )
 
 
-def ddlce(settings: Settings, *arguments: str, prefix: tuple[str, ...] = ()) -> Any:
+def ddlce(
+    settings: Settings, *arguments: str, prefix: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     """Run `ddlce ARGUMENTS` on the tree, under the program `prefix` if any."""
     return subprocess.run(
         [*prefix, sys.executable, "-m", "ddlce", *arguments],
