@@ -11,6 +11,9 @@ from typing import Any
 
 import yaml
 
+#: The sections of `requirements`, in the order in which they are used.
+SECTIONS = ("build", "host", "run", "run_constraints")
+
 #: A Jinja expression of a v1 recipe.
 EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
 
@@ -71,6 +74,13 @@ class Output:
         """The requirements of one section as text; both branches of a condition."""
         requirements = as_dict(self.data.get("requirements"))
         return [item for item in flatten(requirements.get(section)) if isinstance(item, str)]
+
+    @property
+    def all_requirements(self) -> Iterator[tuple[str, str]]:
+        """(section, text) of every requirement."""
+        for section in SECTIONS:
+            for text in self.requirements(section):
+                yield section, text
 
     @property
     def compiled(self) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ddlce.lint.room import Room
+from ddlce.lint.room import Output, Room
 
 Level = Literal["error", "hint"]
 
@@ -31,6 +32,7 @@ class Problem:
 
 
 Check = Callable[[Room], Iterator[Problem]]
+OutputCheck = Callable[[Room, Output], Iterator[Problem]]
 
 
 @dataclass(frozen=True)
@@ -73,3 +75,15 @@ def rule(
         return check
 
     return register
+
+
+def each_output(check: OutputCheck) -> Check:
+    """Make a check of one package a check of all that the recipe makes; messages name them."""
+
+    @functools.wraps(check)
+    def check_all(room: Room) -> Iterator[Problem]:
+        for output in room.outputs:
+            for problem in check(room, output):
+                yield replace(problem, message=f"{output.name}: {problem.message}")
+
+    return check_all

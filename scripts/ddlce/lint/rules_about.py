@@ -10,8 +10,8 @@ from pathlib import Path
 from license_expression import Licensing, get_spdx_licensing
 
 from ddlce.engine.parse import recipe_problem, version_problem
-from ddlce.lint.room import Room, as_dict, flatten
-from ddlce.lint.rule import Problem, rule
+from ddlce.lint.room import Output, Room, as_dict, flatten
+from ddlce.lint.rule import Problem, each_output, rule
 
 NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]*")
 
@@ -55,69 +55,67 @@ def section_order(room: Room) -> Iterator[Problem]:
 
 
 @rule("R003", "about-complete", smithy="R-002")
-def about_complete(room: Room) -> Iterator[Problem]:
+@each_output
+def about_complete(room: Room, output: Output) -> Iterator[Problem]:
     """`about` has homepage, summary and license: what the channel's pages show."""
-    for output in room.outputs:
-        for item in ("homepage", "summary", "license"):
-            if not str(output.about.get(item) or "").strip():
-                yield Problem(
-                    f"{output.name}: about.{item} is missing",
-                    f"add {item} to the about section",
-                    room.line("about"),
-                )
+    for item in ("homepage", "summary", "license"):
+        if not str(output.about.get(item) or "").strip():
+            yield Problem(
+                f"about.{item} is missing",
+                f"add {item} to the about section",
+                room.line("about"),
+            )
 
 
 @rule("R004", "spdx-licence", smithy="R-007 R-010 R-044 R-045")
-def spdx_licence(room: Room) -> Iterator[Problem]:
+@each_output
+def spdx_licence(room: Room, output: Output) -> Iterator[Problem]:
     """`about.license` is an SPDX expression: what programs that check licences understand.
 
     A licence that SPDX does not know is written LicenseRef-NAME.
     """
-    for output in room.outputs:
-        text = str(output.about.get("license") or "").strip()
-        if not text:
-            continue
-        known = re.sub(r"\bLicenseRef-[A-Za-z0-9.-]+", "MIT", text)
-        info = _licensing().validate(known, strict=True)
-        if info.errors:
-            yield Problem(
-                f"{output.name}: license {text!r} is not an SPDX expression: "
-                f"{' '.join(info.errors[0].split())}",
-                "use identifiers of https://spdx.org/licenses, joined by AND, OR, WITH",
-                room.line(*output.where, "about", "license")
-                if "about" in output.data
-                else room.line("about", "license"),
-            )
+    text = str(output.about.get("license") or "").strip()
+    if not text:
+        return
+    known = re.sub(r"\bLicenseRef-[A-Za-z0-9.-]+", "MIT", text)
+    info = _licensing().validate(known, strict=True)
+    if info.errors:
+        yield Problem(
+            f"license {text!r} is not an SPDX expression: {' '.join(info.errors[0].split())}",
+            "use identifiers of https://spdx.org/licenses, joined by AND, OR, WITH",
+            room.line(*output.where, "about", "license")
+            if "about" in output.data
+            else room.line("about", "license"),
+        )
 
 
 @rule("R005", "licence-file", smithy="R-013")
-def licence_file(room: Room) -> Iterator[Problem]:
+@each_output
+def licence_file(room: Room, output: Output) -> Iterator[Problem]:
     """`about.license_file` is there, and the file exists where it can be looked at.
 
     A file of a downloaded source is checked by the build; one of the room, or of a local
     source, is looked for here.
     """
-    for output in room.outputs:
-        files = [str(item) for item in flatten(output.about.get("license_file"))]
-        if not files:
-            yield Problem(
-                f"{output.name}: about.license_file is missing",
-                "name the licence's text: nobody may pass the package on without it",
-                room.line("about"),
-            )
-        elif all("path" in source for source in output.sources):
-            places = [room.folder]
-            for source in output.sources:
-                place = (room.folder / str(source["path"])).resolve()
-                places += [place if place.is_dir() else place.parent]
-            for file in files:
-                if "${{" not in file and not any(_exists(place / file) for place in places):
-                    yield Problem(
-                        f"{output.name}: the licence file {file!r} exists neither in the room "
-                        "nor in its sources",
-                        "correct the name, or add the file",
-                        room.line("about", "license_file"),
-                    )
+    files = [str(item) for item in flatten(output.about.get("license_file"))]
+    if not files:
+        yield Problem(
+            "about.license_file is missing",
+            "name the licence's text: nobody may pass the package on without it",
+            room.line("about"),
+        )
+    elif all("path" in source for source in output.sources):
+        places = [room.folder]
+        for source in output.sources:
+            place = (room.folder / str(source["path"])).resolve()
+            places += [place if place.is_dir() else place.parent]
+        for file in files:
+            if "${{" not in file and not any(_exists(place / file) for place in places):
+                yield Problem(
+                    f"the licence file {file!r} exists neither in the room nor in its sources",
+                    "correct the name, or add the file",
+                    room.line("about", "license_file"),
+                )
 
 
 @cache
@@ -130,16 +128,16 @@ def _exists(path: Path) -> bool:
 
 
 @rule("R006", "tests", smithy="R-005 R-006")
-def tests(room: Room) -> Iterator[Problem]:
+@each_output
+def tests(room: Room, output: Output) -> Iterator[Problem]:
     """Every package has a test that can fail: a package that is only built proves nothing."""
-    for output in room.outputs:
-        found = [test for test in flatten(output.data.get("tests")) if test]
-        if not found:
-            yield Problem(
-                f"{output.name}: no tests",
-                "add package_contents, a python import, or a script that uses the package",
-                room.line(*output.where),
-            )
+    found = [test for test in flatten(output.data.get("tests")) if test]
+    if not found:
+        yield Problem(
+            "no tests",
+            "add package_contents, a python import, or a script that uses the package",
+            room.line(*output.where),
+        )
 
 
 @rule("R007", "package-name", smithy="R-014")

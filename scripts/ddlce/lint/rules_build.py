@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ddlce.lint.room import Room, as_dict, flatten
-from ddlce.lint.rule import Problem, rule
+from ddlce.lint.room import Output, Room, as_dict, flatten
+from ddlce.lint.rule import Problem, each_output, rule
 from ddlce.lint.shell import and_lists, exits_on_error
 
 #: A recipe's room is packed into the package (info/recipe): what is larger is a source.
@@ -16,33 +16,33 @@ BINARIES = re.compile(r"\.(whl|conda|so(\.\d+)*|a|o|gz|bz2|xz|zst|zip|jar|pyc)$"
 
 
 @rule("D003", "digest-in-build-string")
-def digest_in_build_string(room: Room) -> Iterator[Problem]:
+@each_output
+def digest_in_build_string(room: Room, output: Output) -> Iterator[Problem]:
     """`build.string` carries the content digest: changed content gets another file name."""
-    for output in room.outputs:
-        string = str(output.build.get("string", ""))
-        if not re.search(r"\$\{\{\s*digest\s*\}\}", string):
-            yield Problem(
-                f"{output.name}: build.string {string or '(none)'!r} has no digest",
-                "write: string: h${{ digest }}_0",
-                room.line(*output.where, "build", "string"),
-            )
+    string = str(output.build.get("string", ""))
+    if not re.search(r"\$\{\{\s*digest\s*\}\}", string):
+        yield Problem(
+            f"build.string {string or '(none)'!r} has no digest",
+            "write: string: h${{ digest }}_0",
+            room.line(*output.where, "build", "string"),
+        )
 
 
 @rule("D004", "overlinking-error")
-def overlinking_error(room: Room) -> Iterator[Problem]:
+@each_output
+def overlinking_error(room: Room, output: Output) -> Iterator[Problem]:
     """A compiled package fails to build when it links to what it does not depend on.
 
     The machine's own libraries leak into a build, and a package that needs them would run on
     this machine only.
     """
-    for output in room.outputs:
-        linking = as_dict(output.build.get("dynamic_linking"))
-        if output.compiled and linking.get("overlinking_behavior") != "error":
-            yield Problem(
-                f"{output.name}: compiled, without overlinking_behavior: error",
-                "add: build: {dynamic_linking: {overlinking_behavior: error}}",
-                room.line(*output.where, "build"),
-            )
+    linking = as_dict(output.build.get("dynamic_linking"))
+    if output.compiled and linking.get("overlinking_behavior") != "error":
+        yield Problem(
+            "compiled, without overlinking_behavior: error",
+            "add: build: {dynamic_linking: {overlinking_behavior: error}}",
+            room.line(*output.where, "build"),
+        )
 
 
 @rule("D005", "script-exits-on-error")

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from jinja2 import Environment, TemplateSyntaxError, meta
 
 from ddlce.engine.parse import spec_problem
-from ddlce.lint.room import EXPRESSION, Output, Room, as_dict
-from ddlce.lint.rule import Problem, rule
-
-SECTIONS = ("build", "host", "run", "run_constraints")
+from ddlce.lint.room import SECTIONS, Output, Room, as_dict
+from ddlce.lint.rule import Problem, each_output, rule
 
 #: What rattler-build, or our builder (`digest`), gives every expression.
 GIVEN = frozenset(
@@ -32,138 +30,139 @@ PIN = re.compile(r"(pin_subpackage|pin_compatible)\(\s*['\"]([^'\"]+)['\"]")
 
 
 @rule("R020", "source-hash", smithy="R-019")
-def source_hash(room: Room) -> Iterator[Problem]:
+@each_output
+def source_hash(room: Room, output: Output) -> Iterator[Problem]:
     """Every source that is fetched has its sha256 in the recipe."""
-    for output in room.outputs:
-        for source in output.sources:
-            if "url" in source and not source.get("sha256"):
-                yield Problem(
-                    f"{output.name}: the source {source['url']} has no sha256",
-                    "add the sha256 that 'ddlce sources add' prints",
-                    room.line(*output.where, "source"),
-                )
+    for source in output.sources:
+        if "url" in source and not source.get("sha256"):
+            yield Problem(
+                f"the source {source['url']} has no sha256",
+                "add the sha256 that 'ddlce sources add' prints",
+                room.line(*output.where, "source"),
+            )
 
 
 @rule("D001", "sources-locked")
-def sources_locked(room: Room) -> Iterator[Problem]:
+@each_output
+def sources_locked(room: Room, output: Output) -> Iterator[Problem]:
     """Every sha256 of a recipe is in sources.lock, or the bytes cannot be fetched."""
-    for output in room.outputs:
-        for source in output.sources:
-            digest = source.get("sha256")
-            if digest and "${{" not in str(digest) and digest not in room.tree.locked:
-                yield Problem(
-                    f"{output.name}: sha256 {str(digest)[:12]}… of {source.get('url')} "
-                    "is not in sources.lock",
-                    "run: ddlce sources add CLIENT:PACKAGE",
-                    room.line(*output.where, "source"),
-                )
+    for source in output.sources:
+        digest = source.get("sha256")
+        if digest and "${{" not in str(digest) and digest not in room.tree.locked:
+            yield Problem(
+                f"sha256 {str(digest)[:12]}… of {source.get('url')} is not in sources.lock",
+                "run: ddlce sources add CLIENT:PACKAGE",
+                room.line(*output.where, "source"),
+            )
 
 
 @rule("R021", "requirement-form", smithy="R-021 R-022 R-048")
-def requirement_form(room: Room) -> Iterator[Problem]:
+@each_output
+def requirement_form(room: Room, output: Output) -> Iterator[Problem]:
     """A requirement is `name [version [build]]`, with blanks between the parts only.
 
     `numpy>=1` and `numpy >= 1` are read differently by different programs.
     """
-    for output, section, text in _requirements(room):
+    for section, text in output.all_requirements:
         if "${{" in text:
             continue
         name = re.match(r"[^\s=<>!~\[]+", text)
         joined = name and re.match(r"[=<>!~]", text[name.end() :])
         if joined or re.search(r"[=<>!~,|]\s", text) or re.search(r"\s[,|]", text):
             yield Problem(
-                f"{output.name}: requirements.{section}: {text!r} is not 'name version build'",
+                f"requirements.{section}: {text!r} is not 'name version build'",
                 "one blank between name and version, none inside the version",
                 _line(room, output, section),
             )
         elif problem := spec_problem(text):
             yield Problem(
-                f"{output.name}: requirements.{section}: {text!r}: {problem}",
+                f"requirements.{section}: {text!r}: {problem}",
                 "write it as 'name', 'name >=1.2,<2' or 'name 1.2.* build'",
                 _line(room, output, section),
             )
 
 
 @rule("R022", "requirements-order", smithy="R-009")
-def requirements_order(room: Room) -> Iterator[Problem]:
+@each_output
+def requirements_order(room: Room, output: Output) -> Iterator[Problem]:
     """The sections of `requirements` stand in the order in which they are used."""
-    for output in room.outputs:
-        seen = [s for s in as_dict(output.data.get("requirements")) if s in SECTIONS]
-        wanted = [s for s in SECTIONS if s in seen]
-        if seen != wanted:
-            yield Problem(
-                f"{output.name}: requirements are in the order {', '.join(seen)}",
-                f"the order is {', '.join(wanted)}",
-                room.line(*output.where, "requirements"),
-            )
+    seen = [s for s in as_dict(output.data.get("requirements")) if s in SECTIONS]
+    wanted = [s for s in SECTIONS if s in seen]
+    if seen != wanted:
+        yield Problem(
+            f"requirements are in the order {', '.join(seen)}",
+            f"the order is {', '.join(wanted)}",
+            room.line(*output.where, "requirements"),
+        )
 
 
 @rule("R023", "stdlib-beside-compiler", smithy="R-033")
-def stdlib_beside_compiler(room: Room) -> Iterator[Problem]:
+@each_output
+def stdlib_beside_compiler(room: Room, output: Output) -> Iterator[Problem]:
     """An output that uses a compiler also uses stdlib('c'): it declares the glibc floor."""
-    for output in room.outputs:
-        build = output.requirements("build")
-        if output.compiled and not any(STDLIB.search(item) for item in build):
-            yield Problem(
-                f"{output.name}: a compiler without stdlib('c')",
-                "add to requirements.build: ${{ stdlib('c') }}",
-                _line(room, output, "build"),
-            )
+    build = output.requirements("build")
+    if output.compiled and not any(STDLIB.search(item) for item in build):
+        yield Problem(
+            "a compiler without stdlib('c')",
+            "add to requirements.build: ${{ stdlib('c') }}",
+            _line(room, output, "build"),
+        )
 
 
 @rule("R024", "no-direct-sysroot", smithy="R-034")
-def no_direct_sysroot(room: Room) -> Iterator[Problem]:
+@each_output
+def no_direct_sysroot(room: Room, output: Output) -> Iterator[Problem]:
     """No recipe names the sysroot itself; stdlib('c') does, by variant.
 
     Nor the C library, if it is compiled: the sysroot exports the floor. What is made from a
     wheel has its floor from the wheel.
     """
-    for output, section, text in _requirements(room):
+    for section, text in output.all_requirements:
         if text.startswith("sysroot_") or (output.compiled and text.startswith("__glibc")):
             yield Problem(
-                f"{output.name}: requirements.{section} names {text!r}",
+                f"requirements.{section} names {text!r}",
                 "use ${{ stdlib('c') }}, and c_stdlib_version in conda_build_config.yaml",
                 _line(room, output, section),
             )
 
 
 @rule("R025", "python-host-and-run", smithy="R-023 R-024")
-def python_host_and_run(room: Room) -> Iterator[Problem]:
+@each_output
+def python_host_and_run(room: Room, output: Output) -> Iterator[Problem]:
     """A package built against python also runs on it; its version is the variant's.
 
     In a package for one platform the requirement is the bare name: conda_build_config.yaml
     pins it while building, and python's run_exports while running.
     """
-    for output in room.outputs:
-        host, run = ([s.split() for s in output.requirements(k)] for k in ("host", "run"))
-        if any(spec[0] == "python" for spec in host) and not any(s[0] == "python" for s in run):
-            yield Problem(
-                f"{output.name}: python is in requirements.host, but not in requirements.run",
-                "add python to requirements.run",
-                _line(room, output, "run"),
-            )
-        pinned = any(spec[0] == "python" and len(spec) > 1 for spec in (*host, *run))
-        if pinned and not output.noarch and room.text:
-            yield Problem(
-                f"{output.name}: python has a version in a package for one platform",
-                "write 'python' alone; conda_build_config.yaml has the version",
-                _line(room, output, "host"),
-            )
+    host, run = ([s.split() for s in output.requirements(k)] for k in ("host", "run"))
+    if any(spec[0] == "python" for spec in host) and not any(s[0] == "python" for s in run):
+        yield Problem(
+            "python is in requirements.host, but not in requirements.run",
+            "add python to requirements.run",
+            _line(room, output, "run"),
+        )
+    pinned = any(spec[0] == "python" and len(spec) > 1 for spec in (*host, *run))
+    if pinned and not output.noarch and room.text:
+        yield Problem(
+            "python has a version in a package for one platform",
+            "write 'python' alone; conda_build_config.yaml has the version",
+            _line(room, output, "host"),
+        )
 
 
 @rule("R026", "noarch-python-floor", smithy="R-026")
-def noarch_python_floor(room: Room) -> Iterator[Problem]:
+@each_output
+def noarch_python_floor(room: Room, output: Output) -> Iterator[Problem]:
     """A noarch python package says the oldest python that it runs on."""
-    for output in room.outputs:
-        if output.noarch != "python":
-            continue
-        specs = [s for s in output.requirements("run") if re.match(r"python\b", s)]
-        if not any(">=" in spec or "python_min" in spec for spec in specs):
-            yield Problem(
-                f"{output.name}: noarch: python without an oldest python version",
-                "add to requirements.run: python >=3.11",
-                _line(room, output, "run"),
-            )
+    if output.noarch != "python":
+        return
+    specs = [s for s in output.requirements("run") if re.match(r"python\b", s)]
+    if not any(">=" in spec or "python_min" in spec for spec in specs):
+        yield Problem(
+            "noarch: python without an oldest python version",
+            "add to requirements.run: python >=3.11",
+            _line(room, output, "run"),
+        )
 
 
 @rule("R027", "pin-the-right-way", smithy="R-027")
@@ -187,20 +186,20 @@ def pin_the_right_way(room: Room) -> Iterator[Problem]:
 
 
 @rule("R028", "no-own-pins", level="hint", smithy="CF-006 R-017")
-def no_own_pins(room: Room) -> Iterator[Problem]:
+@each_output
+def no_own_pins(room: Room, output: Output) -> Iterator[Problem]:
     """What conda_build_config.yaml pins is named without a version in `host`.
 
     One pin for all keeps two packages of a release from being built on different ABIs.
     """
-    for output in room.outputs:
-        for text in output.requirements("host"):
-            name, _, version = text.partition(" ")
-            if version and "${{" not in text and name.replace("-", "_") in room.tree.variants:
-                yield Problem(
-                    f"{output.name}: requirements.host: {text!r} overrides the pin of {name}",
-                    f"write '{name}' alone; its version stands in conda_build_config.yaml",
-                    _line(room, output, "host"),
-                )
+    for text in output.requirements("host"):
+        name, _, version = text.partition(" ")
+        if version and "${{" not in text and name.replace("-", "_") in room.tree.variants:
+            yield Problem(
+                f"requirements.host: {text!r} overrides the pin of {name}",
+                f"write '{name}' alone; its version stands in conda_build_config.yaml",
+                _line(room, output, "host"),
+            )
 
 
 @rule("D002", "variants-known")
@@ -233,25 +232,25 @@ def variants_known(room: Room) -> Iterator[Problem]:
 
 
 @rule("R029", "noarch-without-selectors", smithy="R1-002")
-def noarch_without_selectors(room: Room) -> Iterator[Problem]:
+@each_output
+def noarch_without_selectors(room: Room, output: Output) -> Iterator[Problem]:
     """A noarch package has no conditions on the platform: it is built once for all."""
-    for output in room.outputs:
-        if not output.noarch:
-            continue
-        if "skip" in output.build:
+    if not output.noarch:
+        return
+    if "skip" in output.build:
+        yield Problem(
+            "noarch, but build.skip",
+            "drop the condition, or drop noarch",
+            room.line(*output.where, "build", "skip"),
+        )
+    for section in SECTIONS:
+        items = as_dict(output.data.get("requirements")).get(section) or []
+        if any(isinstance(item, dict) and "if" in item for item in items):
             yield Problem(
-                f"{output.name}: noarch, but build.skip",
+                f"noarch, but requirements.{section} has an 'if'",
                 "drop the condition, or drop noarch",
-                room.line(*output.where, "build", "skip"),
+                _line(room, output, section),
             )
-        for section in SECTIONS:
-            items = as_dict(output.data.get("requirements")).get(section) or []
-            if any(isinstance(item, dict) and "if" in item for item in items):
-                yield Problem(
-                    f"{output.name}: noarch, but requirements.{section} has an 'if'",
-                    "drop the condition, or drop noarch",
-                    _line(room, output, section),
-                )
 
 
 @rule("R031", "no-comment-selectors", smithy="R1-001")
@@ -267,7 +266,8 @@ def no_comment_selectors(room: Room) -> Iterator[Problem]:
 
 
 @rule("R030", "build-backend", level="hint", smithy="R-046 R-050")
-def build_backend(room: Room) -> Iterator[Problem]:
+@each_output
+def build_backend(room: Room, output: Output) -> Iterator[Problem]:
     """A python package that is built with pip names its build backend in `host`."""
     backends = {
         "setuptools",
@@ -281,21 +281,13 @@ def build_backend(room: Room) -> Iterator[Problem]:
         "nanobind",
         "uv-build",
     }
-    for output in room.outputs:
-        host = {text.split()[0] for text in output.requirements("host")}
-        if "pip" in host and not host & backends:
-            yield Problem(
-                f"{output.name}: pip in requirements.host without a build backend",
-                "add the backend that its pyproject.toml names, for example setuptools",
-                _line(room, output, "host"),
-            )
-
-
-def _requirements(room: Room) -> Iterator[tuple[Output, str, str]]:
-    for output in room.outputs:
-        for section in SECTIONS:
-            for text in output.requirements(section):
-                yield output, section, EXPRESSION.sub(lambda m: m[0], text)
+    host = {text.split()[0] for text in output.requirements("host")}
+    if "pip" in host and not host & backends:
+        yield Problem(
+            "pip in requirements.host without a build backend",
+            "add the backend that its pyproject.toml names, for example setuptools",
+            _line(room, output, "host"),
+        )
 
 
 def _line(room: Room, output: Output, section: str) -> int | None:
