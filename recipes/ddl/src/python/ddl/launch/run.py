@@ -146,7 +146,10 @@ class Run:
         try:
             stream.feed(data)
         except BrokenPipeError:  # `ddlrun ... | head`
-            stream.sink = open(os.devnull, "wb")  # noqa: SIM115, PTH123
+            # Also what is buffered by now: Python flushes it at the end, and would exit with 120.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.sink.fileno())
+            os.close(nowhere)
             self.stop(signal.SIGPIPE, signal.SIGTERM)
 
     def _signal(self, number: int, _frame: FrameType | None) -> None:
