@@ -13,12 +13,11 @@ import pytest
 from ddlce.env.layout import Layout
 from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment
-from support.minienv import packages_alone
+from support.suites import run_suite
 
 pytestmark = pytest.mark.built
 
-REPO = Path(__file__).parents[2]
-SUITE_TESTS = REPO / "recipes" / "ddl-ce-smoke" / "tests"
+SUITE_TESTS = "ddl-ce-smoke/tests"
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +26,6 @@ def prefix() -> Path:
     current = Layout(load_settings().root).current("ddl-ce")
     assert current, "there is no built environment: run `make` first"
     return current
-
-
-@pytest.fixture
-def pytest_alone(tmp_path: Path) -> Path:
-    """A folder with pytest and nothing else of ours, to be put on the environment's path."""
-    return packages_alone(tmp_path / "pytest", "pytest", "pluggy", "iniconfig")
 
 
 def smoke(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, str]:
@@ -100,32 +93,13 @@ def test_the_documented_training_command(prefix: Path) -> None:
     assert all(float(row[2].rstrip("%")) >= 95 for row in rows)
 
 
-def run_suite_tests(prefix: Path, pytest_alone: Path, *arguments: str) -> str:
-    """The suite's own tests, with the environment's Python; their output if they pass."""
-    pytest_command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
-    done = subprocess.run(
-        [str(prefix / "bin" / "python"), *pytest_command, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=SUITE_TESTS,
-        env={
-            **clean_environment(prefix, os.environ),
-            "PYTHONPATH": str(pytest_alone),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        },
-    )
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    return done.stdout
-
-
-def test_a_killed_and_a_hanging_rank_fail_the_run(prefix: Path, pytest_alone: Path) -> None:
-    chosen = "(early and kill) or (hangs and stop)"
-    assert "2 passed" in run_suite_tests(prefix, pytest_alone, "test_faults.py", "-k", chosen)
+def test_a_killed_and_a_hanging_rank_fail_the_run(prefix: Path, tmp_path: Path) -> None:
+    chosen = ("test_faults.py", "-k", "(early and kill) or (hangs and stop)")
+    assert "2 passed" in run_suite(prefix, SUITE_TESTS, tmp_path, *chosen)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_suite_s_own_tests_pass_in_the_environment(prefix: Path, pytest_alone: Path) -> None:
+def test_the_suite_s_own_tests_pass_in_the_environment(prefix: Path, tmp_path: Path) -> None:
     """Among them: corrupted results, a killed, a hanging and a failing rank, an interrupt."""
-    run_suite_tests(prefix, pytest_alone)
+    run_suite(prefix, SUITE_TESTS, tmp_path)

@@ -1,0 +1,48 @@
+"""Runs the tests of a recipe's room with the Python of the built environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from ddlce.smoke import clean_environment
+from support.minienv import packages_alone
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+def run_suite(prefix: Path, room: str, folder: Path, *arguments: str) -> str:
+    """Run pytest on a copy of `recipes/ROOM`; its output if all tests pass.
+
+    A copy, because tests beside their sources would import these, not what is installed.
+
+    Args:
+        prefix: the environment.
+        room: a folder of tests below recipes/.
+        folder: an empty one.
+        arguments: for pytest.
+    """
+    tests = shutil.copytree(
+        RECIPES / room, folder / "tests", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    alone = packages_alone(folder / "pytest", "pytest", "pluggy", "iniconfig")
+    done = subprocess.run(
+        [
+            *(prefix / "bin" / "python", "-m", "pytest", "-q", "-ra"),
+            *("-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", tests),
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tests,
+        env={
+            **clean_environment(prefix, os.environ),
+            "PYTHONPATH": str(alone),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    return done.stdout
