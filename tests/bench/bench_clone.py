@@ -3,8 +3,11 @@
     python tests/bench/bench_clone.py [--source PREFIX] [--repeat 3]
 
 Both go to the same folder on the source's file system, in turns, so that the machine's load
-hits both alike. Without --source: the default release of `ddl-ce` under DDLCE_ROOT. Prints a
-table and writes tests/bench/out/clone.json.
+hits both alike. All is removed after the last turn only: ext4 without a journal does not use the
+inodes of removed files for some minutes, and looks at each of them for each new folder. So wait
+five minutes, too, after removing an environment: a clone can take twice its time until then.
+Without --source: the default release of `ddl-ce` under DDLCE_ROOT. Prints a table and writes
+tests/bench/out/clone.json.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ import argparse
 import json
 import os
 import platform
-import shutil
 import statistics
 import subprocess
 import sys
@@ -56,14 +58,13 @@ def measure(source: Path, repeat: int) -> dict[str, Any]:
     try:
         for turn in range(repeat):
             clone, copy = folder / f"clone{turn}", folder / f"copy{turn}"
-            command = [sys.executable, "-m", "ddlce", "env", "clone", clone, "--from", source]
+            command: list[str | Path] = [sys.executable, "-m", "ddlce", "env", "clone", clone]
+            command += ["--from", source]
             times["ddlce env clone"].append(timed(command, env))
             times["cp -a"].append(timed(["cp", "-a", source, copy]))
             disk = {"ddlce env clone": new_bytes(clone), "cp -a": new_bytes(copy)}
-            remove_tree(clone)
-            remove_tree(copy)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
     files = [p for p in source.rglob("*") if p.is_file() and not p.is_symlink()]
     return {
         "source": source.name,

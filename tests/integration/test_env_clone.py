@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ddlce.env import clone as clone_module
 from ddlce.env.layout import remove_tree
+from ddlce.env.relink import Unusual
 from ddlce.env.verify import verify
 from support.minienv import (
     NOBODY,
@@ -99,6 +101,60 @@ def test_a_clone_is_writable_except_for_shared_files(cloned: Site) -> None:
             assert bool(status.st_mode & 0o222) == (status.st_nlink == 1), path
     assert not (prefix / "conda-meta" / "frozen").exists()
     assert not list(prefix.glob("lib/python3*/EXTERNALLY-MANAGED"))
+
+
+def inventory(prefix: Path) -> dict[str, object]:
+    """Every file of a prefix: the inode of a link, the content of a file of its own."""
+    found: dict[str, object] = {}
+    for path in everything(prefix):
+        name, status = str(path.relative_to(prefix)), path.lstat()
+        if path.is_symlink():
+            found[name] = path.readlink()
+        elif path.is_dir():
+            found[name] = stat.S_IMODE(status.st_mode)
+        elif status.st_nlink > 1:
+            found[name] = status.st_ino
+        elif path.suffix == ".json":
+            found[name] = json.loads(path.read_text())
+        elif path.name != "history":  # has the time
+            found[name] = (bool(status.st_mode & 0o100), path.read_bytes())
+    return found
+
+
+def test_linking_makes_what_rattler_makes(user: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave_it(*_args: object) -> None:
+        raise Unusual
+
+    prefix = user.clones / "mine"
+    # A plain release needs no rattler.
+    with monkeypatch.context() as patch:
+        patch.setattr(clone_module, "_reinstall", leave_it)
+        linked = clone_module.clone(user.settings, str(prefix), user.current)
+    ours = inventory(prefix)
+    remove_tree(prefix)
+    monkeypatch.setattr(clone_module, "plan_links", leave_it)
+    installed = clone_module.clone(user.settings, str(prefix), user.current)
+    assert ours == inventory(prefix)
+    assert linked == installed
+
+
+@pytest.mark.parametrize("name", ["with a space", "long" * 30])
+def test_places_that_do_not_fit_into_a_script(user: Site, name: str) -> None:
+    prefix = user.clones / name
+    user.ok("env", "clone", prefix)
+    assert output(prefix / "bin" / "minimod") == f"{prefix}/{SITE_PACKAGES}/minimod/__init__.py\n"
+    assert verify(prefix).ok
+    # Scripts of the first cannot be linked from, either.
+    user.ok("env", "clone", "second", "--from", prefix)
+    assert output(user.clones / "second" / "bin" / "miniarch") == "0.4\n"
+    assert verify(user.clones / "second").ok
+
+
+def test_bytecode_that_the_owner_removed_is_not_missed(user: Site) -> None:
+    user.ok("env", "clone", "mine")
+    shutil.rmtree(user.clones / "mine" / SITE_PACKAGES / "minimod" / "__pycache__")
+    user.ok("env", "clone", "second", "--from", "mine")
+    assert verify(user.clones / "second").ok
 
 
 def test_pip_installs_into_a_clone(user: Site) -> None:

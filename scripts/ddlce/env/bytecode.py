@@ -89,20 +89,31 @@ def link_bytecode(
         twin = by_stem.get(record.stem)
         if twin is None:
             continue
-        placed = {e["_path"] for e in record.entries if e.get("prefix_placeholder")}
-        entries = [
-            entry
-            for entry in record.entries
-            if entry.get("path_type") == "pyc_file" and _module(entry["_path"]) not in placed
-        ]
-        folders = {str(PurePosixPath(entry["_path"]).parent) for entry in entries}
-        for folder in folders:
+        shared = shared_bytecode(str(source), record)
+        for folder in {name.rpartition("/")[0] for name in shared}:
             (target / folder).mkdir(exist_ok=True)
-        for entry in entries:
-            _link(f"{source}/{entry['_path']}", f"{target}/{entry['_path']}")
-        twin.add(entries)
-        count += len(entries)
+        for name in shared:
+            _link(f"{source}/{name}", f"{target}/{name}")
+        twin.add(entry for entry in record.entries if entry["_path"] in shared)
+        count += len(shared)
     return count
+
+
+def shared_bytecode(source: str, record: Record) -> set[str]:
+    """The bytecode of a package in `source` that a clone of it may have too."""
+    placed = {e["_path"] for e in record.entries if e.get("prefix_placeholder")}
+    names = [e["_path"] for e in record.entries if e.get("path_type") == "pyc_file"]
+    # A clone's owner may have removed some. There are 10 000: list their folders, ask for none.
+    folders = {name.rpartition("/")[0] for name in names}
+    present = {f"{f}/{file}" for f in folders for file in _listed(f"{source}/{f}")}
+    return {name for name in names if name in present and _module(name) not in placed}
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except FileNotFoundError:
+        return []
 
 
 def _link(source: str, target: str) -> None:
@@ -131,8 +142,8 @@ def _pyc(name: str, tag: str) -> str:
 
 
 def _module(pyc: str) -> str:
-    path = PurePosixPath(pyc)
-    return str(path.parent.parent / f"{path.name.split('.')[0]}.py")
+    folder, _, name = pyc.rpartition("__pycache__/")
+    return f"{folder}{name.partition('.')[0]}.py"
 
 
 def _entry(prefix: Path, name: str) -> Entry:

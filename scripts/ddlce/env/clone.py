@@ -1,9 +1,10 @@
 """`ddlce env clone`: a writable copy of an environment in seconds.
 
-The clone is installed anew from the unpacked packages that the source was installed from, so
-that files with a prefix inside get the new one, and everything else is a hard link where the
-kernel allows it: on one file system, and for files of other owners only where
-`fs.protected_hardlinks` is off. Otherwise rattler copies. No channel is needed.
+The clone is made anew from the unpacked packages that the source was installed from, so that
+files with a prefix inside get the new one, and everything else is a hard link where the kernel
+allows it: on one file system, and for files of other owners only where `fs.protected_hardlinks`
+is off; otherwise a copy. No channel is needed. `relink` does it for a release and its plain
+clones; where it cannot, rattler installs the same packages.
 """
 
 from __future__ import annotations
@@ -14,25 +15,29 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ddlce.engine.install import CacheLayer, install
-from ddlce.engine.worker import Progress
 from ddlce.env.bytecode import link_bytecode
 from ddlce.env.freeze import make_writable
 from ddlce.env.layout import (
     LOCK_COPY,
     ORIGIN,
+    Origin,
     clone_target,
     read_origin,
     staged,
     user_lock,
 )
 from ddlce.env.records import Record, read_records, write_history
+from ddlce.env.relink import Unusual, link_files, plan_links
 from ddlce.env.waiting import waiting_lock
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, write_atomic
-from ddlce.model.envlock import LockedPackage
 from ddlce.settings import Settings
+
+if TYPE_CHECKING:
+    from ddlce.engine.worker import Progress
+    from ddlce.model.envlock import LockedPackage
 
 #: Files of a release that a clone has too; they name no prefix.
 SHARED = (LOCK_COPY, Path("conda-meta", "state"), Path(".condarc"))
@@ -91,36 +96,70 @@ def clone(
     with waiting_lock(user_lock(settings, target), on_wait):
         _check_free(target)
         records = read_records(source)
-        packages = [locked_package(record) for record in records]
-        with staged(target) as staging, _overlay(settings, records) as overlay:
-            install(
-                packages,
-                origin.channels,
-                staging,
-                # The overlay is read-only and was checked when the release was made.
-                [CacheLayer(settings.pkgs), CacheLayer(overlay, "skip")],
-                specs=origin.specs,
-                final=target,
-                progress=progress,
-            )
-            with explain_os_errors(target):
-                clone_records = read_records(staging)
-                _name_real_caches(clone_records, overlay, records)
-                link_bytecode(source, staging, records, clone_records)
-                for record in clone_records:
-                    record.save()
-                for shared in SHARED:
-                    if (source / shared).is_file():
-                        shutil.copyfile(source / shared, staging / shared)
-                copy = origin.model_copy(update={"kind": "clone", "source": str(source)})
-                write_atomic(staging / ORIGIN, copy.model_dump_json(indent=2) + "\n")
-                write_history(staging, f"ddlce env clone {name}", origin.specs, clone_records)
-                linked, copied = make_writable(staging)
-    return Cloned(target, source, len(packages), linked, copied)
+        copy = origin.model_copy(update={"kind": "clone", "source": str(source)})
+        command = f"ddlce env clone {name}"
+        with staged(target) as staging:
+            try:
+                plans = plan_links(source, target, records, Path(origin.pkgs))
+            except Unusual:
+                _reinstall(settings, copy, source, target, staging, records, progress)
+                with explain_os_errors(target):
+                    _write_markers(staging, copy, source, command, records)
+                    linked, own = make_writable(staging)
+            else:
+                with explain_os_errors(target):
+                    linked, own = link_files(plans, staging, progress)
+                    own += _write_markers(staging, copy, source, command, records)
+    return Cloned(target, source, len(records), linked, own)
+
+
+def _reinstall(
+    settings: Settings,
+    origin: Origin,
+    source: Path,
+    target: Path,
+    staging: Path,
+    records: list[Record],
+    progress: Progress | None,
+) -> None:
+    """Let rattler install the source's packages anew: always right, but not as quick."""
+    from ddlce.engine.install import CacheLayer, install
+
+    with _overlay(settings, records) as overlay:
+        install(
+            [locked_package(record) for record in records],
+            origin.channels,
+            staging,
+            # The overlay is read-only and was checked when the release was made.
+            [CacheLayer(settings.pkgs), CacheLayer(overlay, "skip")],
+            specs=origin.specs,
+            final=target,
+            progress=progress,
+        )
+        with explain_os_errors(target):
+            clone_records = read_records(staging)
+            _name_real_caches(clone_records, overlay, records)
+            link_bytecode(source, staging, records, clone_records)
+            for record in clone_records:
+                record.save()
+
+
+def _write_markers(
+    staging: Path, origin: Origin, source: Path, command: str, records: list[Record]
+) -> int:
+    """Write what the clone is, and what its source has beside packages; returns how many files."""
+    shared = [name for name in SHARED if (source / name).is_file()]
+    for name in shared:
+        shutil.copyfile(source / name, staging / name)
+    write_atomic(staging / ORIGIN, origin.model_dump_json(indent=2) + "\n")
+    write_history(staging, command, origin.specs, records)
+    return len(shared) + 2
 
 
 def locked_package(record: Record) -> LockedPackage:
     """The package of an installed record; its channel is a URL."""
+    from ddlce.model.envlock import LockedPackage
+
     data = record.data
     fields = {k: data[k] for k in LockedPackage.model_fields if data.get(k) is not None}
     return LockedPackage.model_validate({**fields, "file": data["fn"], "size": data.get("size", 0)})

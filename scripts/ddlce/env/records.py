@@ -7,6 +7,7 @@ conda, mamba and rattler remove those files with the package.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -48,6 +49,14 @@ class Record:
         for entry in entries:
             self.entries.append(entry)
             self.data["files"].append(entry["_path"])
+
+    def with_entries(self, entries: list[Entry]) -> Record:
+        """A record that differs in its files; this one stays as it is."""
+        twin = copy.copy(self)
+        paths = {**self.data["paths_data"], "paths": entries}
+        twin.data = {**self.data, "paths_data": paths, "files": [e["_path"] for e in entries]}
+        twin.entries = entries
+        return twin
 
     def save(self) -> None:
         """Write the record back, readable by everybody."""
