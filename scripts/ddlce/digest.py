@@ -42,11 +42,7 @@ def digest_parts(
     """
     outputs = list(outputs)
     parts: Parts = {"builder": BUILDER_VERSION, "engine": ENGINE_VERSION}
-    for path in recipe.files:
-        mode = "x" if path.stat().st_mode & 0o100 else "-"
-        # Relative, also where a `path` source lies outside the room: a tree may be cloned anywhere.
-        name = os.path.relpath(path, recipe.folder.resolve())
-        parts[f"file {name}"] = mode + sha256_file(path)
+    parts |= file_parts(recipe)
     for output in outputs:
         key = f"output {output.name} {json.dumps(output.variant, sort_keys=True)}"
         parts[key] = _hash(output.rendered)
@@ -57,6 +53,17 @@ def digest_parts(
         parts[f"depends on {name}"] = digest
     if any("c_compiler" in o.variant or "cxx_compiler" in o.variant for o in outputs):
         parts |= {f"tool {name}": version for name, version in toolchain().items()}
+    return parts
+
+
+def file_parts(recipe: Recipe) -> Parts:
+    """What the digest says of the recipe's files: content, and whether they may be executed."""
+    parts: Parts = {}
+    for path in recipe.files:
+        mode = "x" if path.stat().st_mode & 0o100 else "-"
+        # Relative, also where a `path` source lies outside the room: a tree may be cloned anywhere.
+        name = os.path.relpath(path, recipe.folder.resolve())
+        parts[f"file {name}"] = mode + sha256_file(path)
     return parts
 
 

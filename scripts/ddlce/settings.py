@@ -82,6 +82,9 @@ def load_settings(root: Path | None = None) -> Settings:
     """Settings from the command line, then the environment, then the defaults.
 
     Reads DDLCE_REPO, DDLCE_CACHE and DDLCE_ROOT.
+
+    Raises:
+        InputError: a path starts with `~NAME`, and there is no such user.
     """
     env = os.environ
     repo = Path(env["DDLCE_REPO"]) if env.get("DDLCE_REPO") else find_repo(Path.cwd())
@@ -90,6 +93,15 @@ def load_settings(root: Path | None = None) -> Settings:
     chosen = root or Path(env.get("DDLCE_ROOT") or home / ".local" / "share" / "ddl-ce")
     return Settings(
         repo=repo.resolve() if repo else None,
-        cache=cache.expanduser().absolute(),
-        root=chosen.expanduser().absolute(),
+        cache=_absolute(cache, "DDLCE_CACHE"),
+        root=_absolute(chosen, "--root" if root else "DDLCE_ROOT"),
     )
+
+
+def _absolute(path: Path, argument: str) -> Path:
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError:
+        raise InputError(
+            f"{argument}: {path}: there is no user {path.parts[0][1:]!r}", "write the whole path"
+        ) from None

@@ -251,3 +251,26 @@ def test_a_full_disk_and_a_read_only_cache_are_named(tree: MiniTree) -> None:
         assert result.returncode == 3, result.stderr
         assert expected in result.stderr
         assert "Traceback" not in result.stderr
+
+
+def test_a_recipe_that_changes_after_the_plan_is_not_built(tree: MiniTree) -> None:
+    """`first` runs alone, and changes the script of what stands on it."""
+    second = tree.repo / "recipes" / "second" / "build.sh"
+    tree.recipe("first", script=f"echo '# edited' >> {second}")
+    tree.recipe("second", build="first")
+    result = tree.ddlce("build", "second")
+    assert result.returncode == 1
+    assert "since the plan was made: build.sh" in result.stderr
+    assert not list(tree.settings.store.glob("*/second-*"))
+    assert tree.ddlce("build", "second").returncode == 0
+
+
+def test_index_mends_a_package_that_was_overwritten(tree: MiniTree) -> None:
+    assert tree.ddlce("build").returncode == 0
+    assert tree.ddlce("index").returncode == 0
+    package = next((tree.repo / "channel" / "noarch").glob("app-*.conda"))
+    good = package.read_bytes()
+    package.unlink()  # it is a link to the store's
+    package.write_bytes(bytes(len(good)))
+    assert tree.ddlce("index").returncode == 0
+    assert package.read_bytes() == good

@@ -17,6 +17,7 @@ from typing import NoReturn
 from ddlce.audit import audit_package
 from ddlce.build.job import Event, Job, Phase
 from ddlce.build.repack import EPOCH, repack
+from ddlce.digest import file_parts
 from ddlce.engine.build import build_output, test_package
 from ddlce.engine.index import index_channel
 from ddlce.engine.render import Output, Rendered, load_variants, render, with_stored_sources
@@ -54,7 +55,9 @@ class Worker:
         shutil.rmtree(job.staging, ignore_errors=True)
         channel = make_channel(job)
         made: list[tuple[Output, Path]] = []
-        for output, variant in render_job(job):
+        rendered = render_job(job)  # copies the recipe's files
+        refuse_changed_files(job)
+        for output, variant in rendered:
             self.enter("build", output.name)
             raw = build_output(variant, channel, job.staging / "out", self.log)
             self.enter("pack")
@@ -104,6 +107,21 @@ def render_job(job: Job) -> list[tuple[Output, Rendered]]:
         job.recipe, job.staging / "recipe" / job.name, job.sources.__getitem__
     )
     return render(recipe, load_variants(job.variants), job.subdir, job.short)
+
+
+def refuse_changed_files(job: Job) -> None:
+    """Fail when the recipe is not what was planned: its packages would bear a wrong digest.
+
+    Raises:
+        WorkError: names the files.
+    """
+    now = file_parts(job.recipe)
+    changed = sorted(k.removeprefix("file ") for k in now if now[k] != job.parts[k])
+    if changed:
+        raise WorkError(
+            f"changed in {job.folder} since the plan was made: {', '.join(changed)}; "
+            "run the same command again"
+        )
 
 
 def make_channel(job: Job) -> Path:

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from ddlce.files import explain_os_errors, link_or_copy
+from ddlce.files import explain_os_errors, link_or_copy, sha256_file
 
 REPODATA = ("repodata.json", "repodata.json.zst", "repodata_shards.msgpack.zst")
 
@@ -100,7 +100,11 @@ def index_is_current(channel: Path, packages: Iterable[tuple[str, Path]]) -> boo
         for subdir in subdirs
         for name in json.loads((channel / subdir / "repodata.json").read_text())["packages.conda"]
     }
-    same = all(present[k].stat().st_size == p.stat().st_size for k, p in wanted.items())
+    # Links to the store where the file system allows; copies elsewhere.
+    same = all(
+        present[k].samefile(p) or sha256_file(present[k]) == sha256_file(p)
+        for k, p in wanted.items()
+    )
     return indexed == wanted.keys() and same
 
 
