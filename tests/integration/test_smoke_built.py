@@ -93,7 +93,7 @@ def test_the_documented_training_command(prefix: Path) -> None:
     assert all(float(row[2].rstrip("%")) >= 95 for row in rows)
 
 
-def test_a_killed_and_a_hanging_rank_fail_the_run(prefix: Path, tmp_path: Path) -> None:
+def test_faults_fail_the_run(prefix: Path, tmp_path: Path) -> None:
     chosen = ("test_faults.py", "-k", "(early and kill) or (hangs and stop)")
     assert "2 passed" in run_suite(prefix, SUITE_TESTS, tmp_path, *chosen)
 
