@@ -1,0 +1,89 @@
+"""One cell of the table: one library, in one layout and order, at one size, once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from bench.lab.bound import lower_bound
+from bench.lab.layout import rank_order
+from bench.lab.network import Lab
+from bench.lab.peers.base import Peer
+from bench.lab.run import run_on
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is measured in a cell.
+
+    Attributes:
+        iterations: calls that are timed.
+        seconds: no call is begun after these, but three are made.
+        limit: seconds after which the whole run is killed.
+    """
+
+    iterations: int = 7
+    seconds: float = 20
+    limit: float = 60
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was measured.
+
+    Attributes:
+        layout: the layout's name.
+        order: the ranks' order.
+        nbytes: the size of the buffer.
+        peer: the library's name.
+        bound: the seconds that it takes at least.
+        times: the seconds of each call, the slowest rank's.
+        uplink: bytes on the busiest uplink, in one direction, by call and buffer size.
+        cores: processors that all ranks used together.
+        failure: why there are no times, or "".
+        orphans: processes that had to be killed afterwards.
+        library: what the library says it is.
+    """
+
+    layout: str
+    order: str
+    nbytes: int
+    peer: str
+    bound: float
+    times: tuple[float, ...] = ()
+    uplink: float = 0
+    cores: float = 0
+    failure: str = ""
+    orphans: int = 0
+    library: str = ""
+
+
+def measure(lab: Lab, order: str, nbytes: int, peer: Peer, budget: Budget) -> Cell:
+    """Runs one cell; a failure is an outcome, not an error."""
+    hosts = [f"h{host}" for host in rank_order(lab.layout, order)]
+    arguments = [str(nbytes), str(budget.iterations), str(budget.seconds)]
+    started = peer.start(lab, hosts, [*arguments, str(lab.counters), str(lab.folder)])
+    outcome = run_on(lab, "h0", started.command, started.env, budget.limit)
+    key = (lab.layout.name, order, nbytes, peer.name, lower_bound(lab.layout, nbytes))
+    lines = [line for line in outcome.stdout.splitlines() if line.startswith('{"times"')]
+    if outcome.code is None:
+        said = f"not done after {budget.limit:g} s"
+        return Cell(*key, failure=said, orphans=outcome.orphans)
+    if not lines or outcome.code:
+        words = (outcome.stderr or outcome.stdout).strip().splitlines()
+        said = f"exit {outcome.code}: {words[0][:200] if words else 'no message'}"
+        return Cell(*key, failure=said, orphans=outcome.orphans)
+    report = json.loads(lines[-1])
+    times = tuple(report["times"])
+    if report["wrong"]:
+        return Cell(*key, failure=f"{report['wrong']} elements are wrong")
+    before, after = (lab.uplink_bytes((lab.folder / n).read_text()) for n in ("begin", "end"))
+    moved = max((after[name] - before[name] for name in after), default=0)
+    return Cell(
+        *key,
+        times=times,
+        uplink=moved / (len(times) * nbytes),
+        cores=report["cpu"] / sum(times),
+        orphans=outcome.orphans,
+        library=report["library"],
+    )

@@ -1,0 +1,58 @@
+"""What a peer is: a library with an allreduce, and how its ranks are started in the lab."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bench.lab.network import Lab
+
+NETWORK = "10.77.0.0/24"
+DEVICE = "eth0"
+
+
+class Unavailable(Exception):
+    """A peer cannot run on this machine; the text says why."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What starts the ranks, on host h0."""
+
+    command: list[str]
+    env: dict[str, str] = field(default_factory=dict)
+
+
+class Peer(Protocol):
+    """One row of the table."""
+
+    name: str
+
+    def prepare(self) -> None:
+        """Installs and compiles what is needed, once.
+
+        Raises:
+            Unavailable: it cannot be had here.
+        """
+
+    def start(self, lab: Lab, hosts: list[str], arguments: list[str]) -> Start:
+        """The command for one run.
+
+        Args:
+            lab: the lab; files go into its folder.
+            hosts: the host of each rank.
+            arguments: the worker's.
+        """
+
+
+def realtime() -> list[str]:
+    """A prefix that puts a worker before other load, which then hardly moves its times."""
+    return ["chrt", "-r", "1"] if shutil.which("chrt") else []
+
+
+def hosts_file(lab: Lab, lines: list[str]) -> str:
+    """A list of hosts for a launcher."""
+    path = lab.folder / "machines"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return str(path)

@@ -1,0 +1,49 @@
+"""libddl, from an installed prefix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.lab.layout import topology_yaml
+from bench.lab.network import Lab
+from bench.lab.peers.base import Start, Unavailable
+from bench.lab.peers.install import compile_worker
+from bench.lab.peers.mpich import hydra
+
+BUILT = Path.home() / ".local" / "share" / "ddl-ce" / "envs" / "ddl-ce" / "current"
+
+
+class Ddl:
+    """libddl's allreduce over the MPICH of its prefix."""
+
+    def __init__(
+        self, prefix: Path | None = None, mpi: Path | None = None, topology: bool = False
+    ) -> None:
+        """libddl of a prefix over the MPICH of another, by default the built environment's.
+
+        Args:
+            prefix: where libddl and its headers are.
+            mpi: where mpicc and mpiexec are; `prefix`, if they are there.
+            topology: tells libddl the layout, in a topology file.
+        """
+        self.name = "ddl-topology" if topology else "ddl"
+        self._prefix = (prefix or BUILT).resolve()
+        own = (self._prefix / "bin" / "mpicc").exists()
+        self._mpi = (mpi or (self._prefix if own else BUILT)).resolve()
+        self._topology = topology
+
+    def prepare(self) -> None:
+        """Compiles the worker."""
+        if not (self._prefix / "lib" / "libddl.so").exists():
+            raise Unavailable(f"there is no lib/libddl.so in {self._prefix}; run make")
+        mpicc = self._mpi / "bin" / "mpicc"
+        self._worker = compile_worker("allreduce_ddl.c", self._prefix, mpicc, "-lddl")
+
+    def start(self, lab: Lab, hosts: list[str], arguments: list[str]) -> Start:
+        """MPICH's mpiexec."""
+        started = hydra(lab, self._mpi, hosts, [str(self._worker), *arguments])
+        if not self._topology:
+            return started
+        file = lab.folder / "topology.yaml"
+        file.write_text(topology_yaml(lab.layout))
+        return Start(started.command, {**started.env, "DDL_OPTIONS": f"-topology {file}"})

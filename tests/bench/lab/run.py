@@ -1,0 +1,85 @@
+"""One command on a host of the lab, with a limit, and with nothing left of it afterwards."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from bench.lab.network import Lab
+
+GRACE = 2.0
+"""Seconds that a job's own helpers have to end after it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a command.
+
+    Attributes:
+        code: its exit status; None when it was killed at the limit.
+        stdout: what it printed.
+        stderr: what it complained about.
+        seconds: how long it took.
+        orphans: its processes that had to be killed after it.
+    """
+
+    code: int | None
+    stdout: str
+    stderr: str
+    seconds: float
+    orphans: int
+
+
+def run_on(lab: Lab, host: str, command: list[str], env: dict[str, str], limit: float) -> Outcome:
+    """Runs a command on a host; nothing of it, on any host, outlives this call.
+
+    Args:
+        lab: the lab.
+        host: where, as `h0`.
+        command: the program and its arguments.
+        env: its whole environment, PATH and HOME aside.
+        limit: the seconds after which it is killed.
+    """
+    begin = time.monotonic()
+    keep = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
+    process = subprocess.Popen(
+        [str(lab.launcher), host, shlex.join(command)],
+        env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **keep, **env},
+        cwd=lab.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        process_group=0,
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=limit)
+        seconds = time.monotonic() - begin
+        return Outcome(process.returncode, stdout, stderr, seconds, _clear_late(lab))
+    except subprocess.TimeoutExpired:
+        orphans = _kill(process, lab)
+        stdout, stderr = process.communicate()
+        return Outcome(None, stdout, stderr, time.monotonic() - begin, orphans)
+    finally:
+        if process.poll() is None:
+            _kill(process, lab)
+
+
+def _kill(process: subprocess.Popen[str], lab: Lab) -> int:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return lab.clear()
+
+
+def _clear_late(lab: Lab) -> int:
+    """Kills what has not ended by itself a moment after the job."""
+    end = time.monotonic() + GRACE
+    while lab.left_over() and time.monotonic() < end:
+        time.sleep(0.02)
+    return lab.clear()
