@@ -3,9 +3,9 @@
  *   WORKER BYTES ITERATIONS SECONDS COUNTERS FOLDER
  *
  * sums BYTES of float32 in place, once to warm up and then up to ITERATIONS times, or three when
- * that takes longer than SECONDS. Each time: fill, barrier, one call under the clock, check of every element. The
- * file COUNTERS (byte counters of the switches) is copied to FOLDER/begin and FOLDER/end around
- * the timed calls. Rank 0 prints one line of JSON:
+ * that takes longer than SECONDS. Each time: fill, barrier, one call under the clock, check of
+ * every element. The file COUNTERS (byte counters of the switches) is copied to FOLDER/begin and
+ * FOLDER/end around the timed calls. Rank 0 prints one line of JSON:
  *   times      of each call, the maximum over the ranks, in seconds
  *   wrong      elements that were not the exact sum, over all ranks and calls
  *   cpu        processor seconds of all ranks inside the timed calls
