@@ -1,74 +1,168 @@
-"""Allreduce in the lab: a shaped cluster of network namespaces, beside other libraries.
+"""Allreduce in the lab: libddl beside other libraries in a shaped cluster of network namespaces.
 
-    python tests/bench/bench_lab.py --layouts racks-2x4 --orders sorted interleaved --peers ddl
+    python tests/bench/bench_lab.py
+    python tests/bench/bench_lab.py --layouts racks-2x4 flat-8 --orders random:1 --peers ddl gloo
     python tests/bench/bench_lab.py --quick
 
-Needs root. Repetitions are interleaved over the libraries. Prints a line for each run, then the
-table, and writes both as JSON. `--quick` runs libddl alone in a few layouts, in a minute or two,
-and ends with 1 when an uplink carries more than 1.03 times the buffer or a call takes longer than
-1.15 times the lower bound.
+Needs root. A layout is one of the default ones or of its like (racks-3x2x2, ragged-1+2+3, flat-5,
+drawn-7); an order is sorted, interleaved or random:SEED. Repetitions take turns over the libraries.
+Prints a line for each run, then the table, and writes both as JSON. --quick runs libddl alone, in a
+minute or two, and ends with 1 when an uplink carries more than 1.03 times the buffer, or a call
+takes longer than 1.15 times the lower bound.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import json
+import os
+import platform
+import re
 import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.lab.bound import lower_bound
 from bench.lab.cell import Budget, Cell, measure
-from bench.lab.layout import SHAPES, parse_layout
+from bench.lab.layout import SHAPES, parse_layout, rank_order
 from bench.lab.network import LabError, bring_up
+from bench.lab.peers import every_peer
 from bench.lab.peers.base import Peer, Unavailable
-from bench.lab.peers.ddl import Ddl
-from bench.lab.peers.mpich import Mpich
-from bench.lab.report import cell_text, make_table
+from bench.lab.report import cell_text, failures, make_table, where_text
 
-RESULTS = Path(__file__).parent / "results"
+HERE = Path(__file__).parent
+QUICK = {
+    "racks-2x4": "interleaved",
+    "racks-2x2x2": "random:1",
+    "ragged-3+1": "sorted",
+    "slow-host": "sorted",
+}
+UPLINK, BOUND = 1.03, 1.15
+
+
+def parse_size(text: str) -> int:
+    """Bytes, from 65536, 64K or 4M."""
+    match = re.fullmatch(r"(\d+)([KM]?)", text)
+    if not match or int(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a size such as 64K or 4M")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20}[match[2]]
+
+
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    ask = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    ask.add_argument("--layouts", nargs="+", default=list(SHAPES), help="default: all eight")
+    ask.add_argument("--orders", nargs="+", default=["sorted", "interleaved"])
+    ask.add_argument("--sizes", nargs="+", type=parse_size, default=[4 << 20], help="default: 4M")
+    ask.add_argument("--peers", nargs="+", help="default: all; ddl is libddl as installed")
+    ask.add_argument("--repetitions", type=int, default=1)
+    ask.add_argument("--iterations", type=int, default=7, help="calls in a run")
+    ask.add_argument("--seconds", type=float, default=15, help="begin no further call after these")
+    ask.add_argument("--limit", type=float, default=60, help="kill a run after these seconds")
+    ask.add_argument("--host-mbit", type=float, default=250, help="rate of a host's link")
+    ask.add_argument("--uplink-mbit", type=float, default=50, help="rate of a rack's uplink")
+    ask.add_argument("--ddl-prefix", type=Path, help="where libddl is; default: the built env")
+    ask.add_argument("--mpi-prefix", type=Path, help="the MPICH under it; default: the same")
+    ask.add_argument("--quick", action="store_true", help="libddl alone, with limits")
+    ask.add_argument("--out", type=Path, help="the JSON")
+    return ask.parse_args()
+
+
+def prepare(peers: list[Peer]) -> dict[str, str]:
+    """Installs and compiles; returns why the ones that cannot run cannot."""
+    missing = {}
+    for peer in peers:
+        try:
+            peer.prepare()
+        except Unavailable as error:
+            missing[peer.name] = f"unavailable: {error}"
+    return missing
+
+
+def run_layout(
+    name: str,
+    orders: list[str],
+    peers: list[Peer],
+    missing: dict[str, str],
+    ask: argparse.Namespace,
+) -> Iterator[Cell]:
+    """All cells of a layout."""
+    budget = Budget(ask.iterations, ask.seconds, ask.limit)
+    layout = parse_layout(name, ask.host_mbit, ask.uplink_mbit)
+    with bring_up(layout) as lab:
+        for order in orders:
+            for nbytes in ask.sizes:
+                for _ in range(ask.repetitions):
+                    for peer in peers:
+                        if peer.name in missing:
+                            bound = lower_bound(layout, nbytes)
+                            cell = Cell(name, order, nbytes, peer.name, bound)
+                            yield replace(cell, failure=missing[peer.name])
+                        else:
+                            yield measure(lab, order, nbytes, peer, budget)
+
+
+def machine() -> dict[str, object]:
+    """What it was measured on."""
+    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    processor = found[1] if found else platform.machine()
+    return {"processor": processor, "cpus": os.cpu_count(), "kernel": platform.release()}
+
+
+def too_slow(cell: Cell) -> str:
+    """Why --quick fails for a cell, or ""."""
+    if cell.failure:
+        return cell.failure
+    if cell.uplink > UPLINK:
+        return f"its uplink carries {cell.uplink:.2f} times the buffer; {UPLINK} is allowed"
+    ratio = sorted(cell.times)[len(cell.times) // 2] / cell.bound
+    return f"{ratio:.2f} times the lower bound; {BOUND} is allowed" if ratio > BOUND else ""
 
 
 def main() -> None:
     """Run the cells, print the table, write the JSON."""
-    ask = argparse.ArgumentParser(description=__doc__)
-    ask.add_argument("--layouts", nargs="+", default=list(SHAPES))
-    ask.add_argument("--orders", nargs="+", default=["sorted", "interleaved"])
-    ask.add_argument("--sizes", nargs="+", type=int, default=[4 << 20], help="bytes")
-    ask.add_argument("--peers", nargs="+", default=["ddl"])
-    ask.add_argument("--repetitions", type=int, default=1)
-    ask.add_argument("--iterations", type=int, default=7)
-    ask.add_argument("--limit", type=float, default=60, help="seconds for a cell")
-    ask.add_argument("--host-mbit", type=float, default=250)
-    ask.add_argument("--uplink-mbit", type=float, default=50)
-    ask.add_argument("--ddl-prefix", type=Path)
-    ask.add_argument("--mpi-prefix", type=Path)
-    ask.add_argument("--out", type=Path)
-    options = ask.parse_args()
-    every: list[Peer] = [
-        Ddl(options.ddl_prefix, options.mpi_prefix),
-        Ddl(options.ddl_prefix, options.mpi_prefix, topology=True),
-        Mpich(),
-    ]
-    peers = [peer for peer in every if peer.name in options.peers]
-    for peer in peers:
-        peer.prepare()
-    budget = Budget(options.iterations, limit=options.limit)
+    ask = parse_options()
+    every = every_peer(ask.ddl_prefix, ask.mpi_prefix)
+    names = ask.peers or (["ddl"] if ask.quick else list(every))
+    if unknown := [name for name in names if name not in every]:
+        raise ValueError(f"library {unknown[0]}: not one of {', '.join(every)}")
+    plan = dict(QUICK) if ask.quick else dict.fromkeys(ask.layouts)
+    for name in plan:
+        for order in ask.orders:
+            rank_order(parse_layout(name), order)
+    peers = [every[name] for name in names]
+    missing = prepare(peers)
     cells: list[Cell] = []
-    for name in options.layouts:
-        with bring_up(parse_layout(name, options.host_mbit, options.uplink_mbit)) as lab:
-            for order in options.orders:
-                for nbytes in options.sizes:
-                    for _ in range(options.repetitions):
-                        for peer in peers:
-                            cells.append(measure(lab, order, nbytes, peer, budget))
-                            print(cell_text(cells[-1]), flush=True)
+    for name, order in plan.items():
+        for cell in run_layout(name, [order] if order else ask.orders, peers, missing, ask):
+            print(cell_text(cell), flush=True)
+            cells.append(cell)
     Console(width=110).print(make_table(cells))
+    for line in failures(cells):
+        print(line)
+    now = datetime.datetime.now(datetime.UTC)
+    named = HERE / "results" / f"{now:%Y-%m-%d-%H%M}-lab.json"
+    out = ask.out or (HERE / "out" / "lab-quick.json" if ask.quick else named)
+    out.parent.mkdir(exist_ok=True)
+    settings = {key: value for key, value in vars(ask).items() if not isinstance(value, Path)}
+    head = {"date": now.isoformat(timespec="seconds"), "machine": machine(), "options": settings}
+    out.write_text(json.dumps({**head, "cells": [asdict(cell) for cell in cells]}, indent=1) + "\n")
+    print(f"written: {out}")
+    slow = [f"{where_text(cell)}: {why}" for cell in cells if ask.quick and (why := too_slow(cell))]
+    if slow:
+        sys.exit("\n".join(["falls short:", *slow]))
 
 
 if __name__ == "__main__":
     try:
         main()
-    except (LabError, Unavailable) as error:
+    except (LabError, ValueError) as error:
         sys.exit(f"error: {error}")

@@ -1,1 +1,26 @@
-"""The libraries that are measured, one file each."""
+"""The libraries that are measured: one file each, and the list of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.lab.peers.base import Peer
+from bench.lab.peers.ddl import Ddl
+from bench.lab.peers.gloo import Gloo
+from bench.lab.peers.intelmpi import IntelMpi
+from bench.lab.peers.mpich import Mpich
+from bench.lab.peers.openmpi import OpenMpi
+
+
+def every_peer(ddl_prefix: Path | None = None, mpi_prefix: Path | None = None) -> dict[str, Peer]:
+    """All rows by name; libddl is taken from `ddl_prefix`, over the MPICH of `mpi_prefix`."""
+    rows: list[Peer] = [
+        Ddl(ddl_prefix, mpi_prefix),
+        Ddl(ddl_prefix, mpi_prefix, topology=True),
+        Mpich(),
+        OpenMpi(),
+        OpenMpi("openmpi-han", {"coll_han_priority": "100"}),
+        IntelMpi(),
+        Gloo(),
+    ]
+    return {peer.name: peer for peer in rows}

@@ -9,8 +9,14 @@ from bench.lab.network import Lab
 from bench.lab.peers.base import Start, Unavailable
 from bench.lab.peers.install import compile_worker
 from bench.lab.peers.mpich import hydra
+from ddlce.env.layout import Layout
+from ddlce.settings import load_settings
 
-BUILT = Path.home() / ".local" / "share" / "ddl-ce" / "envs" / "ddl-ce" / "current"
+
+def built() -> Path:
+    """The built environment, or where it would be."""
+    root = load_settings().root
+    return Layout(root).current("ddl-ce") or root / "envs" / "ddl-ce" / "current"
 
 
 class Ddl:
@@ -27,9 +33,9 @@ class Ddl:
             topology: tells libddl the layout, in a topology file.
         """
         self.name = "ddl-topology" if topology else "ddl"
-        self._prefix = (prefix or BUILT).resolve()
+        self._prefix = (prefix or built()).resolve()
         own = (self._prefix / "bin" / "mpicc").exists()
-        self._mpi = (mpi or (self._prefix if own else BUILT)).resolve()
+        self._mpi = (mpi or (self._prefix if own else built())).resolve()
         self._topology = topology
 
     def prepare(self) -> None:

@@ -1,0 +1,36 @@
+"""Gloo, as torch.distributed runs it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from bench.lab.network import Lab
+from bench.lab.peers.base import DEVICE, Start, Unavailable, realtime
+from bench.lab.peers.ddl import built
+
+WORKER = Path(__file__).parents[1] / "workers" / "allreduce_gloo.py"
+
+
+class Gloo:
+    """The backend gloo of the built environment's PyTorch."""
+
+    name = "gloo"
+
+    def prepare(self) -> None:
+        """Looks for PyTorch."""
+        self._python = built().resolve() / "bin" / "python"
+        if not self._python.exists():
+            raise Unavailable(f"{self._python} is not there; run make")
+
+    def start(self, lab: Lab, hosts: list[str], arguments: list[str]) -> Start:
+        """A process for each rank, started directly; the store is on the first rank's host."""
+        store = f"tcp://{lab.address(hosts[0])}:29500"
+        worker = [*realtime(), str(self._python), str(WORKER), *arguments, store]
+        ranks = [
+            shlex.join([str(lab.launcher), host, shlex.join([*worker, str(rank), str(len(hosts))])])
+            for rank, host in enumerate(hosts)
+        ]
+        script = lab.folder / "start"
+        script.write_text("".join(f"{rank} &\n" for rank in ranks) + "wait\n")
+        return Start(["sh", str(script)], {"GLOO_SOCKET_IFNAME": DEVICE, "OMP_NUM_THREADS": "1"})
