@@ -30,6 +30,7 @@ from bench.lab.layout import Layout
 SWITCH = "ddlsw"
 NAMESPACES = Path("/run/netns")
 LOCK = Path("/run/lock/ddl-lab.lock")
+FOLDER = "ddl-lab-"
 TOOLS = ("ip", "tc", "nsenter", "unshare", "setpriv")
 SEGMENT = 16384
 HOST_QUEUE, SWITCH_QUEUE = "1m", "512k"
@@ -95,7 +96,7 @@ class Lab:
         _batch("ip", SWITCH, [f"link set v{host[1:]} down"])
 
     def restore(self, host: str) -> None:
-        """Plugs it in again."""
+        """Plugs the cable in again."""
         _batch("ip", SWITCH, [f"link set v{host[1:]} up"])
 
     def left_over(self) -> list[int]:
@@ -121,7 +122,7 @@ def bring_up(layout: Layout) -> Iterator[Lab]:
     with LOCK.open("w") as lock, _signals_raise():
         _wait_for(lock.fileno())
         _remove_all()
-        lab = Lab(layout, Path(tempfile.mkdtemp(prefix="ddl-lab-")))
+        lab = Lab(layout, Path(tempfile.mkdtemp(prefix=FOLDER)))
         try:
             _connect(layout)
             _keep(lab)
@@ -131,7 +132,6 @@ def bring_up(layout: Layout) -> Iterator[Lab]:
                 _remove_all()
                 for process in lab.keepers.values():
                     process.wait()
-                shutil.rmtree(lab.folder)
 
 
 def _check() -> None:
@@ -305,3 +305,5 @@ def _remove_all() -> None:
     namespaces = _namespaces()
     _kill_all(namespaces, set())
     _batch("ip", None, [f"netns del {path.name}" for path in namespaces])
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
+        shutil.rmtree(folder)

@@ -47,8 +47,9 @@ def run_on(lab: Lab, host: str, command: list[str], env: dict[str, str], limit: 
     """
     begin = time.monotonic()
     keep = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
+    # Should this process be killed, the launcher goes with it, and its ranks with the launcher.
     process = subprocess.Popen(
-        [str(lab.launcher), host, shlex.join(command)],
+        ["setpriv", "--pdeathsig", "KILL", str(lab.launcher), host, f"exec {shlex.join(command)}"],
         env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **keep, **env},
         cwd=lab.folder,
         stdin=subprocess.DEVNULL,
