@@ -21,7 +21,8 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 
 from rich.console import Console
@@ -31,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.lab.bar import shortfalls
 from bench.lab.bound import lower_bound
 from bench.lab.cell import Budget, Cell, measure
-from bench.lab.layout import SHAPES, parse_layout, rank_order
-from bench.lab.network import LabError, bring_up
+from bench.lab.layout import SHAPES, Layout, parse_layout, rank_order
+from bench.lab.network import LabError, bring_up, check_machine
 from bench.lab.peers import every_peer
 from bench.lab.peers.base import Peer, Unavailable
 from bench.lab.report import cell_text, failures, make_table
@@ -60,8 +61,8 @@ def parse_options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     ask.add_argument("--layouts", nargs="+", default=list(SHAPES), help="default: all eight")
-    ask.add_argument("--orders", nargs="+", default=["sorted", "interleaved"])
-    ask.add_argument("--sizes", nargs="+", type=parse_size, default=[4 << 20], help="default: 4M")
+    ask.add_argument("--orders", nargs="+", help="default: sorted interleaved random:1, or sorted")
+    ask.add_argument("--sizes", nargs="+", type=parse_size, help="default: 4M or 8M")
     ask.add_argument("--peers", nargs="+", help="default: all; ddl is libddl as installed")
     ask.add_argument("--repetitions", type=int, default=1)
     ask.add_argument("--iterations", type=int, default=7, help="calls in a run")
@@ -76,6 +77,17 @@ def parse_options() -> argparse.Namespace:
     return ask.parse_args()
 
 
+def orders_of(layout: Layout) -> list[str]:
+    """The orders by default: one, where all ranks are alike."""
+    alike = len(layout.racks) == 1 and layout.ranks_per_host == 1
+    return ["sorted"] if alike else ["sorted", "interleaved", "random:1"]
+
+
+def size_of(layout: Layout) -> int:
+    """The size by default: a lower bound near 0.7 s is long enough to be stable."""
+    return min((4 << 20, 8 << 20, 16 << 20), key=lambda size: abs(lower_bound(layout, size) - 0.7))
+
+
 def prepare(peers: list[Peer]) -> dict[str, str]:
     """Installs and compiles; returns why the ones that cannot run cannot."""
     missing = {}
@@ -88,26 +100,24 @@ def prepare(peers: list[Peer]) -> dict[str, str]:
 
 
 def run_layout(
-    name: str,
-    orders: list[str],
+    layout: Layout,
+    order: str | None,
     peers: list[Peer],
     missing: dict[str, str],
     ask: argparse.Namespace,
 ) -> Iterator[Cell]:
-    """All cells of a layout."""
+    """All cells of a layout; of one order, if it is given."""
+    orders = [order] if order else ask.orders or orders_of(layout)
+    sizes = ask.sizes or [size_of(layout)]
     budget = Budget(ask.iterations, ask.seconds, ask.limit)
-    layout = parse_layout(name, ask.host_mbit, ask.uplink_mbit)
     with bring_up(layout) as lab:
-        for order in orders:
-            for nbytes in ask.sizes:
-                for _ in range(ask.repetitions):
-                    for peer in peers:
-                        if peer.name in missing:
-                            bound = lower_bound(layout, nbytes)
-                            cell = Cell(name, order, nbytes, peer.name, bound)
-                            yield replace(cell, failure=missing[peer.name])
-                        else:
-                            yield measure(lab, order, nbytes, peer, budget)
+        for order, nbytes, _ in product(orders, sizes, range(ask.repetitions)):
+            for peer in peers:
+                if why := missing.get(peer.name):
+                    bound = lower_bound(layout, nbytes)
+                    yield Cell(layout.name, order, nbytes, peer.name, bound, failure=why)
+                else:
+                    yield measure(lab, order, nbytes, peer, budget)
 
 
 def machine() -> dict[str, object]:
@@ -120,19 +130,20 @@ def machine() -> dict[str, object]:
 def main() -> None:
     """Run the cells, print the table, write the JSON."""
     ask = parse_options()
+    check_machine()
     every = every_peer(ask.ddl_prefix, ask.mpi_prefix)
     names = ask.peers or (["ddl"] if ask.quick else list(every))
     if unknown := [name for name in names if name not in every]:
         raise ValueError(f"library {unknown[0]}: not one of {', '.join(every)}")
     plan = dict(QUICK) if ask.quick else dict.fromkeys(ask.layouts)
-    for name in plan:
-        for order in ask.orders:
-            rank_order(parse_layout(name), order)
+    layouts = {name: parse_layout(name, ask.host_mbit, ask.uplink_mbit) for name in plan}
+    for layout, order in product(layouts.values(), ask.orders or []):
+        rank_order(layout, order)  # a wrong name is said before the first run
     peers = [every[name] for name in names]
     missing = prepare(peers)
     cells: list[Cell] = []
     for name, order in plan.items():
-        for cell in run_layout(name, [order] if order else ask.orders, peers, missing, ask):
+        for cell in run_layout(layouts[name], order, peers, missing, ask):
             print(cell_text(cell), flush=True)
             cells.append(cell)
     Console(width=110).print(make_table(cells))

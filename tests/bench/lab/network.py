@@ -118,7 +118,7 @@ def bring_up(layout: Layout) -> Iterator[Lab]:
     Raises:
         LabError: this is not root's process, or a tool or a feature of the kernel is missing.
     """
-    _check()
+    check_machine()
     with LOCK.open("w") as lock, _signals_raise():
         _wait_for(lock.fileno())
         _remove_all()
@@ -134,7 +134,8 @@ def bring_up(layout: Layout) -> Iterator[Lab]:
                     process.wait()
 
 
-def _check() -> None:
+def check_machine() -> None:
+    """Raises LabError where no lab can be brought up."""
     if os.geteuid() != 0:
         raise LabError("the lab makes network namespaces and must be run as root")
     if missing := [tool for tool in TOOLS if not shutil.which(tool)]:
