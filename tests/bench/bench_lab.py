@@ -33,7 +33,8 @@ from bench.lab.bar import shortfalls
 from bench.lab.bound import lower_bound
 from bench.lab.cell import Budget, Cell, measure
 from bench.lab.layout import SHAPES, Layout, parse_layout, rank_order
-from bench.lab.network import LabError, bring_up, check_machine
+from bench.lab.namespaces import LabError
+from bench.lab.network import bring_up, check_machine
 from bench.lab.peers import every_peer
 from bench.lab.peers.base import Peer, Unavailable
 from bench.lab.report import cell_text, failures, make_table

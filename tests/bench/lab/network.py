@@ -19,16 +19,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.lab.layout import Layout
+from bench.lab.namespaces import SWITCH, LabError, kill_all, namespaces, processes, run_lines
 
-SWITCH = "ddlsw"
-NAMESPACES = Path("/run/netns")
 LOCK = Path("/run/lock/ddl-lab.lock")
 FOLDER = "ddl-lab-"
 TOOLS = ("ip", "tc", "nsenter", "unshare", "setpriv")
@@ -37,10 +35,6 @@ HOST_QUEUE, SWITCH_QUEUE = "1m", "512k"
 
 KEEP = "hostname {name} && mount -t tmpfs -o mode=1777 tmpfs /dev/shm && "
 KEEP += "mount --bind {hosts} /etc/hosts && echo ready && exec sleep infinity"
-
-
-class LabError(Exception):
-    """The lab cannot be brought up here; the text says why and what to do."""
 
 
 @dataclass
@@ -93,19 +87,19 @@ class Lab:
 
     def cut(self, host: str) -> None:
         """Pulls a host's cable."""
-        _batch("ip", SWITCH, [f"link set v{host[1:]} down"])
+        run_lines("ip", SWITCH, [f"link set v{host[1:]} down"])
 
     def restore(self, host: str) -> None:
         """Plugs the cable in again."""
-        _batch("ip", SWITCH, [f"link set v{host[1:]} up"])
+        run_lines("ip", SWITCH, [f"link set v{host[1:]} up"])
 
     def left_over(self) -> list[int]:
         """The processes on the hosts, other than those that keep them."""
-        return [pid for pid in _processes(_namespaces()) if pid not in self._keeping()]
+        return [pid for pid in processes(namespaces()) if pid not in self._keeping()]
 
     def clear(self) -> int:
         """Kills every process on the hosts; returns how many there were."""
-        return _kill_all(_namespaces(), self._keeping())
+        return kill_all(namespaces(), self._keeping())
 
     def _keeping(self) -> set[int]:
         return {process.pid for process in self.keepers.values()}
@@ -179,21 +173,21 @@ def _signals_blocked() -> Iterator[None]:
 def _connect(layout: Layout) -> None:
     """Namespaces, switches, cables and their rates."""
     hosts = range(layout.hosts)
-    _batch("ip", None, [f"netns add {name}" for name in (SWITCH, *(f"ddlh{i}" for i in hosts))])
+    run_lines("ip", None, [f"netns add {name}" for name in (SWITCH, *(f"ddlh{i}" for i in hosts))])
     links, shapes = _racks(layout)
     for host in hosts:
         links += [f"link add v{host} type veth peer name eth0 netns ddlh{host}"]
         links += _port(f"v{host}", f"rack{layout.rack_of(host)}")
         shapes += _shape(f"v{host}", layout.mbit(host), SWITCH_QUEUE)
-    _batch("ip", SWITCH, ["link set lo up", *links])
-    _batch("tc", SWITCH, shapes)
+    run_lines("ip", SWITCH, ["link set lo up", *links])
+    run_lines("tc", SWITCH, shapes)
     for host in hosts:
         up = [f"link set eth0 gso_max_size {SEGMENT} up", "link set lo up"]
         up += [f"addr add {_address(host)}/24 dev eth0 noprefixroute"]
         # Not every machine's default: the rates below are cubic's.
         up += [f"route add 10.77.0.0/24 dev eth0 src {_address(host)} congctl cubic"]
-        _batch("ip", f"ddlh{host}", up)
-        _batch("tc", f"ddlh{host}", _shape("eth0", layout.mbit(host), HOST_QUEUE))
+        run_lines("ip", f"ddlh{host}", up)
+        run_lines("tc", f"ddlh{host}", _shape("eth0", layout.mbit(host), HOST_QUEUE))
 
 
 def _racks(layout: Layout) -> tuple[list[str], list[str]]:
@@ -231,17 +225,6 @@ def _address(host: int) -> str:
     return f"10.77.0.{10 + host}"
 
 
-def _batch(tool: str, namespace: str | None, lines: list[str]) -> None:
-    """Runs lines of `ip` or `tc` in a namespace."""
-    command = [tool, *(["-n", namespace] if namespace else []), "-batch", "-"]
-    done = subprocess.run(
-        command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip()
-        raise LabError(f"{' '.join(command)} failed (needs veth, bridge, sch_htb): {said}")
-
-
 def _keep(lab: Lab) -> None:
     """Starts the process that keeps each host, and the switches."""
     hosts = lab.folder / "hosts"
@@ -271,40 +254,10 @@ def _keeper(namespace: str, command: list[str]) -> subprocess.Popen[str]:
     return process
 
 
-def _namespaces() -> list[Path]:
-    """The lab's namespaces, of this run or a killed one."""
-    hosts = [path for path in NAMESPACES.glob("ddlh*") if path.name[4:].isdigit()]
-    return [path for path in (*hosts, NAMESPACES / SWITCH) if path.exists()]
-
-
-def _processes(namespaces: list[Path]) -> list[int]:
-    """The processes in these network namespaces."""
-    inodes = {path.stat().st_ino for path in namespaces}
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with suppress(OSError):  # it has ended
-                if (folder / "ns" / "net").stat().st_ino in inodes:
-                    found.append(int(folder.name))
-    return found
-
-
-def _kill_all(namespaces: list[Path], spare: set[int]) -> int:
-    """Kills every process in the namespaces, and waits until they are gone."""
-    seen: set[int] = set()
-    while alive := set(_processes(namespaces)) - spare:
-        for pid in alive:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        seen |= alive
-        time.sleep(0.01)
-    return len(seen)
-
-
 def _remove_all() -> None:
     """Takes down what is up, of this run or a killed one."""
-    namespaces = _namespaces()
-    _kill_all(namespaces, set())
-    _batch("ip", None, [f"netns del {path.name}" for path in namespaces])
+    left = namespaces()
+    kill_all(left, set())
+    run_lines("ip", None, [f"netns del {path.name}" for path in left])
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
         shutil.rmtree(folder)
