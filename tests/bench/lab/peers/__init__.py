@@ -11,6 +11,10 @@ from bench.lab.peers.intelmpi import IntelMpi
 from bench.lab.peers.mpich import Mpich
 from bench.lab.peers.openmpi import OpenMpi
 
+# The best of all their algorithms at racks-2x4, sorted, 4 MiB; MPICH's best is its default.
+RING = {"coll_tuned_use_dynamic_rules": "1", "coll_tuned_allreduce_algorithm": "4"}
+RABENSEIFNER = {"I_MPI_ADJUST_ALLREDUCE": "2"}
+
 
 def every_peer(ddl_prefix: Path | None = None, mpi_prefix: Path | None = None) -> dict[str, Peer]:
     """All rows by name; libddl is taken from `ddl_prefix`, over the MPICH of `mpi_prefix`."""
@@ -20,7 +24,9 @@ def every_peer(ddl_prefix: Path | None = None, mpi_prefix: Path | None = None) -
         Mpich(),
         OpenMpi(),
         OpenMpi("openmpi-han", {"coll_han_priority": "100"}),
+        OpenMpi("openmpi-tuned", RING),
         IntelMpi(),
+        IntelMpi("intelmpi-tuned", RABENSEIFNER),
         Gloo(),
     ]
     return {peer.name: peer for peer in rows}
