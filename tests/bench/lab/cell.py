@@ -67,8 +67,7 @@ def measure(lab: Lab, order: str, nbytes: int, peer: Peer, budget: Budget) -> Ce
     key = (lab.layout.name, order, nbytes, peer.name, lower_bound(lab.layout, nbytes))
     lines = [line for line in outcome.stdout.splitlines() if line.startswith('{"times"')]
     if outcome.code is None:
-        said = f"not done after {budget.limit:g} s"
-        return Cell(*key, failure=said, orphans=outcome.orphans)
+        return Cell(*key, failure=f"not done after {budget.limit:g} s")
     if not lines or outcome.code:
         words = (outcome.stderr or outcome.stdout).strip().splitlines()
         said = f"exit {outcome.code}: {words[0][:200] if words else 'no message'}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -44,11 +43,6 @@ class Peer(Protocol):
             hosts: the host of each rank.
             arguments: the worker's.
         """
-
-
-def realtime() -> list[str]:
-    """A prefix that puts a worker before other load, which then hardly moves its times."""
-    return ["chrt", "-r", "1"] if shutil.which("chrt") else []
 
 
 def hosts_file(lab: Lab, lines: list[str]) -> str:

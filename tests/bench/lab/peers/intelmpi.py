@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.lab.network import Lab
-from bench.lab.peers.base import DEVICE, Start, hosts_file, realtime
+from bench.lab.peers.base import DEVICE, Start, hosts_file
 from bench.lab.peers.install import compile_worker, pip_prefix
 
 
@@ -26,7 +26,7 @@ class IntelMpi:
         command = [f"{self._prefix}/bin/mpiexec.hydra", "-launcher", "rsh"]
         command += ["-launcher-exec", str(lab.launcher), "-iface", DEVICE]
         command += ["-machinefile", hosts_file(lab, [f"{host}:1" for host in hosts])]
-        command += ["-n", str(len(hosts)), *realtime(), str(self._worker), *arguments]
+        command += ["-n", str(len(hosts)), str(self._worker), *arguments]
         # More ranks than processors: without this it waits by spinning, and starts in 20 s.
         env = {"I_MPI_ROOT": str(self._prefix), "I_MPI_PIN": "0", "I_MPI_WAIT_MODE": "1"}
         env |= {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.lab.network import Lab
-from bench.lab.peers.base import DEVICE, Start, hosts_file, realtime
+from bench.lab.peers.base import DEVICE, Start, hosts_file
 from bench.lab.peers.install import compile_worker, pip_prefix
 
 
@@ -16,7 +16,7 @@ def hydra(lab: Lab, prefix: Path, hosts: list[str], worker: list[str]) -> Start:
     command += ["-iface", DEVICE, "-f", hosts_file(lab, lab.names), "-rankmap", rank_map]
     # UCX would find shared memory between "hosts".
     env = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": DEVICE}
-    return Start([*command, "-n", str(len(hosts)), *realtime(), *worker], env)
+    return Start([*command, "-n", str(len(hosts)), *worker], env)
 
 
 class Mpich:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.lab.network import Lab
-from bench.lab.peers.base import NETWORK, Start, hosts_file, realtime
+from bench.lab.peers.base import NETWORK, Start, hosts_file
 from bench.lab.peers.install import compile_worker, pip_prefix
 
 LAUNCH = {
@@ -37,6 +37,6 @@ class OpenMpi:
         for name, value in {**TRANSPORT, **shared, **self._settings}.items():
             command += ["--mca", name, value]
         command += ["--hostfile", hosts_file(lab, hosts), "--map-by", "seq", "--bind-to", "none"]
-        command += ["-n", str(len(hosts)), *realtime(), str(self._worker), *arguments]
+        command += ["-n", str(len(hosts)), str(self._worker), *arguments]
         env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         return Start(command, {**env, "TMPDIR": str(lab.folder)})
