@@ -111,14 +111,15 @@ def run_layout(
     orders = [order] if order else ask.orders or orders_of(layout)
     sizes = ask.sizes or [size_of(layout)]
     budget = Budget(ask.iterations, ask.seconds, ask.limit)
-    with bring_up(layout) as lab:
-        for order, nbytes, _ in product(orders, sizes, range(ask.repetitions)):
-            for peer in peers:
-                if why := missing.get(peer.name):
-                    bound = lower_bound(layout, nbytes)
-                    yield Cell(layout.name, order, nbytes, peer.name, bound, failure=why)
-                else:
-                    yield measure(lab, order, nbytes, peer, budget)
+    for order, nbytes, _ in product(orders, sizes, range(ask.repetitions)):
+        for peer in peers:
+            if why := missing.get(peer.name):
+                bound = lower_bound(layout, nbytes)
+                yield Cell(layout.name, order, nbytes, peer.name, bound, failure=why)
+                continue
+            with bring_up(layout) as lab:  # in between, others on this machine have their turn
+                cell = measure(lab, order, nbytes, peer, budget)
+            yield cell
 
 
 def machine() -> dict[str, object]:

@@ -11,6 +11,8 @@ from bench.lab.peers.intelmpi import IntelMpi
 from bench.lab.peers.mpich import Mpich
 from bench.lab.peers.openmpi import OpenMpi
 
+# MPICH's shared memory waits by spinning: two ranks of a host that share a processor take minutes.
+NO_SHARED_MEMORY = {"MPIR_CVAR_NOLOCAL": "1"}
 # The best of all their algorithms at racks-2x4, sorted, 4 MiB; MPICH's best is its default.
 RING = {"coll_tuned_use_dynamic_rules": "1", "coll_tuned_allreduce_algorithm": "4"}
 RABENSEIFNER = {"I_MPI_ADJUST_ALLREDUCE": "2"}
@@ -22,6 +24,7 @@ def every_peer(ddl_prefix: Path | None = None, mpi_prefix: Path | None = None) -
         Ddl(ddl_prefix, mpi_prefix),
         Ddl(ddl_prefix, mpi_prefix, topology=True),
         Mpich(),
+        Mpich("mpich-tuned", NO_SHARED_MEMORY),
         OpenMpi(),
         OpenMpi("openmpi-han", {"coll_han_priority": "100"}),
         OpenMpi("openmpi-tuned", RING),
