@@ -7,6 +7,9 @@
 namespace ddl {
 namespace {
 
+// Elements: parts that two hosts reduce do not share a cache line.
+constexpr std::size_t kPlanUnit = 64;
+
 std::vector<Peer> make_peers(const Topology& topology, const std::vector<int>& world_ranks) {
   std::vector<Peer> peers;
   for (int rank = 0; rank < topology.size(); ++rank) {
@@ -47,10 +50,12 @@ HostGroup make_host_group(MpiTransport& transport, const Topology& topology, int
     fail(DDL_ERROR_ARGUMENT, "DDL_SHM_CHUNK differs between ranks: ", chunks[0], " and ",
          -chunks[1], " bytes");
   }
+  // Between hosts, several chunks are under way so that every link has something to carry.
+  const int slots = topology.hosts().size() > 1 ? 16 : 2;
   std::optional<HostGroup> group;
   std::optional<Error> error;
   try {
-    group.emplace(transport, topology.host_of(rank).ranks, topology.local_rank(rank), chunk);
+    group.emplace(transport, topology.host_of(rank).ranks, topology.local_rank(rank), chunk, slots);
   } catch (const Error& e) {
     error = e;
   }
@@ -75,7 +80,23 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
       dump_every_(settings.dump_every),
       transport_(comm, make_peers(topology_, world_ranks)),
       host_(make_host_group(transport_, topology_, rank_, settings)) {
-  transport_.on_wait = [this] { host_.check_failure(); };
+  transport_.on_wait = [this] { host_.check_members(); };
+}
+
+std::shared_ptr<const Plan> Comm::plan(std::size_t count) {
+  // Programs reduce the same few sizes again and again.
+  constexpr std::size_t kMaxPlans = 256;
+  if (plans_.size() >= kMaxPlans) plans_.clear();
+  std::shared_ptr<const Plan>& plan = plans_[count];
+  if (!plan) {
+    plan = std::make_shared<Plan>(plan_allreduce(topology_.tree(), host_index(), count, kPlanUnit));
+  }
+  return plan;
+}
+
+std::byte* Comm::workspace(std::size_t nbytes) {
+  if (workspace_.size() < nbytes) workspace_ = std::vector<std::byte>(nbytes);
+  return workspace_.data();
 }
 
 void Comm::run(const Call& call, const std::function<void()>& collective) {

@@ -6,14 +6,17 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "call.h"
+#include "schedule/plan.h"
 #include "settings.h"
-#include "topology.h"
+#include "topology/topology.h"
 #include "transport/host_group.h"
 #include "transport/mpi.h"
 
@@ -46,6 +49,11 @@ class Comm {
   // Between hosts, lane k joins the k-th rank of every host; every host has that many ranks.
   int num_lanes() const { return topology_.min_local_size(); }
 
+  // What this host does to reduce `count` elements with the others; made once per count.
+  std::shared_ptr<const Plan> plan(std::size_t count);
+  // Memory for messages that are under way: it outlives a collective that fails.
+  std::byte* workspace(std::size_t nbytes);
+
   // Runs one collective: one at a time, traced, and never again after a failure.
   void run(const Call& call, const std::function<void()>& collective);
 
@@ -66,9 +74,11 @@ class Comm {
   int rank_;
   int debug_level_;
   int dump_every_;
+  std::vector<std::byte> workspace_;
   MpiTransport transport_;
   HostGroup host_;
   std::mutex mutex_;
+  std::map<std::size_t, std::shared_ptr<const Plan>> plans_;
   std::uint64_t num_calls_ = 0;
   std::optional<Error> failure_;
 };

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <sstream>
 
 #include "reduce/kernels.h"
 
@@ -27,6 +28,8 @@ void start_mpi() {
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   g_owns_mpi = true;
+  // Calls on several requests report errors through this handler, not through a communicator's.
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
 }
 
 MPI_Comm duplicate(MPI_Comm comm) {
@@ -56,8 +59,7 @@ Context::Context(const Settings& settings) : settings_(settings) {
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   check_mode(settings, size);
   const MPI_Comm comm = duplicate(MPI_COMM_WORLD);
-  world_ = std::make_unique<Comm>(comm, Topology::discover(comm, settings.fake_hosts), iota(size),
-                                  settings);
+  world_ = std::make_unique<Comm>(comm, Topology::discover(comm, settings), iota(size), settings);
   if (settings.debug_level >= 1 && world_->rank() == 0) print_topology();
 }
 
@@ -150,6 +152,10 @@ void Context::print_topology() const {
     std::string ranks;
     for (const int rank : host.ranks) ranks += " " + std::to_string(rank);
     std::fprintf(stderr, "[ddl]   %s: ranks%s\n", host.name.c_str(), ranks.c_str());
+  }
+  std::istringstream lines(describe_tree(world_->topology().tree()));
+  for (std::string line; std::getline(lines, line);) {
+    std::fprintf(stderr, "[ddl]   %s\n", line.c_str());
   }
 }
 

@@ -9,10 +9,12 @@ namespace ddl {
 
 struct Settings {
   // -mode X:AxBxC. `mode` is 0 when it was not given. The product of `dimensions` must be the
-  // number of ranks. The schedule follows the topology that is found, so the letter is a preference
+  // number of ranks. Sizes say how hosts are grouped (see Topology); the letter is a preference
   // only.
   char mode = 0;
   std::vector<int> dimensions;
+
+  std::string topology_file;  // -topology FILE (YAML, see topology/file.h); "" = none
 
   double timeout = 60.0;  // -timeout S, else DDL_TIMEOUT; seconds, > 0
   int debug_level = 0;    // -dbg_level: 1 prints the topology at start, 2 every collective

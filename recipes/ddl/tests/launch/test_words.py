@@ -75,7 +75,7 @@ def test_wrong_options(words: str, message: str, hint: str) -> None:
         ("-mode q:2", "-mode q:2 is not understood"),
         ("-mode p:2x", "-mode p:2x is not understood"),
         ("-H a:4,b:4 -mode p:4x3", "-mode p:4x3: 4 x 3 is 12, but the job has 8 ranks"),
-        ("-mode p:1 -no_ddloptions", "-no_ddloptions excludes -mode and -ddlarg"),
+        ("-mode p:1 -no_ddloptions", "-no_ddloptions excludes -mode, -topology and -ddlarg"),
         ("-H n[1-4] -racks 3", "1 aisles x 3 racks x 1 nodes is 3, but the job runs on 4 hosts"),
         ("-H a:2,b:1 -nodes 2", "-aisles, -racks and -nodes need the same number of ranks"),
         ("-mpiarg 'open", "-mpiarg: No closing quotation"),
@@ -250,6 +250,19 @@ def test_wrong_rankfiles(tmp_path: Path, text: str | None, message: str) -> None
 )
 def test_ddl_options(words: str, options: str) -> None:
     assert job(*words.split()).environment["DDL_OPTIONS"] == options
+
+
+def test_a_topology_file_goes_to_the_library(tmp_path: Path) -> None:
+    file = tmp_path / "racks.yaml"
+    with pytest.raises(LaunchError, match="there is no such file"):
+        job("-topology", str(file))
+    file.touch()
+    options = job("-H", "a:2,b:1", "-topology", str(file)).environment["DDL_OPTIONS"]
+    assert options == f"-topology {file}"
+    blank = tmp_path / "two words.yaml"
+    blank.touch()
+    with pytest.raises(LaunchError, match="cannot hold a path with blanks"):
+        job("-topology", str(blank))
 
 
 def test_the_users_own_ddl_options_stay() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import socket
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +24,71 @@ def test_reductions_are_exact(passes: Launch, n: int, hosts: int) -> None:
 
 
 @layouts
-def test_sums_are_rounded_once_in_a_fixed_order(passes: Launch, n: int, hosts: int) -> None:
+def test_sums_are_rounded_once_per_level_in_a_fixed_order(passes: Launch, n: int, hosts: int) -> None:
     # Chunks in which every host has a part of its own.
     passes("reductions", "order", n=n, hosts=hosts, chunk=8 * SMALL_CHUNK)
+
+
+def topology(folder: Path, text: str) -> dict[str, str]:
+    """Options with a topology file of pretended hosts: `@0` is the first of them."""
+    file = folder / "topology.yaml"
+    file.write_text(text.replace("@", f"{socket.gethostname()}/"))
+    return {"DDL_OPTIONS": f"-topology {file}"}
+
+
+# Racks of one and two hosts, known and unknown links, and a host that the job does not use.
+RACKS = """
+children:
+- bandwidth: 1
+  children: [{host: "@2", bandwidth: 4}, {host: "@0", bandwidth: 1}]
+- bandwidth: 2
+  latency: 3
+  children: [{host: "@1"}]
+- children: [{host: "@7"}]
+"""
+
+
+@pytest.mark.parametrize(("n", "hosts"), [(3, 3), (4, 3), (2, 2)])
+def test_reductions_follow_a_topology(passes: Launch, tmp_path: Path, n: int, hosts: int) -> None:
+    passes(
+        "reductions",
+        "exact",
+        n=n,
+        hosts=hosts,
+        chunk=SMALL_CHUNK,
+        env=topology(tmp_path, RACKS),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("children: [{host: a}]", "host '.*/0' of this job is not in the file"),
+        ("children:\n- rack: 3\n", "topology.yaml:2: unknown key 'rack'"),
+        ("", "topology.yaml: the file is empty"),
+        (None, "rank 0 cannot read this file"),
+    ],
+)
+def test_a_wrong_topology_is_an_error_on_every_rank(
+    launch: Launch, tmp_path: Path, text: str | None, message: str
+) -> None:
+    options = topology(tmp_path, text or "")
+    if text is None:
+        (tmp_path / "topology.yaml").unlink()
+    result = launch("movement", n=2, hosts=2, chunk=SMALL_CHUNK, env=options)
+    assert result.returncode != 0
+    assert len(re.findall(message, result.stderr)) >= 2, result.stderr
+
+
+def test_a_mode_with_racks(passes: Launch) -> None:
+    passes(
+        "reductions",
+        "exact",
+        n=4,
+        hosts=4,
+        chunk=SMALL_CHUNK,
+        env={"DDL_OPTIONS": "-mode p:1x2x2"},
+    )
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="bfloat16 comes with torch")

@@ -1,12 +1,11 @@
-// Hierarchical allreduce. A chunk is cut into one slice per lane. The k-th rank of every host
-// reduces slice k of its host, straight from the others' shared memory, reduces it with the k-th
-// ranks of the other hosts, and leaves the result in shared memory for the host.
-//
-// Within the host two chunks are in flight: while one is reduced, the next is copied in.
+// Allreduce. On one host, a chunk is cut into one slice per rank, which reduces it straight from
+// the others' shared memory. Two chunks are in flight: while one is reduced, the next is copied in.
+// Between hosts see pipeline.h.
 #include <algorithm>
 #include <cstring>
 
 #include "collective/collectives.h"
+#include "collective/pipeline.h"
 #include "reduce/kernels.h"
 
 namespace ddl {
@@ -14,22 +13,6 @@ namespace {
 
 // Reading every input costs each rank work in proportion to the ranks: not for large hosts.
 constexpr int kMaxSmallRanks = 16;
-
-struct Span {
-  std::size_t begin;  // elements
-  std::size_t end;
-  std::size_t count() const { return end - begin; }
-};
-
-// Part `index` of `count` elements cut into `parts`, on 64-element borders so that slices do not
-// share cache lines.
-Span part_of(std::size_t count, int parts, int index) {
-  constexpr std::size_t kUnit = 64;
-  const std::size_t units = (count + kUnit - 1) / kUnit;
-  const std::size_t share = (units + parts - 1) / parts * kUnit;
-  const std::size_t begin = std::min(count, share * index);
-  return {begin, std::min(count, begin + share)};
-}
 
 // Every rank reads every input: the fewest hand-overs, for messages where these are all that
 // counts.
@@ -48,10 +31,10 @@ void allreduce_small(Comm& comm, const Call& call, const void* send, void* recv,
                                    op == DDL_OP_AVERAGE ? comm.size() : 1.0);
 }
 
-class ChunkedAllreduce {
+class SharedAllreduce {
  public:
-  ChunkedAllreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
-                   DDL_Op op)
+  SharedAllreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
+                  DDL_Op op)
       : comm_(comm),
         host_(comm.host()),
         send_(static_cast<const std::byte*>(send)),
@@ -88,13 +71,13 @@ class ChunkedAllreduce {
 
   std::size_t begin(std::size_t c) const { return c * chunk_; }
   std::size_t length(std::size_t c) const { return std::min(chunk_, count_ - begin(c)); }
-  Span slice(std::size_t c, int lane) const { return part_of(length(c), comm_.num_lanes(), lane); }
+  Span slice(std::size_t c, int lane) const { return part_of(length(c), host_.size(), lane); }
 
   // Our own slice is read where it is.
   void copy_in(std::size_t c) {
     std::byte* input = host_.input(host_.rank(), c & 1);
     const std::byte* from = send_ + begin(c) * width_;
-    for (int lane = 0; lane < comm_.num_lanes(); ++lane) {
+    for (int lane = 0; lane < host_.size(); ++lane) {
       const Span s = slice(c, lane);
       if (lane == host_.rank() || s.count() == 0) continue;
       std::memcpy(input + s.begin * width_, from + s.begin * width_, s.count() * width_);
@@ -104,81 +87,23 @@ class ChunkedAllreduce {
 
   void reduce(std::size_t c) {
     const int lane = host_.rank();
-    const Span s = lane < comm_.num_lanes() ? slice(c, lane) : Span{0, 0};
+    const Span s = lane < host_.size() ? slice(c, lane) : Span{0, 0};
     if (s.count() > 0) {
       for (int i = 0; i < host_.size(); ++i) {
         const std::byte* from = i == lane ? send_ + begin(c) * width_ : host_.input(i, c & 1);
         inputs_[i] = from + s.begin * width_;
       }
       std::byte* output = host_.output(c & 1) + s.begin * width_;
-      if (comm_.num_hosts() == 1) {
-        reduce_function(kFull, type_, op_)(output, inputs_.data(), host_.size(), s.count(),
-                                           divisor_);
-      } else {
-        reduce_between_hosts(output, s.count());
-      }
+      reduce_function(kFull, type_, op_)(output, inputs_.data(), host_.size(), s.count(), divisor_);
       copy_out_(recv_ + (begin(c) + s.begin) * width_, output, s.count() * width_);
     }
     host_.post_done();
   }
 
-  // Every host owns one part of the slice: it receives this part from the others, reduces it in the
-  // order of the hosts and sends the result to all. As many bytes as a ring moves, but each element
-  // is rounded once and there are two steps instead of 2 (hosts - 1).
-  void reduce_between_hosts(std::byte* output, std::size_t count) {
-    const int hosts = comm_.num_hosts();
-    const int me = comm_.host_index();
-    const std::size_t wide = accumulator_size(type_);
-    const Span mine = part_of(count, hosts, me);
-    partial_.resize(count * wide);
-    from_hosts_.resize(mine.count() * wide * hosts);
-    reduce_function(kPartial, type_, op_)(partial_.data(), inputs_.data(), host_.size(), count,
-                                          1.0);
-
-    exchange([&](Batch& batch, int other, int peer) {
-      const Span theirs = part_of(count, hosts, other);
-      if (mine.count() > 0) {
-        batch.recv(&from_hosts_[other * mine.count() * wide], mine.count() * wide, peer);
-      }
-      if (theirs.count() > 0) {
-        batch.send(&partial_[theirs.begin * wide], theirs.count() * wide, peer);
-      }
-    });
-    if (mine.count() > 0) {
-      std::vector<const void*> parts(hosts);
-      for (int h = 0; h < hosts; ++h) parts[h] = &from_hosts_[h * mine.count() * wide];
-      parts[me] = &partial_[mine.begin * wide];
-      reduce_function(kFinal, type_, op_)(output + mine.begin * width_, parts.data(), hosts,
-                                          mine.count(), divisor_);
-    }
-    exchange([&](Batch& batch, int other, int peer) {
-      const Span theirs = part_of(count, hosts, other);
-      if (theirs.count() > 0) {
-        batch.recv(output + theirs.begin * width_, theirs.count() * width_, peer);
-      }
-      if (mine.count() > 0) {
-        batch.send(output + mine.begin * width_, mine.count() * width_, peer);
-      }
-    });
-  }
-
-  // Calls `post(batch, host, rank)` for our lane's rank of every other host, nearest first so that
-  // the hosts do not all start on the same one.
-  template <class Post>
-  void exchange(const Post& post) {
-    const int hosts = comm_.num_hosts();
-    Batch batch(comm_.transport());
-    for (int step = 1; step < hosts; ++step) {
-      const int other = (comm_.host_index() + step) % hosts;
-      post(batch, other, comm_.topology().hosts()[other].ranks[host_.rank()]);
-    }
-    batch.wait();
-  }
-
   void copy_out(std::size_t c) {
     const std::byte* output = host_.output(c & 1);
     std::byte* to = recv_ + begin(c) * width_;
-    for (int lane = 0; lane < comm_.num_lanes(); ++lane) {
+    for (int lane = 0; lane < host_.size(); ++lane) {
       const Span s = slice(c, lane);
       if (lane == host_.rank() || s.count() == 0) continue;
       copy_out_(to + s.begin * width_, output + s.begin * width_, s.count() * width_);
@@ -197,8 +122,6 @@ class ChunkedAllreduce {
   double divisor_;
   CopyFunction copy_out_;
   std::vector<const void*> inputs_;
-  std::vector<std::byte> partial_;     // this host's sum of our slice, as accumulators
-  std::vector<std::byte> from_hosts_;  // our part of it from every host
 };
 
 }  // namespace
@@ -215,7 +138,12 @@ void allreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_
       return;
     }
     comm.begin(call);
-    if (count > 0) ChunkedAllreduce(comm, send, recv, count, type, op).run();
+    if (count == 0) return;
+    if (comm.num_hosts() > 1) {
+      PipelinedAllreduce(comm, send, recv, count, type, op).run();
+    } else {
+      SharedAllreduce(comm, send, recv, count, type, op).run();
+    }
   });
 }
 

@@ -64,8 +64,8 @@ struct HostGroup::Reply {
 };
 
 HostGroup::HostGroup(MpiTransport& transport, const std::vector<int>& members, int me,
-                     std::size_t chunk_bytes)
-    : me_(me), chunk_bytes_(chunk_bytes), spins_(static_cast<int>(members.size())) {
+                     std::size_t chunk_bytes, int slots)
+    : me_(me), chunk_bytes_(chunk_bytes), slots_(slots), spins_(static_cast<int>(members.size())) {
   for (const int member : members) peers_.push_back(transport.peers()[member]);
   set_up(transport, members);
   RankBlock& own = block(me_);
@@ -76,7 +76,7 @@ HostGroup::HostGroup(MpiTransport& transport, const std::vector<int>& members, i
 void HostGroup::set_up(MpiTransport& transport, const std::vector<int>& members) {
   const std::size_t head =
       round_up(round_up(sizeof(Control), 64) + members.size() * sizeof(RankBlock), kPage);
-  const std::size_t bytes = head + members.size() * 2 * kSmallBytes + 2 * area_bytes();
+  const std::size_t bytes = head + members.size() * 2 * kSmallBytes + slots_ * area_bytes();
   std::optional<Error> error;
 
   if (me_ == 0) {
@@ -163,6 +163,37 @@ void HostGroup::wait_all_arrived(std::uint32_t target) {
 
 void HostGroup::wait_all_done(std::uint32_t target) {
   for (int rank = 0; rank < size(); ++rank) wait(&RankBlock::done, rank, target);
+}
+
+bool HostGroup::all_reached(Flag RankBlock::*flag, std::uint32_t target) const {
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!(block(rank).*flag).reached(target)) return false;
+  }
+  return true;
+}
+
+bool HostGroup::all_arrived(std::uint32_t target) const {
+  return all_reached(&RankBlock::arrived, target);
+}
+
+bool HostGroup::all_done(std::uint32_t target) const {
+  return all_reached(&RankBlock::done, target);
+}
+
+std::string HostGroup::missing(std::uint32_t arrived, std::uint32_t done) const {
+  std::string who;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (block(rank).arrived.reached(arrived) && block(rank).done.reached(done)) continue;
+    who += (who.empty() ? "" : ", ") + peers_[rank].describe();
+  }
+  return who;
+}
+
+void HostGroup::check_members() const {
+  check_failure();
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank != me_) check_alive(rank);
+  }
 }
 
 void HostGroup::wait(Flag RankBlock::*flag, int rank, std::uint32_t target) {

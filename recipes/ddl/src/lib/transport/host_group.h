@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "call.h"
@@ -29,20 +30,21 @@ class HostGroup {
   static constexpr std::size_t kSmallBytes = 8192;
 
   // Collective over `members` (ranks of `transport`; `me` is an index into them). Every rank gives
-  // the same `chunk_bytes`, a multiple of 64.
+  // the same `chunk_bytes`, a multiple of 64, and `slots` (>= 2), how many chunks can be under way.
   HostGroup(MpiTransport& transport, const std::vector<int>& members, int me,
-            std::size_t chunk_bytes);
+            std::size_t chunk_bytes, int slots);
 
   int size() const { return static_cast<int>(peers_.size()); }
   int rank() const { return me_; }
   std::size_t chunk_bytes() const { return chunk_bytes_; }
+  int slots() const { return slots_; }
 
-  // Data areas, two of each kind so that one can be filled while the other is read.
+  // Data areas, two or more so that one can be filled while others are read.
   // area() = the inputs of all ranks (chunk_bytes each) followed by the output (chunk_bytes).
-  std::byte* area(int parity) const { return data_ + parity * area_bytes(); }
+  std::byte* area(int slot) const { return data_ + slot * area_bytes(); }
   std::size_t area_bytes() const { return (peers_.size() + 1) * chunk_bytes_; }
-  std::byte* input(int rank, int parity) const { return area(parity) + rank * chunk_bytes_; }
-  std::byte* output(int parity) const { return input(size(), parity); }
+  std::byte* input(int rank, int slot) const { return area(slot) + rank * chunk_bytes_; }
+  std::byte* output(int slot) const { return input(size(), slot); }
   std::byte* small(int rank, int parity) const;  // kSmallBytes
   Call& call(int rank, int parity) const;
   Verdict& verdict() const;
@@ -56,6 +58,13 @@ class HostGroup {
   void wait_done(int rank, std::uint32_t target);
   void wait_all_arrived(std::uint32_t target);
   void wait_all_done(std::uint32_t target);
+  // For those who have other things to do meanwhile.
+  bool all_arrived(std::uint32_t target) const;
+  bool all_done(std::uint32_t target) const;
+  // "rank 1 on h0, …": who has not raised both counters so far.
+  std::string missing(std::uint32_t arrived, std::uint32_t done) const;
+  // Throws when some rank has died or given up.
+  void check_members() const;
 
   // Tells the others that this rank leaves the group with `error`: they need not wait.
   void give_up(const Error& error);
@@ -71,6 +80,7 @@ class HostGroup {
   void set_up(MpiTransport& transport, const std::vector<int>& members);
   Control& control() const;
   RankBlock& block(int rank) const;
+  bool all_reached(Flag RankBlock::*flag, std::uint32_t target) const;
   void wait(Flag RankBlock::*flag, int rank, std::uint32_t target);
   void wait_slowly(Flag RankBlock::*flag, int rank, std::uint32_t target);
   void check_alive(int rank) const;
@@ -78,6 +88,7 @@ class HostGroup {
   std::vector<Peer> peers_;
   int me_;
   std::size_t chunk_bytes_;
+  int slots_;
   SpinBudget spins_;
   SharedMemory memory_;
   std::byte* data_ = nullptr;

@@ -4,10 +4,13 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "peer.h"
+#include "wait.h"
 
 namespace ddl {
 
@@ -33,40 +36,68 @@ class MpiTransport {
   std::vector<Peer> peers_;
 };
 
-// Messages that are under way together. They belong to the batch until wait() returns; buffers must
+// Messages that are under way together. They belong to the batch until they complete; buffers must
 // live as long. A batch that is destroyed early cancels what it still can.
 class Batch {
  public:
   // Tags below 32768 are the user's.
   static constexpr int kCollectiveTag = 32768;
   static constexpr int kSetupTag = 32769;
+  static constexpr int kPipelineTag = 33024;  // and above
 
   explicit Batch(MpiTransport& transport) : transport_(transport) {}
   ~Batch();
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  void send(const void* buffer, std::size_t nbytes, int peer, int tag = kCollectiveTag);
+  // `id` is what poll() reports when the message has gone or come.
+  void send(const void* buffer, std::size_t nbytes, int peer, int tag = kCollectiveTag,
+            std::uint64_t id = 0);
   // The message must have exactly `nbytes`.
-  void recv(void* buffer, std::size_t nbytes, int peer, int tag = kCollectiveTag);
+  void recv(void* buffer, std::size_t nbytes, int peer, int tag = kCollectiveTag,
+            std::uint64_t id = 0);
   // Element-wise minimum over the whole communicator, in place.
   void all_min(long* values, int n);
 
+  // Calls `on_complete(id)` for what has completed since; says whether there was any. on_complete
+  // may add messages.
+  bool poll(const std::function<void(std::uint64_t id)>& on_complete);
+  bool is_empty() const { return requests_.empty(); }
   // Throws DDL_ERROR_TIMEOUT, naming the peers, after a timeout without any progress.
   void wait();
+  // "rank 3 on h1, rank 4 on h2": whom the messages under way go to or come from.
+  std::string describe_peers() const;
 
  private:
   struct Message {
-    MPI_Request request;
     int peer;  // -1: all of them
     int nbytes;
     bool is_recv;
+    std::uint64_t id;
   };
-  bool test(Message& message);
-  [[noreturn]] void time_out() const;
+  void check(const Message& message, const MPI_Status& status, int code) const;
 
   MpiTransport& transport_;
-  std::vector<Message> pending_;
+  std::vector<MPI_Request> requests_;
+  std::vector<Message> messages_;  // messages_[i] is requests_[i]
+  std::vector<int> completed_;
+  std::vector<MPI_Status> statuses_;
+};
+
+// Waiting for the network: yields at first, then sleeps, the longer the longer nothing comes. What
+// comes is seen at most an eighth later than it could be, at next to no cost.
+class Patience {
+ public:
+  explicit Patience(MpiTransport& transport) : transport_(transport) {}
+  void start_over();
+  // Called when nothing moved. Looks around now and then (on_wait); throws DDL_ERROR_TIMEOUT once
+  // nothing has moved for the timeout, naming `who()`.
+  void wait(const std::function<std::string()>& who);
+
+ private:
+  MpiTransport& transport_;
+  Clock::time_point last_progress_ = Clock::now();
+  Clock::time_point last_look_ = last_progress_;
 };
 
 }  // namespace ddl

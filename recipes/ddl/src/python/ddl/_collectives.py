@@ -104,7 +104,7 @@ def allreduce(
 
     Args:
         x: array of any shape, the same on all ranks; float16, bfloat16 (both summed in float32 and
-            rounded once), float32, float64, int32 or int64. Contiguous.
+            rounded once per level), float32, float64, int32 or int64. Contiguous.
         op: "sum", "prod", "min", "max" (both pass NaN on) or "average" (not for integers).
         out: where to put the result; x itself for in place. A new array if not given.
         group: the ranks that take part; all if not given.

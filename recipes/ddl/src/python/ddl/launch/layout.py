@@ -161,10 +161,16 @@ def _ddl_options(
     """DDL_OPTIONS: what the user says, else the best algorithm over the hosts as they stand."""
     topology = _topology(options, n_hosts, placement)
     if options.no_ddl_options:
-        if options.mode or options.ddl_arguments:
-            raise LaunchError("-no_ddloptions excludes -mode and -ddlarg")
+        if options.mode or options.ddl_arguments or options.topology:
+            raise LaunchError("-no_ddloptions excludes -mode, -topology and -ddlarg")
         return {}
-    said = bool(options.mode or options.ddl_arguments or options.aisles or options.racks)
+    said = bool(
+        options.mode
+        or options.ddl_arguments
+        or options.topology
+        or options.aisles
+        or options.racks
+    )
     if "DDL_OPTIONS" in environ and not said:
         return {}
     if options.mode:
@@ -183,7 +189,17 @@ def _ddl_options(
         mode = [f"-mode {options.mode}"]
     else:
         mode = [f"-mode p:{'x'.join(map(str, topology))}"] if topology else []
-    return {"DDL_OPTIONS": " ".join([*mode, *options.ddl_arguments])}
+    tree = [f"-topology {_topology_file(options.topology)}"] if options.topology else []
+    return {"DDL_OPTIONS": " ".join([*mode, *tree, *options.ddl_arguments])}
+
+
+def _topology_file(path: Path) -> Path:
+    """The absolute path. Rank 0 reads the file, which says itself what is wrong in it."""
+    if not path.is_file():
+        raise LaunchError(f"-topology {path}: there is no such file")
+    if any(map(str.isspace, str(path.absolute()))):
+        raise LaunchError(f"-topology {path}: DDL_OPTIONS cannot hold a path with blanks")
+    return path.absolute()
 
 
 def _topology(options: Options, n_hosts: int, placement: list[int]) -> list[int]:

@@ -16,7 +16,8 @@ Where:
   -np, -n N           number of ranks; default: all slots
   -accelerators N     ranks per host; default: the slots, else the GPUs, else 1
   -rf, -rankfile FILE which rank runs where: `rank N=host` lines
-  -aisles, -racks, -nodes N   how the hosts stand: racks per aisle, nodes per rack
+  -topology FILE      how the hosts are connected: racks, links and their speeds (YAML)
+  -aisles, -racks, -nodes N   the same in short: racks per aisle, nodes per rack
 How:
   -m, -mode X:AxBxC   DDL's algorithm and topology; A*B*C must be the number of ranks
   -ddlarg, -ddloption TEXT    more text for DDL_OPTIONS
@@ -49,6 +50,7 @@ VALUES = {
     "ddloption": "ddl_arguments",
     "rf": "rankfile",
     "rankfile": "rankfile",
+    "topology": "topology",
     "aisles": "aisles",
     "racks": "racks",
     "nodes": "nodes",
@@ -81,6 +83,7 @@ class Options:
     mode: str | None = None
     ddl_arguments: list[str] = field(default_factory=list)
     rankfile: Path | None = None
+    topology: Path | None = None
     aisles: int | None = None
     racks: int | None = None
     nodes: int | None = None
@@ -134,7 +137,7 @@ def _store(options: Options, field_name: str, value: str, option: str) -> None:
         converted = _positive_number(value, option)
     elif field_name == "timeout":
         converted = _seconds(value, option)
-    elif field_name in ("hostfile", "rankfile"):
+    elif field_name in ("hostfile", "rankfile", "topology"):
         converted = Path(value)
     setattr(options, field_name, converted)
 

@@ -1,12 +1,14 @@
-#include "topology.h"
+#include "topology/topology.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <map>
 
+#include "topology/file.h"
 #include "transport/mpi.h"
 
 namespace ddl {
@@ -36,6 +38,34 @@ HostIdentity identify_host(MPI_Comm comm) {
   return identity;
 }
 
+std::vector<std::string> names_of(const std::vector<Host>& hosts) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts) names.push_back(host.name);
+  return names;
+}
+
+// One rank reads: hosts need not share a file system, and all get the same text or the same error.
+std::string read_on_first_rank(MPI_Comm comm, const std::string& path) {
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  std::string text;
+  long nbytes = -1;
+  if (rank == 0) {
+    std::ifstream file(path, std::ios::binary);
+    if (file) {
+      text.assign(std::istreambuf_iterator<char>(file), {});
+      nbytes = static_cast<long>(text.size());
+    }
+  }
+  check_mpi(MPI_Bcast(&nbytes, 1, MPI_LONG, 0, comm), "MPI_Bcast");
+  if (nbytes < 0) {
+    fail(DDL_ERROR_ARGUMENT, "-topology ", path, ": rank 0 cannot read this file; check the path");
+  }
+  text.resize(nbytes);
+  check_mpi(MPI_Bcast(text.data(), static_cast<int>(nbytes), MPI_CHAR, 0, comm), "MPI_Bcast");
+  return text;
+}
+
 }  // namespace
 
 Topology::Topology(const std::vector<int>& host_of, const std::vector<std::string>& names) {
@@ -49,9 +79,10 @@ Topology::Topology(const std::vector<int>& host_of, const std::vector<std::strin
     local_rank_.push_back(static_cast<int>(host.ranks.size()));
     host.ranks.push_back(rank);
   }
+  tree_ = flat_tree(names_of(hosts_));
 }
 
-Topology Topology::discover(MPI_Comm comm, int fake_hosts) {
+Topology Topology::discover(MPI_Comm comm, const Settings& settings) {
   int size = 0;
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   const HostIdentity mine = identify_host(comm);
@@ -63,8 +94,8 @@ Topology Topology::discover(MPI_Comm comm, int fake_hosts) {
   std::vector<std::string> names(size);
   for (int rank = 0; rank < size; ++rank) {
     names[rank] = all[rank].name;
-    if (fake_hosts > 0) {
-      host_of[rank] = rank % fake_hosts;
+    if (settings.fake_hosts > 0) {
+      host_of[rank] = rank % settings.fake_hosts;
       names[rank] += "/" + std::to_string(host_of[rank]);
       continue;
     }
@@ -72,7 +103,24 @@ Topology Topology::discover(MPI_Comm comm, int fake_hosts) {
     while (std::memcmp(&all[first], &all[rank], sizeof(HostIdentity)) != 0) ++first;
     host_of[rank] = first;
   }
-  return Topology(host_of, names);
+  Topology topology(host_of, names);
+  if (!settings.topology_file.empty()) {
+    const std::string text = read_on_first_rank(comm, settings.topology_file);
+    topology.tree_ = place_hosts(parse_topology(text, settings.topology_file),
+                                 names_of(topology.hosts_), settings.topology_file);
+  } else if (settings.mode != 0) {
+    topology.follow_mode(settings.dimensions);
+  }
+  return topology;
+}
+
+// -mode X:AxBxC says that a host has A ranks, a rack B hosts, and so on.
+void Topology::follow_mode(const std::vector<int>& dimensions) {
+  const auto is_full = [&](const Host& host) {
+    return static_cast<int>(host.ranks.size()) == dimensions.front();
+  };
+  if (dimensions.size() < 3 || !std::all_of(hosts_.begin(), hosts_.end(), is_full)) return;
+  tree_ = tree_of_sizes(names_of(hosts_), {dimensions.begin() + 1, dimensions.end() - 1});
 }
 
 Topology Topology::subset(const std::vector<int>& ranks) const {
@@ -82,7 +130,13 @@ Topology Topology::subset(const std::vector<int>& ranks) const {
     host_of.push_back(host_index_[rank]);
     names.push_back(hosts_[host_index_[rank]].name);
   }
-  return Topology(host_of, names);
+  Topology part(host_of, names);
+  std::vector<int> new_index(hosts_.size(), -1);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    new_index[host_index_[ranks[i]]] = part.host_index_[i];
+  }
+  part.tree_ = select_hosts(tree_, new_index);
+  return part;
 }
 
 int Topology::min_local_size() const {

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "settings.h"
+#include "topology/tree.h"
+
 namespace ddl {
 
 struct Host {
@@ -20,8 +23,9 @@ class Topology {
   // `host_of[r]` is any number that is equal for ranks on one host; `names[r]` the host's name.
   Topology(const std::vector<int>& host_of, const std::vector<std::string>& names);
 
-  // Asks all ranks of `comm` (collective). `fake_hosts` > 0 pretends that rank r is on host r % K.
-  static Topology discover(MPI_Comm comm, int fake_hosts);
+  // Asks all ranks of `comm` (collective): where they are, and how the hosts are connected, from
+  // the settings' topology file or mode. Throws DDL_ERROR_ARGUMENT when these do not fit the job.
+  static Topology discover(MPI_Comm comm, const Settings& settings);
 
   // The part of this topology that `ranks` see; rank i of the result is ranks[i] here.
   Topology subset(const std::vector<int>& ranks) const;
@@ -32,11 +36,16 @@ class Topology {
   int local_rank(int rank) const { return local_rank_[rank]; }
   const Host& host_of(int rank) const { return hosts_[host_index_[rank]]; }
   int min_local_size() const;
+  // How the hosts are connected: side by side, as far as is known.
+  const Node& tree() const { return tree_; }
 
  private:
+  void follow_mode(const std::vector<int>& dimensions);
+
   std::vector<Host> hosts_;
   std::vector<int> host_index_;
   std::vector<int> local_rank_;
+  Node tree_;
 };
 
 }  // namespace ddl

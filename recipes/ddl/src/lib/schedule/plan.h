@@ -1,0 +1,56 @@
+// What one host does in an allreduce between hosts: messages and reductions in steps.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "topology/tree.h"
+
+namespace ddl {
+
+// Elements [begin, end) of the data.
+struct Span {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::size_t count() const { return end - begin; }
+};
+
+struct Transfer {
+  int host;  // the other side
+  Span span;
+};
+
+// The element-wise sum, over `from` in this order, of their parts of `span`; one is this host.
+struct Reduction {
+  Span span;
+  std::vector<int> from;
+  std::size_t inbox = 0;  // element of the inbox where the others' parts go, one after the other
+};
+
+// A reduce-scatter step sends `sends` and carries out `reductions`; an all-gather step sends
+// `sends` and puts `recvs` in place. A step begins when the one before has received all.
+struct Step {
+  int tag = 0;  // the same on all hosts that exchange something in this step; below kMaxTags
+  std::vector<Transfer> sends;
+  std::vector<Reduction> reductions;
+  std::vector<Transfer> recvs;
+};
+
+constexpr int kMaxTags = 64;
+
+struct Plan {
+  std::vector<Step> steps;
+  std::size_t inbox = 0;  // elements that all reductions together receive
+};
+
+// Multi-dimensional reduce-scatter and all-gather on the tree (BlueConnect, MLSys 2019, on a tree
+// instead of a grid). Upwards, the children of every group exchange the parts that they own, so
+// that each element ends with one owner in the group; shares follow the bandwidths. Downwards,
+// results go the same way back. Groups need not be alike: borders of parts are merged, nothing is
+// padded.
+//
+// Every host computes the same tree, so that the parts of all hosts fit. Borders of parts are
+// multiples of `unit` elements.
+Plan plan_allreduce(const Node& tree, int host, std::size_t count, std::size_t unit);
+
+}  // namespace ddl

@@ -1,0 +1,208 @@
+// Plans of all hosts carried out in one process: every message has a partner, every sum is right.
+#include "schedule/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <random>
+#include <tuple>
+
+namespace ddl {
+namespace {
+
+Node host(int index, double bandwidth = 0) {
+  Node node;
+  node.name = "h" + std::to_string(index);
+  node.host = index;
+  node.up.bandwidth = bandwidth;
+  return node;
+}
+
+Node group(std::vector<Node> children, double bandwidth = 0) {
+  Node node;
+  node.name = "group";
+  node.up.bandwidth = bandwidth;
+  node.children = std::move(children);
+  return node;
+}
+
+// A tree of up to `depth` levels; hosts are numbered through *next.
+Node random_tree(std::mt19937& random, int depth, int* next) {
+  const auto draw = [&](int n) { return static_cast<int>(random() % n); };
+  const double bandwidth = draw(3) == 0 ? 0 : std::pow(2.0, draw(6));
+  if (depth == 0 || draw(5) == 0) return host((*next)++, bandwidth);
+  std::vector<Node> children;
+  const int n = 1 + draw(5);
+  for (int i = 0; i < n; ++i) children.push_back(random_tree(random, depth - 1, next));
+  return group(std::move(children), bandwidth);
+}
+
+using Values = std::vector<long>;
+
+Values cut(const Values& values, Span span) {
+  return {values.begin() + static_cast<long>(span.begin),
+          values.begin() + static_cast<long>(span.end)};
+}
+
+class Machine {
+ public:
+  Machine(const Node& tree, int hosts, std::size_t count, std::size_t unit) {
+    for (int h = 0; h < hosts; ++h) {
+      plans_.push_back(plan_allreduce(tree, h, count, unit));
+      Values& values = data_.emplace_back(count);
+      std::iota(values.begin(), values.end(), h * 1000L);
+    }
+  }
+
+  void run() {
+    std::vector<std::size_t> step(plans_.size(), 0);
+    bool has_moved = true;
+    std::vector<bool> has_sent(plans_.size(), false);
+    while (has_moved) {
+      has_moved = false;
+      for (std::size_t h = 0; h < plans_.size(); ++h) {
+        if (step[h] == plans_[h].steps.size()) continue;
+        const Step& now = plans_[h].steps[step[h]];
+        if (!has_sent[h]) {
+          for (const Transfer& part : now.sends) {
+            inbox_[{static_cast<int>(h), part.host, now.tag}].push_back(cut(data_[h], part.span));
+            bytes_ += part.span.count();
+          }
+          has_sent[h] = true;
+          has_moved = true;
+        }
+        if (!can_receive(static_cast<int>(h), now)) continue;
+        receive(static_cast<int>(h), now);
+        ++step[h];
+        has_sent[h] = false;
+        has_moved = true;
+      }
+    }
+    for (std::size_t h = 0; h < plans_.size(); ++h) EXPECT_EQ(step[h], plans_[h].steps.size());
+    for (const auto& [pair, messages] : inbox_) EXPECT_TRUE(messages.empty());
+  }
+
+  const Values& result(int h) const { return data_[h]; }
+  std::size_t elements_sent() const { return bytes_; }
+
+ private:
+  // How many messages the step takes from each host.
+  static std::map<int, std::size_t> wanted(int me, const Step& step) {
+    std::map<int, std::size_t> from;
+    for (const Transfer& part : step.recvs) ++from[part.host];
+    for (const Reduction& reduction : step.reductions) {
+      for (const int h : reduction.from) {
+        if (h != me) ++from[h];
+      }
+    }
+    return from;
+  }
+
+  bool can_receive(int me, const Step& step) {
+    for (const auto& [from, n] : wanted(me, step)) {
+      if (inbox_[{from, me, step.tag}].size() < n) return false;
+    }
+    return true;
+  }
+
+  Values take(int from, int me, int tag, Span span) {
+    std::vector<Values>& queue = inbox_[{from, me, tag}];
+    Values values = queue.front();
+    queue.erase(queue.begin());
+    EXPECT_EQ(values.size(), span.count());
+    return values;
+  }
+
+  void receive(int me, const Step& step) {
+    Values& mine = data_[me];
+    for (const Reduction& reduction : step.reductions) {
+      EXPECT_EQ(std::count(reduction.from.begin(), reduction.from.end(), me), 1);
+      for (const int from : reduction.from) {
+        if (from == me) continue;
+        const Values part = take(from, me, step.tag, reduction.span);
+        for (std::size_t i = 0; i < part.size(); ++i) mine[reduction.span.begin + i] += part[i];
+      }
+    }
+    for (const Transfer& part : step.recvs) {
+      const Values values = take(part.host, me, step.tag, part.span);
+      std::copy(values.begin(), values.end(), mine.begin() + static_cast<long>(part.span.begin));
+    }
+  }
+
+  std::vector<Plan> plans_;
+  std::vector<Values> data_;
+  std::map<std::tuple<int, int, int>, std::vector<Values>> inbox_;  // from, to, tag
+  std::size_t bytes_ = 0;
+};
+
+void expect_allreduce(const Node& tree, int hosts, std::size_t count, std::size_t unit) {
+  Machine machine(tree, hosts, count, unit);
+  machine.run();
+  for (int h = 0; h < hosts; ++h) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const long expected = hosts * static_cast<long>(i) + 1000L * hosts * (hosts - 1) / 2;
+      ASSERT_EQ(machine.result(h)[i], expected) << "host " << h << ", element " << i;
+    }
+  }
+  // Each element is sent hosts - 1 times to be summed and as often as a result: never more.
+  EXPECT_EQ(machine.elements_sent(), 2 * static_cast<std::size_t>(hosts - 1) * count);
+}
+
+TEST(PlanTest, AnyTreeAndCountSumsExactlyOnce) {
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    std::mt19937 random(seed);
+    int hosts = 0;
+    const Node drawn = random_tree(random, 1 + static_cast<int>(random() % 4), &hosts);
+    std::vector<int> all(hosts);
+    std::iota(all.begin(), all.end(), 0);
+    const Node tree = select_hosts(drawn, all);
+    const std::size_t unit = 1 + random() % 3;
+    for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{random() % 200}}) {
+      SCOPED_TRACE(describe_tree(tree) + "count " + std::to_string(count));
+      expect_allreduce(tree, hosts, count, unit);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Elements that cross the border of hosts [0, inside).
+std::size_t crossing(const Node& tree, int hosts, int inside, std::size_t count) {
+  std::size_t sum = 0;
+  for (int h = 0; h < inside; ++h) {
+    for (const Step& step : plan_allreduce(tree, h, count, 1).steps) {
+      for (const Transfer& part : step.sends) sum += part.host >= inside ? part.span.count() : 0;
+    }
+  }
+  EXPECT_LE(inside, hosts);
+  return sum;
+}
+
+TEST(PlanTest, TheDataLeavesARackOnce) {
+  const Node even = group(
+      {group({host(0), host(1), host(2), host(3)}), group({host(4), host(5), host(6), host(7)})});
+  EXPECT_EQ(crossing(even, 8, 4, 8192), 8192U);
+  const Node ragged =
+      group({group({host(0), host(1), host(2), host(3), host(4)}), group({host(5), host(6)})});
+  EXPECT_EQ(crossing(ragged, 7, 5, 7000), 7000U);
+}
+
+TEST(PlanTest, ASlowHostReducesNothing) {
+  const Node tree = group({host(0, 500), host(1, 500), host(2, 500), host(3, 125)});
+  const Plan plan = plan_allreduce(tree, 3, 3000, 1);
+  EXPECT_TRUE(plan.steps[0].reductions.empty());
+  std::size_t sent = 0;
+  for (const Step& step : plan.steps) {
+    for (const Transfer& part : step.sends) sent += part.span.count();
+  }
+  EXPECT_EQ(sent, 3000U);
+}
+
+TEST(PlanTest, OneHostHasNothingToDo) {
+  EXPECT_TRUE(plan_allreduce(host(0), 0, 100, 1).steps.empty());
+}
+
+}  // namespace
+}  // namespace ddl
