@@ -19,6 +19,7 @@ import json
 import os
 import platform
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -129,6 +130,13 @@ def machine() -> dict[str, object]:
     return {"processor": processor, "cpus": os.cpu_count(), "kernel": platform.release()}
 
 
+def commit() -> str:
+    """What of this tree was measured; libddl may come from elsewhere."""
+    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
 def main() -> None:
     """Run the cells, print the table, write the JSON."""
     ask = parse_options()
@@ -155,9 +163,9 @@ def main() -> None:
     named = HERE / "results" / f"{now:%Y-%m-%d-%H%M}-lab.json"
     out = ask.out or (HERE / "out" / "lab-quick.json" if ask.quick else named)
     out.parent.mkdir(exist_ok=True)
-    settings = {key: value for key, value in vars(ask).items() if not isinstance(value, Path)}
-    head = {"date": now.isoformat(timespec="seconds"), "machine": machine(), "options": settings}
-    out.write_text(json.dumps({**head, "cells": [asdict(cell) for cell in cells]}, indent=1) + "\n")
+    head = {"date": now.isoformat(timespec="seconds"), "commit": commit(), "machine": machine()}
+    report = {**head, "options": vars(ask), "cells": [asdict(cell) for cell in cells]}
+    out.write_text(json.dumps(report, indent=1, default=str) + "\n")
     print(f"written: {out}")
     if missed := shortfalls(cells, quick=ask.quick):
         sys.exit("\n".join(["falls short:", *missed]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import math
 from collections import Counter
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from bench.bench_lab import orders_of, parse_size, size_of
 from bench.lab.bar import demand, shortfalls
 from bench.lab.bound import GOODPUT, bounds, lower_bound
 from bench.lab.cell import Cell
@@ -67,6 +69,24 @@ def test_every_host_gets_its_ranks(seed: int, order: str) -> None:
     layout = parse_layout(f"drawn-{seed}")
     counts = Counter(rank_order(layout, order))
     assert counts == dict.fromkeys(range(layout.hosts), layout.ranks_per_host)
+
+
+def test_defaults_of_a_layout() -> None:
+    sizes = {name: size_of(parse_layout(name)) // MIB for name in SHAPES}
+    assert {name for name, size in sizes.items() if size != 4} == {
+        "slow-host",
+        "flat-8",
+        "flat-4x2",
+    }
+    assert orders_of(parse_layout("flat-8")) == ["sorted"]
+    assert len(orders_of(parse_layout("flat-4x2"))) == 3
+
+
+def test_sizes() -> None:
+    assert [parse_size(text) for text in ("12", "64K", "4M")] == [12, 64 << 10, 4 << 20]
+    for text in ("", "0", "4G", "1.5M", "-1"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            parse_size(text)
 
 
 def test_bound_of_two_racks_is_the_uplink() -> None:
