@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -107,6 +109,11 @@ class Fake:
         return Start(["bash", "-c", self._script])
 
 
+def say_report(*hosts: str) -> str:
+    report = {"times": [1.0, 3.0], "wrong": 0, "hosts": hosts, "cpu": 2, "library": "x"}
+    return shlex.join(["echo", json.dumps(report)])
+
+
 @pytest.mark.parametrize(
     ("script", "failure"),
     [
@@ -114,7 +121,8 @@ class Fake:
         ("true", "exit 0: no message"),
         ("sleep 1000", "not done after 1 s"),
         ('echo \'{"times": [1.0], "wrong": 7}\'', "7 elements are wrong"),
-        ('echo \'{"times": [1.0, 3.0], "wrong": 0, "cpu": 2, "library": "x"}\'', ""),
+        (say_report("h0", "h2", "h1"), "its ranks are on h0 h2 h1"),
+        (say_report("h0", "h1", "h2"), ""),
     ],
 )
 def test_every_outcome_is_a_cell(lab: Lab, script: str, failure: str) -> None:

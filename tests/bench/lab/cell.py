@@ -76,6 +76,8 @@ def measure(lab: Lab, order: str, nbytes: int, peer: Peer, budget: Budget) -> Ce
     times = tuple(report["times"])
     if report["wrong"]:
         return Cell(*key, failure=f"{report['wrong']} elements are wrong")
+    if report["hosts"] != hosts:
+        return Cell(*key, failure=f"its ranks are on {' '.join(report['hosts'])}")
     before, after = (lab.uplink_bytes((lab.folder / n).read_text()) for n in ("begin", "end"))
     moved = max((after[name] - before[name] for name in after), default=0)
     return Cell(

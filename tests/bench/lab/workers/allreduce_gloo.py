@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import sys
 import time
 
@@ -54,9 +55,12 @@ def main() -> None:
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
     sums = torch.tensor([cpu, wrong], dtype=torch.float64)
     dist.all_reduce(sums)
+    hosts: list[str] = [""] * size
+    dist.all_gather_object(hosts, socket.gethostname())
     if rank == 0:
         report = {"times": slowest[1:].tolist(), "wrong": int(sums[1]), "cpu": sums[0].item()}
-        print(json.dumps({**report, "library": f"gloo of torch {torch.__version__}"}), flush=True)
+        report |= {"hosts": hosts, "library": f"gloo of torch {torch.__version__}"}
+        print(json.dumps(report), flush=True)
     dist.destroy_process_group()
 
 

@@ -9,6 +9,7 @@
  *   times      of each call, the maximum over the ranks, in seconds
  *   wrong      elements that were not the exact sum, over all ranks and calls
  *   cpu        processor seconds of all ranks inside the timed calls
+ *   hosts      the host that each rank is on
  *   library    what MPI and the library say they are
  */
 #ifndef LAB_WORKER_H
@@ -21,9 +22,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 /* A prime, so that a block at a wrong place is seen. */
 #define PERIOD 509
+#define NAME 32
 
 /* Sums `count` floats over all ranks, in place; does not return on an error. */
 typedef void (*Allreduce)(float* data, size_t count);
@@ -110,12 +113,19 @@ static void measure(char** arguments, const char* library, Allreduce allreduce) 
   MPI_Reduce(root ? root : times, times, calls, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
   MPI_Reduce(root ? root : &cpu, &cpu, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
   MPI_Reduce(root ? root : &wrong, &wrong, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+  char* names = calloc(size, NAME);
+  char name[NAME] = "";
+  gethostname(name, NAME - 1);
+  MPI_Gather(name, NAME, MPI_CHAR, names, NAME, MPI_CHAR, 0, MPI_COMM_WORLD);
   if (rank == 0) {
     printf("{\"times\": [");
     for (int i = 1; i < calls; ++i) printf("%s%.9f", i > 1 ? ", " : "", times[i]);
+    printf("], \"hosts\": [");
+    for (int i = 0; i < size; ++i) printf("%s\"%s\"", i ? ", " : "", names + i * NAME);
     printf("], \"wrong\": %ld, \"cpu\": %.6f, \"library\": \"%s\"}\n", wrong, cpu, library);
     fflush(stdout);
   }
+  free(names);
   free(times);
   free(data);
 }
