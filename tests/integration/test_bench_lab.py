@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
@@ -17,8 +18,8 @@ import pytest
 
 from bench.lab.cell import Budget, measure
 from bench.lab.layout import parse_layout
-from bench.lab.namespaces import namespaces, processes
-from bench.lab.network import TOOLS, Lab, bring_up
+from bench.lab.namespaces import namespaces
+from bench.lab.network import LOCK, TOOLS, Lab, bring_up
 from bench.lab.peers.base import Start
 from bench.lab.run import run_on
 
@@ -141,19 +142,22 @@ def test_nothing_of_a_lab_outlives_its_process(number: int) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         with bring_up(parse_layout("flat-2")) as lab:
             worker = subprocess.Popen([str(lab.launcher), "h1", "sleep 1000"])
-            print(lab.folder, flush=True)
+            print(lab.folder, worker.pid, flush=True)
             worker.wait()
     """
     command = [sys.executable, "-c", textwrap.dedent(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        folder = Path(process.stdout.readline().strip())
+        name, worker = process.stdout.readline().split()
+        folder = Path(name)
         assert folder.is_dir()
         process.send_signal(number)
     if number == signal.SIGKILL:  # the next lab removes what is left
         with bring_up(parse_layout("flat-3")) as lab:
             assert len(namespaces()) == 4
             assert lab.left_over() == []
-    assert namespaces() == []
-    assert processes(namespaces()) == []
+    with LOCK.open("w") as lock:  # no other lab is up
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert namespaces() == []
     assert not folder.exists()
+    assert not Path(f"/proc/{worker}").exists()
