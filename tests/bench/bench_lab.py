@@ -137,8 +137,23 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
+def show_and_write(cells: list[Cell], ask: argparse.Namespace) -> None:
+    """The table, why there are gaps in it, and the JSON."""
+    Console(width=110).print(make_table(cells))
+    for line in failures(cells):
+        print(line)
+    now = datetime.datetime.now(datetime.UTC)
+    named = HERE / "results" / f"{now:%Y-%m-%d-%H%M}-lab.json"
+    out = ask.out or (HERE / "out" / "lab-quick.json" if ask.quick else named)
+    out.parent.mkdir(exist_ok=True)
+    head = {"date": now.isoformat(timespec="seconds"), "commit": commit(), "machine": machine()}
+    report = {**head, "options": vars(ask), "cells": [asdict(cell) for cell in cells]}
+    out.write_text(json.dumps(report, indent=1, default=str) + "\n")
+    print(f"written: {out}")
+
+
 def main() -> None:
-    """Run the cells, print the table, write the JSON."""
+    """Run the cells, print the table, write the JSON; also of a run that is interrupted."""
     ask = parse_options()
     check_machine()
     every = every_peer(ask.ddl_prefix, ask.mpi_prefix)
@@ -152,21 +167,14 @@ def main() -> None:
     peers = [every[name] for name in names]
     missing = prepare(peers)
     cells: list[Cell] = []
-    for name, order in plan.items():
-        for cell in run_layout(layouts[name], order, peers, missing, ask):
-            print(cell_text(cell), flush=True)
-            cells.append(cell)
-    Console(width=110).print(make_table(cells))
-    for line in failures(cells):
-        print(line)
-    now = datetime.datetime.now(datetime.UTC)
-    named = HERE / "results" / f"{now:%Y-%m-%d-%H%M}-lab.json"
-    out = ask.out or (HERE / "out" / "lab-quick.json" if ask.quick else named)
-    out.parent.mkdir(exist_ok=True)
-    head = {"date": now.isoformat(timespec="seconds"), "commit": commit(), "machine": machine()}
-    report = {**head, "options": vars(ask), "cells": [asdict(cell) for cell in cells]}
-    out.write_text(json.dumps(report, indent=1, default=str) + "\n")
-    print(f"written: {out}")
+    try:
+        for name, order in plan.items():
+            for cell in run_layout(layouts[name], order, peers, missing, ask):
+                print(cell_text(cell), flush=True)
+                cells.append(cell)
+    finally:
+        if cells:
+            show_and_write(cells, ask)
     if missed := shortfalls(cells, quick=ask.quick):
         sys.exit("\n".join(["falls short:", *missed]))
 
