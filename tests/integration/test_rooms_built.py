@@ -6,6 +6,8 @@ hanging and a failing rank, hosts that cannot be reached.
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ from ddlce.settings import load_settings
 from support.suites import run_suite
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
+
+ROOM = Path(__file__).parents[2] / "recipes" / "ddl"
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +36,34 @@ def test_the_room_s_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
 
 def test_ranks_that_fail(prefix: Path, tmp_path: Path) -> None:
     run_suite(prefix, "ddl/tests/ranks", tmp_path, "test_failures.py")
+
+
+def test_ranks_follow_the_topology(prefix: Path, tmp_path: Path) -> None:
+    chosen = ("test_collectives.py", "-k", "in_order or topology or mode")
+    run_suite(prefix, "ddl/tests/ranks", tmp_path, *chosen)
+
+
+def test_the_library_s_unit_tests(prefix: Path, tmp_path: Path) -> None:
+    """Kernels, plans, topology files: with the machine's compiler and the environment's MPI."""
+    if not Path("/usr/include/gtest/gtest.h").exists():
+        pytest.skip("GoogleTest is not installed (apt-get install libgtest-dev)")
+    configure = [
+        *("cmake", "-S", ROOM / "src", "-B", tmp_path / "build", "-G", "Ninja"),
+        *("-DDDL_TESTS=ON", "-DDDL_PYTHON=OFF", "-DDDL_WERROR=ON"),
+        *(f"-DMPI_C_COMPILER={prefix}/bin/mpicc", f"-DCMAKE_PREFIX_PATH={prefix}"),
+        f"-DCMAKE_BUILD_RPATH={prefix}/lib",
+    ]
+    environment = {**os.environ, "MPICH_CC": "gcc"}
+    for command in (configure, ["cmake", "--build", tmp_path / "build", "-j2"]):
+        made = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert made.returncode == 0, made.stdout[-4000:] + made.stderr
+    done = subprocess.run(
+        [tmp_path / "build" / "tests" / "ddl_unit_tests"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr
 
 
 @pytest.mark.slow

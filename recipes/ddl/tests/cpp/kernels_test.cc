@@ -166,7 +166,7 @@ void check_against_loop(const KernelTable& table, DDL_Type type) {
   std::uniform_int_distribution<int> values(-9, 9);
   for (const DDL_Op op : {DDL_OP_SUM, DDL_OP_PRODUCT, DDL_OP_MIN, DDL_OP_MAX}) {
     for (std::size_t count : {0, 1, 2, 3, 5, 7, 8, 9, 31, 511, 512, 513, 1000}) {
-      for (int n_in : {1, 2, 3, 5}) {
+      for (int n_in : {1, 2, 3, 4, 5, 6, 7, 8, 11}) {
         std::vector<std::vector<T>> inputs(n_in, std::vector<T>(count));
         std::vector<const void*> pointers;
         for (auto& input : inputs) {
@@ -196,6 +196,44 @@ TEST_P(KernelsTest, MatchesTheLoop) {
   check_against_loop<double>(*GetParam(), DDL_TYPE_DOUBLE);
   check_against_loop<std::int32_t>(*GetParam(), DDL_TYPE_INT32);
   check_against_loop<std::int64_t>(*GetParam(), DDL_TYPE_INT64);
+}
+
+// The short way, in registers, must give the bits of the long one, through accumulators.
+TEST_P(KernelsTest, NarrowSumsAreRoundedOnce) {
+  std::mt19937 random(3);
+  for (const DDL_Type type : {DDL_TYPE_HALF, DDL_TYPE_BFLOAT16}) {
+    for (const DDL_Op op : {DDL_OP_SUM, DDL_OP_PRODUCT, DDL_OP_MIN, DDL_OP_MAX}) {
+      for (const double divisor : {1.0, 3.0}) {
+        for (int n_in = 1; n_in <= 6; ++n_in) {
+          // Any bits: also infinities, subnormals and numbers that are none.
+          std::vector<std::vector<std::uint16_t>> inputs(n_in, std::vector<std::uint16_t>(1003));
+          std::vector<const void*> pointers;
+          std::vector<std::vector<float>> wide;
+          for (auto& input : inputs) {
+            for (auto& value : input) value = static_cast<std::uint16_t>(random());
+            pointers.push_back(input.data());
+            wide.push_back(widen(type, input));
+          }
+          std::vector<const void*> wide_pointers;
+          for (const auto& input : wide) wide_pointers.push_back(input.data());
+          std::vector<std::uint16_t> expected(1003);
+          GetParam()->reduce[kFinal][type][op](expected.data(), wide_pointers.data(), n_in, 1003,
+                                               divisor);
+          GetParam()->reduce[kFull][type][op](inputs[0].data(), pointers.data(), n_in, 1003,
+                                              divisor);
+          for (std::size_t i = 0; i < expected.size(); ++i) {
+            const float want = widen(type, {expected[i]})[0];
+            const float got = widen(type, {inputs[0][i]})[0];
+            if (std::isnan(want)) {
+              EXPECT_TRUE(std::isnan(got));
+            } else {
+              ASSERT_EQ(inputs[0][i], expected[i]) << name_of(type) << name_of(op) << n_in;
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_P(KernelsTest, IntegersWrap) {

@@ -21,11 +21,14 @@ Launch = Callable[..., Result]
 
 
 def environment(**variables: object) -> dict[str, str]:
-    """This environment without what other tests may have set, plus `variables` that are not 0."""
+    """This environment without what other tests may have set, plus `variables` that are not 0.
+
+    Unbuffered, Python writes a line and its end apart, and lines of several ranks would mix.
+    """
     env = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("DDL_") and name != "PYTHONPATH"
+        if not name.startswith("DDL_") and name not in ("PYTHONPATH", "PYTHONUNBUFFERED")
     }
     return env | {name: str(value) for name, value in variables.items() if value}
 

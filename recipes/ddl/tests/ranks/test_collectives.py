@@ -24,7 +24,7 @@ def test_reductions_are_exact(passes: Launch, n: int, hosts: int) -> None:
 
 
 @layouts
-def test_sums_are_rounded_once_per_level_in_a_fixed_order(passes: Launch, n: int, hosts: int) -> None:
+def test_sums_are_rounded_once_per_level_in_order(passes: Launch, n: int, hosts: int) -> None:
     # Chunks in which every host has a part of its own.
     passes("reductions", "order", n=n, hosts=hosts, chunk=8 * SMALL_CHUNK)
 

@@ -40,8 +40,7 @@ class SharedAllreduce {
         send_(static_cast<const std::byte*>(send)),
         recv_(static_cast<std::byte*>(recv)),
         count_(count),
-        type_(type),
-        op_(op),
+        reduce_(reduce_function(kFull, type, op)),
         width_(size_of(type)),
         chunk_(host_.chunk_bytes() / width_),
         divisor_(op == DDL_OP_AVERAGE ? comm.size() : 1.0),
@@ -67,6 +66,8 @@ class SharedAllreduce {
  private:
   // Results beyond the caches' size are not worth caching.
   static constexpr std::size_t kStreamingBytes = std::size_t{4} << 20;
+  // Elements that are reduced and copied out before the next: they stay in the first-level cache.
+  static constexpr std::size_t kBlock = 2048;
   static void copy_cached(void* out, const void* in, std::size_t n) { std::memcpy(out, in, n); }
 
   std::size_t begin(std::size_t c) const { return c * chunk_; }
@@ -87,15 +88,16 @@ class SharedAllreduce {
 
   void reduce(std::size_t c) {
     const int lane = host_.rank();
-    const Span s = lane < host_.size() ? slice(c, lane) : Span{0, 0};
-    if (s.count() > 0) {
+    const Span s = slice(c, lane);
+    for (std::size_t at = s.begin; at < s.end; at += kBlock) {
+      const std::size_t n = std::min(kBlock, s.end - at);
       for (int i = 0; i < host_.size(); ++i) {
         const std::byte* from = i == lane ? send_ + begin(c) * width_ : host_.input(i, c & 1);
-        inputs_[i] = from + s.begin * width_;
+        inputs_[i] = from + at * width_;
       }
-      std::byte* output = host_.output(c & 1) + s.begin * width_;
-      reduce_function(kFull, type_, op_)(output, inputs_.data(), host_.size(), s.count(), divisor_);
-      copy_out_(recv_ + (begin(c) + s.begin) * width_, output, s.count() * width_);
+      std::byte* output = host_.output(c & 1) + at * width_;
+      reduce_(output, inputs_.data(), host_.size(), n, divisor_);
+      copy_out_(recv_ + (begin(c) + at) * width_, output, n * width_);
     }
     host_.post_done();
   }
@@ -115,8 +117,7 @@ class SharedAllreduce {
   const std::byte* send_;
   std::byte* recv_;
   std::size_t count_;
-  DDL_Type type_;
-  DDL_Op op_;
+  ReduceFunction reduce_;
   std::size_t width_;  // bytes per element
   std::size_t chunk_;  // elements
   double divisor_;

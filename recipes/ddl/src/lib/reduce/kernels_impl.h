@@ -65,11 +65,15 @@ inline std::uint16_t float_to_bfloat(float value) {
   return static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
-// An element type: how it is stored, what it is accumulated in, and the way between in bulk.
+// An element type: how it is stored, what it is accumulated in, and the way between, for one and in
+// bulk; by eights where the compiler does not find the instructions itself.
 template <class T>
 struct Plain {
   using Stored = T;
   using Accumulator = T;
+  static constexpr bool kHasVectors = false;
+  static T widen(T value) { return value; }
+  static T narrow(T value) { return value; }
   static void load(T* out, const T* in, std::size_t n) { __builtin_memcpy(out, in, n * sizeof(T)); }
   static void store(T* out, const T* in, std::size_t n) {
     __builtin_memcpy(out, in, n * sizeof(T));
@@ -79,23 +83,31 @@ struct Plain {
 struct Half {
   using Stored = std::uint16_t;
   using Accumulator = float;
+  static float widen(std::uint16_t value) { return half_to_float(value); }
+  static std::uint16_t narrow(float value) { return float_to_half(value); }
+#if defined(__F16C__)
+  static constexpr bool kHasVectors = true;
+  static __m256 load8(const std::uint16_t* in) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in)));
+  }
+  static void store8(std::uint16_t* out, __m256 values) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out),
+                     _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
+  }
+#else
+  static constexpr bool kHasVectors = false;
+#endif
   static void load(float* out, const std::uint16_t* in, std::size_t n) {
     std::size_t i = 0;
 #if defined(__F16C__)
-    for (; i + 8 <= n; i += 8) {
-      const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i));
-      _mm256_storeu_ps(out + i, _mm256_cvtph_ps(halves));
-    }
+    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(out + i, load8(in + i));
 #endif
     for (; i < n; ++i) out[i] = half_to_float(in[i]);
   }
   static void store(std::uint16_t* out, const float* in, std::size_t n) {
     std::size_t i = 0;
 #if defined(__F16C__)
-    for (; i + 8 <= n; i += 8) {
-      const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT);
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), halves);
-    }
+    for (; i + 8 <= n; i += 8) store8(out + i, _mm256_loadu_ps(in + i));
 #endif
     for (; i < n; ++i) out[i] = float_to_half(in[i]);
   }
@@ -104,6 +116,30 @@ struct Half {
 struct Bfloat {
   using Stored = std::uint16_t;
   using Accumulator = float;
+#if defined(__AVX2__)
+  static constexpr bool kHasVectors = true;
+  static __m256 load8(const std::uint16_t* in) {
+    const __m128i upper = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(upper), 16));
+  }
+  static void store8(std::uint16_t* out, __m256 values) {
+    const __m256i bits = _mm256_castps_si256(values);
+    const __m256i upper = _mm256_srli_epi32(bits, 16);
+    const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    const __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    const __m256i nan = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    const __m256 is_nan = _mm256_cmp_ps(values, values, _CMP_UNORD_Q);
+    const __m256i rounded =
+        _mm256_blendv_epi8(_mm256_srli_epi32(up, 16), nan, _mm256_castps_si256(is_nan));
+    const __m256i packed = _mm256_packus_epi32(rounded, rounded);
+    const __m256i ordered = _mm256_permute4x64_epi64(packed, 0x08);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm256_castsi256_si128(ordered));
+  }
+#else
+  static constexpr bool kHasVectors = false;
+#endif
+  static float widen(std::uint16_t value) { return bfloat_to_float(value); }
+  static std::uint16_t narrow(float value) { return float_to_bfloat(value); }
   static void load(float* out, const std::uint16_t* in, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) out[i] = bfloat_to_float(in[i]);
   }
@@ -165,11 +201,15 @@ void divide(T* values, std::size_t n, double divisor) {
 void divide(std::int32_t*, std::size_t, double) {}
 void divide(std::int64_t*, std::size_t, double) {}
 
-// Tile by tile through a small accumulator that stays in the first-level cache.
+// -- Elements to accumulators and back, tile by tile: for reductions in two steps. ---------------
+
+constexpr std::size_t kTile = 512;
+
+// A small accumulator stays in the first-level cache.
 template <class In, class Out, class Op>
-void reduce(void* out, const void* const* in, int n_in, std::size_t count, double divisor) {
+void reduce_by_tiles(void* out, const void* const* in, int n_in, std::size_t count,
+                     double divisor) {
   using T = typename In::Accumulator;
-  constexpr std::size_t kTile = 512;
   alignas(64) T sum[kTile];
   alignas(64) T next[kTile];
   for (std::size_t base = 0; base < count; base += kTile) {
@@ -181,6 +221,91 @@ void reduce(void* out, const void* const* in, int n_in, std::size_t count, doubl
     }
     if (divisor != 1.0) divide(sum, n, divisor);
     Out::store(static_cast<typename Out::Stored*>(out) + base, sum, n);
+  }
+}
+
+// -- Elements to elements: in registers. ---------------------------------------------------------
+
+// out[i] = (in[0][i] op … op in[N-1][i]) / divisor. `out` may be one of the inputs, element for
+// element: there is nothing that a loop carries on, which the compiler cannot see.
+template <class Element, class Op, int N, bool kDivides>
+void fold(typename Element::Stored* out, const typename Element::Stored* const (&in)[4],
+          std::size_t n, typename Element::Accumulator divisor) {
+  const auto combine = [&](auto load, std::size_t i) {
+    auto sum = load(in[0] + i);
+    if constexpr (N > 1) sum = Op::apply(sum, load(in[1] + i));
+    if constexpr (N > 2) sum = Op::apply(sum, load(in[2] + i));
+    if constexpr (N > 3) sum = Op::apply(sum, load(in[3] + i));
+    if constexpr (kDivides) sum = sum / divisor;
+    return sum;
+  };
+  std::size_t begin = 0;
+#if defined(__AVX2__)
+  if constexpr (Element::kHasVectors) {
+    const auto load = [](const auto* from) { return Element::load8(from); };
+    for (; begin + 8 <= n; begin += 8) Element::store8(out + begin, combine(load, begin));
+  }
+#endif
+  const auto load = [](const auto* from) { return Element::widen(*from); };
+#pragma GCC ivdep
+  for (std::size_t i = begin; i < n; ++i) out[i] = Element::narrow(combine(load, i));
+}
+
+template <class Element, class Op, bool kDivides>
+void fold_some(typename Element::Stored* out, const typename Element::Stored* const (&in)[4],
+               int n_in, std::size_t n, typename Element::Accumulator divisor) {
+  switch (n_in) {
+    case 1:
+      return fold<Element, Op, 1, kDivides>(out, in, n, divisor);
+    case 2:
+      return fold<Element, Op, 2, kDivides>(out, in, n, divisor);
+    case 3:
+      return fold<Element, Op, 3, kDivides>(out, in, n, divisor);
+    default:
+      return fold<Element, Op, 4, kDivides>(out, in, n, divisor);
+  }
+}
+
+template <class Element, class Op, bool kDivides>
+void reduce_plain(void* out, const void* const* in, int n_in, std::size_t count, double divisor) {
+  using T = typename Element::Stored;
+  const auto by = static_cast<typename Element::Accumulator>(divisor);
+  alignas(64) T sum[kTile];
+  for (std::size_t base = 0; base < count; base += kTile) {
+    const std::size_t n = count - base < kTile ? count - base : kTile;
+    const auto at = [&](int source) { return static_cast<const T*>(in[source]) + base; };
+    T* to = static_cast<T*>(out) + base;
+    const T* some[4] = {};
+    for (int i = 0; i < n_in && i < 4; ++i) some[i] = at(i);
+    if (n_in <= 4) {
+      fold_some<Element, Op, kDivides>(to, some, n_in, n, by);
+      continue;
+    }
+    // Four at first, then three at a time on top.
+    fold<Element, Op, 4, false>(sum, some, n, by);
+    some[0] = sum;
+    int source = 4;
+    for (; source + 3 < n_in; source += 3) {
+      for (int i = 0; i < 3; ++i) some[i + 1] = at(source + i);
+      fold<Element, Op, 4, false>(sum, some, n, by);
+    }
+    for (int i = 0; source + i < n_in; ++i) some[i + 1] = at(source + i);
+    fold_some<Element, Op, kDivides>(to, some, n_in - source + 1, n, by);
+  }
+}
+
+// Sums of many 16-bit elements, which must not be rounded between, take the way through tiles.
+template <class Element, class Op>
+void reduce(void* out, const void* const* in, int n_in, std::size_t count, double divisor) {
+  using T = typename Element::Accumulator;
+  constexpr bool kIsNarrow = sizeof(typename Element::Stored) < sizeof(T);
+  constexpr bool kIsInteger = static_cast<T>(0.5) == T{0};
+  if (kIsNarrow && n_in > 4) {
+    reduce_by_tiles<Element, Element, Op>(out, in, n_in, count, divisor);
+  } else if (kIsInteger || divisor == 1.0) {
+    reduce_plain<Element, Op, false>(out, in, n_in, count, divisor);
+  } else {
+    reduce_plain<Element, Op, !kIsInteger>(out, in, n_in, count, divisor);
   }
 }
 
@@ -209,19 +334,23 @@ void copy_streaming(void* out, const void* in, std::size_t nbytes) {
 }
 
 template <class In, class Out>
-void fill(ReduceFunction (&by_op)[4]) {
-  by_op[DDL_OP_SUM] = reduce<In, Out, Sum>;
-  by_op[DDL_OP_PRODUCT] = reduce<In, Out, Product>;
-  by_op[DDL_OP_MIN] = reduce<In, Out, Min>;
-  by_op[DDL_OP_MAX] = reduce<In, Out, Max>;
+void fill_by_tiles(ReduceFunction (&by_op)[4]) {
+  by_op[DDL_OP_SUM] = reduce_by_tiles<In, Out, Sum>;
+  by_op[DDL_OP_PRODUCT] = reduce_by_tiles<In, Out, Product>;
+  by_op[DDL_OP_MIN] = reduce_by_tiles<In, Out, Min>;
+  by_op[DDL_OP_MAX] = reduce_by_tiles<In, Out, Max>;
 }
 
 template <class Element>
 void fill(KernelTable* table, DDL_Type type) {
   using Accumulators = Plain<typename Element::Accumulator>;
-  fill<Element, Element>(table->reduce[kFull][type]);
-  fill<Element, Accumulators>(table->reduce[kPartial][type]);
-  fill<Accumulators, Element>(table->reduce[kFinal][type]);
+  ReduceFunction(&full)[4] = table->reduce[kFull][type];
+  full[DDL_OP_SUM] = reduce<Element, Sum>;
+  full[DDL_OP_PRODUCT] = reduce<Element, Product>;
+  full[DDL_OP_MIN] = reduce<Element, Min>;
+  full[DDL_OP_MAX] = reduce<Element, Max>;
+  fill_by_tiles<Element, Accumulators>(table->reduce[kPartial][type]);
+  fill_by_tiles<Accumulators, Element>(table->reduce[kFinal][type]);
 }
 
 KernelTable make_table(const char* name) {

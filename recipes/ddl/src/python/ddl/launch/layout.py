@@ -165,11 +165,7 @@ def _ddl_options(
             raise LaunchError("-no_ddloptions excludes -mode, -topology and -ddlarg")
         return {}
     said = bool(
-        options.mode
-        or options.ddl_arguments
-        or options.topology
-        or options.aisles
-        or options.racks
+        options.mode or options.ddl_arguments or options.topology or options.aisles or options.racks
     )
     if "DDL_OPTIONS" in environ and not said:
         return {}
