@@ -1,0 +1,73 @@
+"""libddl of the built environment in the lab: what crosses an uplink, and a cable that is cut.
+
+Bytes do not depend on how busy the machine is; times are a matter of `make bench`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import threading
+import time
+
+import pytest
+
+from bench.lab.cell import Budget, measure
+from bench.lab.layout import parse_layout, rank_order
+from bench.lab.network import TOOLS, Lab, bring_up
+from bench.lab.peers.ddl import Ddl
+from bench.lab.run import run_on
+
+pytestmark = [
+    pytest.mark.built,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not all(map(shutil.which, TOOLS)), reason="needs root, ip and tc"
+    ),
+]
+
+TIMEOUT = 3.0
+
+
+@pytest.fixture(scope="module")
+def ddl() -> Ddl:
+    peer = Ddl(topology=True)
+    peer.prepare()
+    return peer
+
+
+@pytest.mark.parametrize(
+    ("layout", "order"),
+    [("racks-2x4", "interleaved"), ("ragged-3+1", "random:1"), ("racks-2x2x2", "interleaved")],
+)
+def test_the_data_crosses_an_uplink_once(ddl: Ddl, layout: str, order: str) -> None:
+    with bring_up(parse_layout(layout)) as lab:
+        cell = measure(lab, order, 2 << 20, ddl, Budget(iterations=3))
+    assert cell.failure == ""  # every element was checked
+    assert 1.0 <= cell.uplink <= 1.03
+    assert cell.orphans == 0
+
+
+def cut_in_use(lab: Lab, host: str) -> None:
+    """Cut a host off a second after the ranks have begun to reduce."""
+    while not (lab.folder / "begin").exists():
+        time.sleep(0.1)
+    time.sleep(1)
+    lab.cut(host)
+
+
+@pytest.mark.parametrize("cut", ["h1", "h2"])
+def test_a_cut_cable_is_an_error_on_every_survivor(ddl: Ddl, cut: str) -> None:
+    layout = parse_layout("ragged-2+1")
+    with bring_up(layout) as lab:
+        hosts = [f"h{host}" for host in rank_order(layout, "sorted")]
+        arguments = ["262144", "100000", "60", str(lab.counters), str(lab.folder)]
+        started = ddl.start(lab, hosts, arguments)
+        options = f"{started.env['DDL_OPTIONS']} -timeout {TIMEOUT:g}"
+        threading.Thread(target=cut_in_use, args=(lab, cut), daemon=True).start()
+        outcome = run_on(lab, "h0", started.command, {**started.env, "DDL_OPTIONS": options}, 60)
+    assert outcome.code == 1, outcome  # not killed at the limit
+    assert outcome.orphans == 0
+    why = re.search(r"rank 0 \(host h0\) ends the job: no answer .* from (.*);", outcome.stderr)
+    assert why, outcome.stderr
+    assert f"(host {cut})" in why[1]
