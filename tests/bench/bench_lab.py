@@ -4,11 +4,11 @@
     python tests/bench/bench_lab.py --layouts racks-2x4 flat-8 --orders random:1 --peers ddl gloo
     python tests/bench/bench_lab.py --quick
 
-Needs root, else it says so and does nothing. A layout is one of the default ones or of its like (racks-3x2x2, ragged-1+2+3, flat-5,
-drawn-7); an order is sorted, interleaved or random:SEED. Repetitions take turns over the libraries.
-Prints a line for each run, then the table, and writes both as JSON; ends with 1 and names each row
-of libddl that falls short of `lab/bar.py`. --quick runs libddl alone, in a minute or two, and
-asks less of the time.
+Needs root, else it says so and does nothing. A layout is one of the default ones or of its like
+(racks-3x2x2, ragged-1+2+3, flat-5, drawn-7); an order is sorted, interleaved or random:SEED.
+Repetitions take turns over the libraries. Prints a line for each run, then the table, and writes
+both as JSON; ends with 1 and names each row of libddl that falls short of `lab/bar.py`. --quick
+runs libddl alone, in a minute or two, and asks less of the time.
 """
 
 from __future__ import annotations
