@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ddl.launch.batch import reserved_hosts, starter
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import Host, is_local
 from ddl.launch.layout import Job
@@ -26,12 +27,14 @@ class HydraLauncher:
         self._mark = f"<{os.urandom(6).hex()}:"
 
     def reserved_hosts(self, environ: Mapping[str, str]) -> list[Host]:
-        """No batch system."""
-        return []
+        """Of LSF, Slurm, PBS, Kubernetes or Watson Machine Learning."""
+        return reserved_hosts(environ)
 
     def check(self, job: Job) -> None:
-        """Asks every other host by ssh whether it has the same installation."""
+        """Asks every other host by ssh, where that starts ranks, for the same installation."""
         remote = [host for host in job.hosts if not is_local(host)]
+        if starter(job.environment) != "ssh":
+            remote = []  # the batch system gives us its hosts; the ranks say what is missing there
         if remote and not shutil.which("ssh"):
             raise LaunchError("ssh is not installed", "Install the OpenSSH client.")
         if remote and re.search(r'["$`\\]', str(self.mpiexec)):  # Hydra puts it between "
@@ -44,6 +47,8 @@ class HydraLauncher:
         command = [str(self.mpiexec), "-prepend-pattern", f"{self._mark}%r>"]
         if all(is_local(host) for host in job.hosts):
             command += ["-launcher", "fork"]
+        elif (batch := starter(job.environment)) != "ssh":
+            command += ["-launcher", batch]
         else:
             command += ["-launcher", "ssh", "-launcher-exec", shutil.which("ssh") or "ssh"]
         counts = job.counts()

@@ -1,0 +1,101 @@
+"""The hosts that a batch system reserved for us, from what it says in the environment.
+
+LSF: LSB_MCPU_HOSTS, LSB_DJOB_HOSTFILE (bsub's documentation). Slurm: SLURM_JOB_NODELIST,
+SLURM_TASKS_PER_NODE (sbatch, "output environment variables"). PBS: PBS_NODEFILE. Kubernetes: the
+hostfile that the MPI operator mounts and names for each MPI. Watson Machine Learning: learners 1 to
+NUM_LEARNERS are the hosts LEARNER_NAME_PREFIX-1 and so on.
+"""
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from ddl.launch.errors import LaunchError
+from ddl.launch.hosts import Host, checked_name, is_local, merge, parse_hostfile, parse_hosts
+
+# What the MPI operator sets, for whichever MPI the job names.
+_HOSTFILES = ("HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile", "I_MPI_HYDRA_HOST_FILE")
+_TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+
+
+def reserved_hosts(environ: Mapping[str, str]) -> list[Host]:
+    """The reserved hosts with their slots; [] outside of a batch system.
+
+    Raises:
+        LaunchError: a variable of the batch system is not understood; it names the variable.
+    """
+    if "LSB_JOBID" in environ:
+        return _lsf(environ)
+    if "SLURM_JOB_NODELIST" in environ:
+        return _slurm(environ)
+    if "PBS_NODEFILE" in environ:
+        return parse_hostfile(Path(environ["PBS_NODEFILE"]))
+    for name in _HOSTFILES:
+        if environ.get(name):
+            return parse_hostfile(Path(environ[name]))
+    if "LEARNER_NAME_PREFIX" in environ:
+        return _learners(environ)
+    return []
+
+
+def starter(environ: Mapping[str, str]) -> str:
+    """What Hydra starts its proxies on other hosts by: the batch system, where it offers that."""
+    if "SLURM_JOB_NODELIST" in environ and shutil.which("srun"):
+        return "slurm"
+    if "LSB_JOBID" in environ and shutil.which("blaunch"):
+        return "lsf"
+    return "ssh"
+
+
+def _lsf(environ: Mapping[str, str]) -> list[Host]:
+    words = environ.get("LSB_MCPU_HOSTS", "").split()
+    if words:
+        if len(words) % 2:
+            raise LaunchError(
+                f"LSB_MCPU_HOSTS: expected pairs of host and slots: '{' '.join(words)}'"
+            )
+        pairs = zip(words[::2], words[1::2], strict=True)
+        listed = ",".join(f"{name}:{slots}" for name, slots in pairs)
+        hosts = parse_hosts(listed, "LSB_MCPU_HOSTS")
+    elif "LSB_DJOB_HOSTFILE" in environ:
+        hosts = parse_hostfile(Path(environ["LSB_DJOB_HOSTFILE"]))
+    else:
+        raise LaunchError("LSF has set neither LSB_MCPU_HOSTS nor LSB_DJOB_HOSTFILE", "Use -host.")
+    # Slots of LSF are cores: how many ranks a host takes is for -accelerators and the GPUs to say.
+    names = [Host(host.name) for host in hosts]
+    first = hosts[0]
+    # On clusters with launch nodes, the job's script runs on one, which has a single slot.
+    if len(hosts) > 1 and first.slots == 1 and is_local(first.name) and (hosts[1].slots or 1) > 1:
+        return names[1:]
+    return names
+
+
+def _slurm(environ: Mapping[str, str]) -> list[Host]:
+    names = [host.name for host in parse_hosts(environ["SLURM_JOB_NODELIST"], "SLURM_JOB_NODELIST")]
+    said = environ.get("SLURM_TASKS_PER_NODE", "")
+    # Slurm counts one task a node when nobody has said how many: that says nothing.
+    if not said or not {"SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"} & set(environ):
+        return [Host(name) for name in names]
+    slots: list[int] = []
+    for part in said.split(","):
+        match = _TASKS.fullmatch(part.strip())
+        if not match:
+            raise LaunchError(f"SLURM_TASKS_PER_NODE: '{said}' is not understood", "Use -host.")
+        slots += [int(match[1])] * int(match[2] or 1)
+    if len(slots) != len(names):
+        raise LaunchError(
+            f"SLURM_TASKS_PER_NODE: '{said}' is for {len(slots)} hosts, but SLURM_JOB_NODELIST "
+            f"names {len(names)}",
+            "Use -host.",
+        )
+    return [Host(name, count) for name, count in zip(names, slots, strict=True)]
+
+
+def _learners(environ: Mapping[str, str]) -> list[Host]:
+    number = environ.get("NUM_LEARNERS", "")
+    if not (number.isascii() and number.isdigit() and 1 <= int(number) <= 65536):
+        raise LaunchError(f"NUM_LEARNERS: '{number}' is not a number of learners")
+    prefix = environ["LEARNER_NAME_PREFIX"]
+    names = (f"{prefix}-{n}" for n in range(1, int(number) + 1))
+    return merge((Host(checked_name(name, "LEARNER_NAME_PREFIX")) for name in names), "learners")

@@ -1,0 +1,88 @@
+"""What batch systems say in the environment becomes hosts and slots."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from ddl.launch.batch import reserved_hosts
+from ddl.launch.errors import LaunchError
+from ddl.launch.hosts import Host
+
+LSF = {"LSB_JOBID": "1"}
+TASKS = {"SLURM_NTASKS": "14"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "hosts"),
+    [
+        ({}, []),
+        ({**LSF, "LSB_MCPU_HOSTS": "a01n01 42 a01n02 42"}, [("a01n01", None), ("a01n02", None)]),
+        ({**LSF, "LSB_MCPU_HOSTS": "{here} 1 a01n01 42"}, [("a01n01", None)]),
+        ({**LSF, "LSB_MCPU_HOSTS": "{here} 1 a01n01 1"}, [("{here}", None), ("a01n01", None)]),
+        ({"SLURM_JOB_NODELIST": "n[01-02],gpu7"}, [("n01", None), ("n02", None), ("gpu7", None)]),
+        (
+            {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_TASKS_PER_NODE": "1(x2)"},
+            [("n1", None), ("n2", None)],
+        ),
+        (
+            {**TASKS, "SLURM_JOB_NODELIST": "n[1-3],m", "SLURM_TASKS_PER_NODE": "4(x3),2"},
+            [("n1", 4), ("n2", 4), ("n3", 4), ("m", 2)],
+        ),
+        (
+            {"LEARNER_NAME_PREFIX": "learner-x", "NUM_LEARNERS": "2", "LEARNER_ID": "1"},
+            [("learner-x-1", None), ("learner-x-2", None)],
+        ),
+    ],
+)
+def test_reservations(environ: dict[str, str], hosts: list[tuple[str, int | None]]) -> None:
+    here = socket.gethostname()
+    filled = {name: value.replace("{here}", here) for name, value in environ.items()}
+    assert reserved_hosts(filled) == [Host(n.replace("{here}", here), s) for n, s in hosts]
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["PBS_NODEFILE", "HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile", "I_MPI_HYDRA_HOST_FILE"],
+)
+def test_hostfiles(tmp_path: Path, variable: str) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("job-worker-0 slots=2\njob-worker-1:2\n")
+    assert reserved_hosts({variable: str(file)}) == [
+        Host("job-worker-0", 2),
+        Host("job-worker-1", 2),
+    ]
+
+
+def test_a_file_of_lsf(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("n1\nn1\nn2\nn2\n")
+    assert reserved_hosts({**LSF, "LSB_DJOB_HOSTFILE": str(file)}) == [Host("n1"), Host("n2")]
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        (LSF, "LSF has set neither LSB_MCPU_HOSTS nor LSB_DJOB_HOSTFILE"),
+        ({**LSF, "LSB_MCPU_HOSTS": "a 1 b"}, "LSB_MCPU_HOSTS: expected pairs of host and slots"),
+        ({**LSF, "LSB_MCPU_HOSTS": "a;reboot 1"}, "LSB_MCPU_HOSTS: 'a;reboot' is not a host name"),
+        ({"SLURM_JOB_NODELIST": "n[1-"}, "SLURM_JOB_NODELIST: the bracket in"),
+        (
+            {**TASKS, "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_TASKS_PER_NODE": "4(x3)"},
+            "is for 3 hosts, but SLURM_JOB_NODELIST names 2",
+        ),
+        (
+            {**TASKS, "SLURM_JOB_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "4(y3)"},
+            "SLURM_TASKS_PER_NODE: '4(y3)' is not understood",
+        ),
+        ({"PBS_NODEFILE": "/nowhere"}, "cannot read the hostfile /nowhere"),
+        ({"LEARNER_NAME_PREFIX": "l"}, "NUM_LEARNERS: '' is not a number of learners"),
+        (
+            {"LEARNER_NAME_PREFIX": "$(x)", "NUM_LEARNERS": "1"},
+            "LEARNER_NAME_PREFIX: '$(x)-1' is not a host name",
+        ),
+    ],
+)
+def test_what_is_not_understood(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(LaunchError) as error:
+        reserved_hosts(environ)
+    assert message in error.value.message
