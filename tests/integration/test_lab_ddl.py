@@ -12,11 +12,13 @@ import threading
 import time
 
 import pytest
+import yaml
 
 from bench.lab.cell import Budget, measure
 from bench.lab.layout import parse_layout, rank_order
 from bench.lab.network import TOOLS, Lab, bring_up
-from bench.lab.peers.ddl import Ddl
+from bench.lab.peers.ddl import Ddl, built
+from bench.lab.peers.mpich import hydra
 from bench.lab.run import run_on
 
 pytestmark = [
@@ -71,3 +73,23 @@ def test_a_cut_cable_is_an_error_on_every_survivor(ddl: Ddl, cut: str) -> None:
     why = re.search(r"rank 0 \(host h0\) ends the job: no answer .* from (.*);", outcome.stderr)
     assert why, outcome.stderr
     assert f"(host {cut})" in why[1]
+
+
+@pytest.mark.parametrize(
+    ("layout", "racks"),
+    [("racks-2x3", [{"h0", "h1", "h2"}, {"h3", "h4", "h5"}]), ("flat-3", [])],
+)
+def test_the_probe_finds_the_racks(layout: str, racks: list[set[str]]) -> None:
+    prefix = built()
+    with bring_up(parse_layout(layout)) as lab:
+        hosts = [f"h{host}" for host in rank_order(lab.layout, "interleaved")]
+        file = lab.folder / "found.yaml"
+        program = [str(prefix / "bin" / "python"), "-m", "ddl.probe", str(file)]
+        started = hydra(lab, prefix, hosts, program)
+        outcome = run_on(lab, "h0", started.command, started.env, 60)
+        assert outcome.code == 0, outcome
+        tree = yaml.safe_load(file.read_text())
+    groups = [node for node in tree["children"] if "children" in node]
+    assert [{leaf["host"] for leaf in group["children"]} for group in groups] == racks
+    for group in groups:  # a fifth of a host's
+        assert group["bandwidth"] < 0.5 * group["children"][0]["bandwidth"]

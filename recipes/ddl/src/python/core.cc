@@ -106,5 +106,17 @@ NB_MODULE(_core, m) {
       },
       Unlocked());
   m.def(
+      "send",
+      [](Address comm, Address buffer, std::size_t nbytes, int dest, int tag) -> int {
+        return ddl_comm_send(comm_at(comm), memory_at(buffer), nbytes, dest, tag);
+      },
+      Unlocked());
+  m.def(
+      "recv",
+      [](Address comm, Address buffer, std::size_t nbytes, int source, int tag) -> int {
+        return ddl_comm_recv(comm_at(comm), memory_at(buffer), nbytes, source, tag);
+      },
+      Unlocked());
+  m.def(
       "barrier", [](Address comm) -> int { return ddl_comm_barrier(comm_at(comm)); }, Unlocked());
 }

@@ -9,8 +9,8 @@ from ddl.launch.layout import Job, make_job
 from ddl.launch.options import parse
 
 
-def job(*words: str, environ: dict[str, str] | None = None) -> Job:
-    return make_job(parse([*words, "true"]), environ or {}, [])
+def job(*words: str, environ: dict[str, str] | None = None, program: bool = True) -> Job:
+    return make_job(parse([*words, *(["true"] if program else [])]), environ or {}, [])
 
 
 def placement(*words: str) -> list[str]:
@@ -250,6 +250,16 @@ def test_wrong_rankfiles(tmp_path: Path, text: str | None, message: str) -> None
 )
 def test_ddl_options(words: str, options: str) -> None:
     assert job(*words.split()).environment["DDL_OPTIONS"] == options
+
+
+def test_a_probe_is_a_program_of_one_rank_a_host(tmp_path: Path) -> None:
+    made = job("-H", "a:4,b:4", "-probe", str(tmp_path / "t.yaml"), program=False)
+    assert made.command[1:] == ("-m", "ddl.probe", str(tmp_path / "t.yaml"))
+    assert made.counts() == [1, 1]
+    with pytest.raises(LaunchError, match="-probe takes no program, but 'true' is given"):
+        job("-probe", "t.yaml")
+    with pytest.raises(LaunchError, match="-probe excludes"):
+        job("-probe", "t.yaml", "-np", "3", program=False)
 
 
 def test_a_topology_file_goes_to_the_library(tmp_path: Path) -> None:

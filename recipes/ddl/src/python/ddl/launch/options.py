@@ -1,5 +1,6 @@
 """The command line: every option as `-opt` and `--opt`; the first other word is the program."""
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,7 @@ How:
   -tcp                keep MPI to TCP between hosts
   -no_bind            leave the ranks on all cores
   -timeout SECONDS    end the run after that time, with exit status 124
+  -probe FILE         measure the links between the hosts and write -topology's FILE
   -dry-run            print the command and end
   -v                  say what is done
   -version, -help
@@ -51,6 +53,7 @@ VALUES = {
     "rf": "rankfile",
     "rankfile": "rankfile",
     "topology": "topology",
+    "probe": "probe",
     "aisles": "aisles",
     "racks": "racks",
     "nodes": "nodes",
@@ -84,6 +87,7 @@ class Options:
     ddl_arguments: list[str] = field(default_factory=list)
     rankfile: Path | None = None
     topology: Path | None = None
+    probe: Path | None = None
     aisles: int | None = None
     racks: int | None = None
     nodes: int | None = None
@@ -120,9 +124,22 @@ def parse(words: list[str]) -> Options:
         else:
             raise LaunchError(f"unknown option {word}", _suggestion(name))
     options.command = rest
-    if not rest and not (options.help or options.version):
+    if options.probe and not options.help:
+        _turn_into_probe(options)
+    elif not rest and not (options.help or options.version):
         raise LaunchError("no program given", "Example: ddlrun -H localhost:4 python train.py")
     return options
+
+
+def _turn_into_probe(options: Options) -> None:
+    """The program is ours, with one rank on each host."""
+    assert options.probe
+    if options.command:
+        raise LaunchError(f"-probe takes no program, but '{options.command[0]}' is given")
+    if options.np or options.accelerators or options.rankfile or options.topology:
+        raise LaunchError("-probe excludes -np, -accelerators, -rankfile and -topology")
+    options.command = [sys.executable, "-m", "ddl.probe", str(options.probe.absolute())]
+    options.accelerators = 1
 
 
 def _store(options: Options, field_name: str, value: str, option: str) -> None:
@@ -137,7 +154,7 @@ def _store(options: Options, field_name: str, value: str, option: str) -> None:
         converted = _positive_number(value, option)
     elif field_name == "timeout":
         converted = _seconds(value, option)
-    elif field_name in ("hostfile", "rankfile", "topology"):
+    elif field_name in ("hostfile", "rankfile", "topology", "probe"):
         converted = Path(value)
     setattr(options, field_name, converted)
 

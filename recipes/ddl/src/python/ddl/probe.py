@@ -1,0 +1,215 @@
+"""`ddlrun -probe FILE -H …`: measure the links between hosts, and write them as a topology file.
+
+One rank a host. Every pair of hosts exchanges messages alone, long enough to be past the buffers of
+the network. Hosts that reach each other about as fast as the slower of the two can at best are in
+one rack; then all hosts of a rack send at once, which shows what its uplink carries. An uplink that
+one pair alone cannot fill is found by that second step only if the first has found the racks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+import ddl
+from ddl import _core
+from ddl.errors import check
+
+LONG_ENOUGH = 0.04
+"""Seconds: a transfer that takes this long is a measurement."""
+
+LEAST, MOST = 64 << 10, 64 << 20  # bytes of a transfer
+PINGS = 20
+SAME_RACK = 0.75
+"""Share of the slower host's best rate that two hosts of one rack have between them."""
+UNSEEN = 0.9
+"""An uplink that carries this share of what its hosts can send together is not the narrow place."""
+
+
+@dataclass
+class Group:
+    """Hosts that are near each other."""
+
+    hosts: list[int] = field(default_factory=list)
+    bandwidth: float = 0.0  # bytes/s of the uplink; 0: it does not hold its hosts back
+
+
+class Wire:
+    """Messages between ranks of the world, one a host."""
+
+    def __init__(self) -> None:
+        self.rank = ddl.rank()
+        self.size = ddl.size()
+        self._data = np.zeros(MOST, np.uint8)
+
+    def send(self, nbytes: int, dest: int) -> None:
+        """Returns when the bytes are out of our hands."""
+        check(_core.send(0, self._data.ctypes.data, nbytes, dest, 0))
+
+    def recv(self, nbytes: int, source: int) -> None:
+        """Returns when the bytes are here."""
+        check(_core.recv(0, self._data.ctypes.data, nbytes, source, 0))
+
+    def share(self, value: float) -> list[float]:
+        """What every rank gives, by rank."""
+        shared: list[float] = ddl.allgather(np.array([value]))[:, 0].tolist()
+        return shared
+
+    def latency(self, a: int, b: int) -> float:
+        """Seconds one way, the median of PINGS; on all ranks."""
+        times = []
+        for _ in range(PINGS):
+            begin = time.perf_counter()
+            if self.rank == a:
+                self.send(1, b)
+                self.recv(1, b)
+            elif self.rank == b:
+                self.recv(1, a)
+                self.send(1, a)
+            times.append((time.perf_counter() - begin) / 2)
+        return self.share(statistics.median(times))[a]
+
+    def rates(self, pairs: list[tuple[int, int]]) -> list[float]:
+        """Bytes/s of pairs (sender, receiver) that transfer at the same time; on all ranks.
+
+        A rank is in one pair at most. The size doubles until the slowest transfer is long enough.
+        """
+        nbytes = LEAST
+        while True:
+            ddl.barrier()
+            begin = time.perf_counter()
+            for sender, receiver in pairs:
+                if self.rank == sender:
+                    self.send(nbytes, receiver)
+                    self.recv(1, receiver)
+                elif self.rank == receiver:
+                    self.recv(nbytes, sender)
+                    self.send(1, sender)
+            times = self.share(time.perf_counter() - begin)
+            slowest = max(times[sender] for sender, _ in pairs)
+            if slowest >= LONG_ENOUGH or 2 * nbytes > MOST:
+                return [nbytes / times[sender] for sender, _ in pairs]
+            # Straight to about the right size, doubling at least.
+            wanted = nbytes * LONG_ENOUGH / max(slowest, 1e-6)
+            nbytes = min(MOST, max(2 * nbytes, int(wanted)))
+
+
+def find_groups(rates: dict[tuple[int, int], float], n_hosts: int) -> list[Group]:
+    """Groups of hosts that reach each other at (nearly) their own rate, by their lowest host.
+
+    Args:
+        rates: bytes/s of every pair (a, b), a < b.
+        n_hosts: how many hosts there are.
+    """
+    best = [max(r for pair, r in rates.items() if host in pair) for host in range(n_hosts)]
+    groups: list[Group] = []
+    for host in range(n_hosts):
+        for group in groups:
+            near = [
+                rates[other, host] >= SAME_RACK * min(best[other], best[host])
+                for other in group.hosts
+            ]
+            if sum(near) * 2 > len(near):
+                group.hosts.append(host)
+                break
+        else:
+            groups.append(Group([host]))
+    return groups
+
+
+def measure_uplinks(wire: Wire, groups: list[Group], best: list[float]) -> None:
+    """Let each group's hosts send to the other groups' at once, and set its uplink's bandwidth."""
+    for group in groups:
+        others = [host for other in groups if other is not group for host in other.hosts]
+        pairs = list(zip(group.hosts, others, strict=False))
+        # Those who are done early leave the uplink to the others: only the last one's time is fair.
+        together = len(pairs) * min(wire.rates(pairs))
+        if together < UNSEEN * sum(best[host] for host, _ in pairs):
+            group.bandwidth = together
+
+
+def to_yaml(names: list[str], groups: list[Group], best: list[float], latency: float) -> str:
+    """The topology file. Strings are written as JSON, which YAML reads."""
+
+    def host(index: int, indent: str) -> str:
+        return (
+            f"{indent}- {{host: {json.dumps(names[index])}, "
+            f"bandwidth: {best[index] * 8e-9:.4g}, latency: {latency * 1e6:.3g}}}\n"
+        )
+
+    lines = ["# measured by ddlrun -probe; Gbit/s and us, of the link to the parent\n"]
+    lines.append("name: cluster\nchildren:\n")
+    for number, group in enumerate(groups):
+        if len(groups) == 1 or len(group.hosts) == 1:
+            lines += [host(index, "") for index in group.hosts]
+            continue
+        lines.append(f"- name: rack{number}\n")
+        if group.bandwidth:
+            lines.append(f"  bandwidth: {group.bandwidth * 8e-9:.4g}\n")
+        lines.append("  children:\n")
+        lines += [host(index, "  ") for index in group.hosts]
+    return "".join(lines)
+
+
+def probe() -> str:
+    """Measure; the topology file's text on every rank. Needs `ddl.init` and one rank a host.
+
+    Raises:
+        ddl.DDLError: a host did not answer.
+        ddl.DDLValueError: fewer than two hosts, or two ranks on one.
+    """
+    wire = Wire()
+    names = [ddl.host_name(rank) for rank in range(wire.size)]
+    if wire.size < 2 or ddl.num_hosts() != wire.size:
+        raise ddl.DDLValueError(
+            f"the probe needs two hosts or more and one rank on each, not {wire.size} ranks on "
+            f"{ddl.num_hosts()} host(s)",
+            ddl.Result.ARGUMENT,
+        )
+    pairs = list(itertools.combinations(range(wire.size), 2))
+    rates = {pair: wire.rates([pair])[0] for pair in pairs}
+    latency = min(wire.latency(*pair) for pair in pairs[: wire.size])
+    best = [max(r for pair, r in rates.items() if host in pair) for host in range(wire.size)]
+    groups = find_groups(rates, wire.size)
+    if len(groups) > 1:
+        measure_uplinks(wire, groups, best)
+    return to_yaml(names, groups, best, latency)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the file on rank 0; the exit status."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if len(words) != 1:
+        print("usage: ddlrun -probe FILE -H h1,h2", file=sys.stderr)
+        return 2
+    try:
+        ddl.init()
+        begin = time.perf_counter()
+        text = probe()
+        is_first = ddl.rank() == 0
+        n_hosts = ddl.size()
+        ddl.finalize()
+    except ddl.DDLError as error:
+        # All ranks find a wrong layout; only those that see it can tell of a lost host.
+        if not isinstance(error, ddl.DDLValueError) or ddl.rank() == 0:
+            print(f"ddl.probe: {error}", file=sys.stderr)
+        return 1
+    if is_first:
+        try:
+            Path(words[0]).write_text(text, encoding="utf-8")
+        except OSError as error:
+            print(f"ddl.probe: cannot write {words[0]}: {error.strerror}", file=sys.stderr)
+            return 1
+        print(f"{n_hosts} hosts measured in {time.perf_counter() - begin:.1f} s: {words[0]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""The probe: hosts into racks by their rates, and a file that the library takes."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ddl.probe import Group, find_groups, to_yaml
+
+from conftest import MPIEXEC, Launch, environment
+
+
+def rates(racks: list[int], host: float, uplink: float, slow: dict[int, float]) -> dict:
+    """Bytes/s of all pairs of hosts in racks[h] behind links of `host`, some slower."""
+    own = [slow.get(h, host) for h in range(len(racks))]
+    return {
+        (a, b): min(own[a], own[b], host if racks[a] == racks[b] else uplink)
+        for a, b in itertools.combinations(range(len(racks)), 2)
+    }
+
+
+@pytest.mark.parametrize(
+    ("racks", "slow", "expected"),
+    [
+        ([0, 1, 0, 1, 0, 1], {}, [[0, 2, 4], [1, 3, 5]]),
+        ([0, 0, 0, 0], {}, [[0, 1, 2, 3]]),
+        ([0, 0, 0, 0], {2: 25}, [[0, 1, 2, 3]]),
+        ([0, 0, 1, 1, 0, 2, 2], {}, [[0, 1, 4], [2, 3], [5, 6]]),
+        ([0, 1, 0, 1, 0, 1], {0: 60}, [[0, 2, 4], [1, 3, 5]]),
+    ],
+)
+def test_racks_are_found_by_rates(
+    racks: list[int], slow: dict[int, float], expected: list[list[int]]
+) -> None:
+    groups = find_groups(rates(racks, 100, 20, slow), len(racks))
+    assert [group.hosts for group in groups] == expected
+
+
+def test_the_file_names_racks_and_links() -> None:
+    text = to_yaml(["a", "b", "c"], [Group([0, 2], 25e6), Group([1])], [125e6] * 3, 3e-5)
+    assert text.splitlines()[1:] == [
+        "name: cluster",
+        "children:",
+        "- name: rack0",
+        "  bandwidth: 0.2",
+        "  children:",
+        '  - {host: "a", bandwidth: 1, latency: 30}',
+        '  - {host: "c", bandwidth: 1, latency: 30}',
+        '- {host: "b", bandwidth: 1, latency: 30}',
+    ]
+
+
+def run_probe(file: Path, n: int, hosts: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(MPIEXEC), "-n", str(n), sys.executable, "-m", "ddl.probe", str(file)],
+        env=environment(DDL_FAKE_HOSTS=hosts),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_what_it_writes_is_a_topology(passes: Launch, tmp_path: Path) -> None:
+    file = tmp_path / "topology.yaml"
+    done = run_probe(file, n=3, hosts=3)
+    assert done.returncode == 0, done.stderr
+    assert "3 hosts measured in" in done.stdout
+    options = {"DDL_OPTIONS": f"-topology {file}"}
+    passes("movement", n=3, hosts=3, chunk=1024, env=options)
+
+
+@pytest.mark.parametrize(
+    ("n", "hosts", "file", "message"),
+    [
+        (2, 0, "t.yaml", "the probe needs two hosts or more and one rank on each, not 2 ranks on"),
+        (2, 2, "no/t.yaml", "cannot write"),
+    ],
+)
+def test_what_it_cannot_do(tmp_path: Path, n: int, hosts: int, file: str, message: str) -> None:
+    done = run_probe(tmp_path / file, n, hosts)
+    assert done.returncode != 0
+    assert done.stderr.count(f"ddl.probe: {message}") == 1
+    assert "Traceback" not in done.stderr
