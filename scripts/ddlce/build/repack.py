@@ -2,7 +2,7 @@
 
 rattler-build stamps files and index.json with the wall clock, and records the folder of the
 build as the prefix placeholder. This module rewrites a package with one fixed time, sorted
-members, one owner, and one canonical placeholder of the same length.
+members and dependencies, one owner, and one canonical placeholder of the same length.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -69,6 +71,9 @@ def repack(package: Path, target: Path, metadata: dict[str, Any]) -> None:
         _write_tar(archive, f"pkg-{stem}.tar.zst", pkg)
         index = json.loads(info["info/index.json"].data)
         index["timestamp"] = EPOCH * 1000
+        for key in ("depends", "constrains"):  # the engine's order changes from run to run
+            if key in index:
+                index[key].sort()
         about = json.loads(info["info/about.json"].data)
         about.pop("channels", None)  # the build's own sandbox
         replaced = {
@@ -146,13 +151,22 @@ def _json_member(name: str, data: Any) -> _Member:
 def _write_tar(
     archive: zipfile.ZipFile, name: str, members: Iterator[_Member] | list[_Member]
 ) -> None:
-    """One .tar.zst inside the .conda file; zstandard frames carry no time."""
+    """One .tar.zst inside the .conda file; zstandard frames carry no time.
+
+    Compressed beside it first: with the size known, zipfile needs no zip64 records below 2 GiB,
+    which different releases of Python 3.11 write differently.
+    """
     compressor = zstandard.ZstdCompressor(level=LEVEL, threads=WORKERS)
-    with archive.open(_zip_info(name), "w", force_zip64=True) as raw:
-        with compressor.stream_writer(raw, closefd=False) as stream:
+    with tempfile.TemporaryFile(dir=Path(str(archive.filename)).parent) as compressed:
+        with compressor.stream_writer(compressed, closefd=False) as stream:
             with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT) as tar:
                 for member in members:
                     tar.addfile(_canonical(member), io.BytesIO(member.data))
+        info = _zip_info(name)
+        info.file_size = compressed.tell()
+        compressed.seek(0)
+        with archive.open(info, "w") as raw:
+            shutil.copyfileobj(compressed, raw, 1 << 20)
 
 
 def _canonical(member: _Member) -> tarfile.TarInfo:
