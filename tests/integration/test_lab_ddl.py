@@ -5,9 +5,7 @@ Bytes do not depend on how busy the machine is; times are a matter of `make benc
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import threading
 import time
 
@@ -16,16 +14,14 @@ import yaml
 
 from bench.lab.cell import Budget, measure
 from bench.lab.layout import parse_layout, rank_order
-from bench.lab.network import TOOLS, Lab, bring_up
+from bench.lab.network import Lab, bring_up, why_not
 from bench.lab.peers.ddl import Ddl, built
 from bench.lab.peers.mpich import hydra
 from bench.lab.run import run_on
 
 pytestmark = [
     pytest.mark.built,
-    pytest.mark.skipif(
-        os.geteuid() != 0 or not all(map(shutil.which, TOOLS)), reason="needs root, ip and tc"
-    ),
+    pytest.mark.skipif(bool(why_not()), reason=why_not()),
 ]
 
 TIMEOUT = 3.0

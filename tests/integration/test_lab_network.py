@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,14 +17,12 @@ import pytest
 from bench.lab.cell import Budget, measure
 from bench.lab.layout import parse_layout
 from bench.lab.namespaces import namespaces
-from bench.lab.network import LOCK, TOOLS, Lab, bring_up
+from bench.lab.network import LOCK, Lab, bring_up, why_not
 from bench.lab.peers.base import Start
 from bench.lab.run import run_on
 
 TESTS = Path(__file__).parents[1]
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not all(map(shutil.which, TOOLS)), reason="needs root, ip and tc"
-)
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
 
 @pytest.fixture

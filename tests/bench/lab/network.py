@@ -134,6 +134,23 @@ def check_machine() -> None:
         raise LabError("the lab makes network namespaces and must be run as root")
     if missing := [tool for tool in TOOLS if not shutil.which(tool)]:
         raise LabError(f"{missing[0]} is not there; apt-get install iproute2 util-linux")
+    ask = ["nsenter", "--mount=/proc/self/ns/mnt", "stat", "--format=%d %i", "/"]
+    root = Path("/").stat()
+    if _said(ask) != f"{root.st_dev} {root.st_ino}":
+        raise LabError("nsenter leaves a chroot; run the lab on the machine itself")
+
+
+def _said(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def why_not() -> str:
+    """Why no lab can be brought up here; "" if one can."""
+    try:
+        check_machine()
+    except LabError as why:
+        return str(why)
+    return ""
 
 
 def _wait_for(lock: int) -> None:
