@@ -35,7 +35,7 @@ from bench.lab.bound import lower_bound
 from bench.lab.cell import Budget, Cell, measure
 from bench.lab.layout import SHAPES, Layout, parse_layout, rank_order
 from bench.lab.namespaces import LabError
-from bench.lab.network import bring_up, check_machine
+from bench.lab.network import bring_up, why_not
 from bench.lab.peers import every_peer
 from bench.lab.peers.base import Peer, Unavailable
 from bench.lab.report import cell_text, failures, make_table
@@ -154,9 +154,7 @@ def show_and_write(cells: list[Cell], ask: argparse.Namespace) -> None:
 def main() -> None:
     """Run the cells, print the table, write the JSON; also of a run that is interrupted."""
     ask = parse_options()
-    try:
-        check_machine()
-    except LabError as why:
+    if why := why_not():
         print(f"skipped: {why}")
         return
     every = every_peer(ask.ddl_prefix, ask.mpi_prefix)

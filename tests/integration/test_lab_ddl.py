@@ -14,14 +14,15 @@ import yaml
 
 from bench.lab.cell import Budget, measure
 from bench.lab.layout import parse_layout, rank_order
-from bench.lab.network import Lab, bring_up, why_not
+from bench.lab.network import Lab, bring_up
 from bench.lab.peers.ddl import Ddl, built
 from bench.lab.peers.mpich import hydra
 from bench.lab.run import run_on
+from support.lab import needs_lab
 
 pytestmark = [
     pytest.mark.built,
-    pytest.mark.skipif(bool(why_not()), reason=why_not()),
+    needs_lab,
 ]
 
 TIMEOUT = 3.0

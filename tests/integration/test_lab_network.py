@@ -17,12 +17,13 @@ import pytest
 from bench.lab.cell import Budget, measure
 from bench.lab.layout import parse_layout
 from bench.lab.namespaces import namespaces
-from bench.lab.network import LOCK, Lab, bring_up, why_not
+from bench.lab.network import LOCK, Lab, bring_up
 from bench.lab.peers.base import Start
 from bench.lab.run import run_on
+from support.lab import needs_lab
 
 TESTS = Path(__file__).parents[1]
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
+pytestmark = needs_lab
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ class SharedAllreduce {
         width_(size_of(type)),
         chunk_(host_.chunk_bytes() / width_),
         divisor_(op == DDL_OP_AVERAGE ? comm.size() : 1.0),
-        copy_out_(count * width_ >= kStreamingBytes ? kernels().copy_streaming : copy_cached),
+        copy_out_(copy_function(count * width_)),
         inputs_(host_.size()) {}
 
   void run() {
@@ -64,11 +64,8 @@ class SharedAllreduce {
   }
 
  private:
-  // Results beyond the caches' size are not worth caching.
-  static constexpr std::size_t kStreamingBytes = std::size_t{4} << 20;
   // Elements that are reduced and copied out before the next: they stay in the first-level cache.
   static constexpr std::size_t kBlock = 2048;
-  static void copy_cached(void* out, const void* in, std::size_t n) { std::memcpy(out, in, n); }
 
   std::size_t begin(std::size_t c) const { return c * chunk_; }
   std::size_t length(std::size_t c) const { return std::min(chunk_, count_ - begin(c)); }

@@ -12,10 +12,6 @@ constexpr std::size_t kLeastChunk = std::size_t{32} << 10;
 constexpr std::size_t kMostChunk = std::size_t{128} << 10;
 constexpr std::size_t kWantedChunks = 32;
 
-// Results beyond the caches' size are not worth caching.
-constexpr std::size_t kStreamingBytes = std::size_t{4} << 20;
-void copy_cached(void* out, const void* in, std::size_t n) { std::memcpy(out, in, n); }
-
 bool is_16_bit(DDL_Type type) { return type == DDL_TYPE_HALF || type == DDL_TYPE_BFLOAT16; }
 
 double power_above(int n) {
@@ -59,7 +55,7 @@ PipelinedAllreduce::PipelinedAllreduce(Comm& comm, const void* send, void* recv,
       last_divisor_(op == DDL_OP_AVERAGE ? comm.size() / first_divisor_ : 1.0),
       width_(size_of(type)),
       lanes_(comm.num_lanes()),
-      copy_out_(count * width_ >= kStreamingBytes ? kernels().copy_streaming : copy_cached),
+      copy_out_(copy_function(count * width_)),
       arrived_(host_.arrived()),
       done_(host_.done()),
       slots_(host_.slots()),

@@ -33,6 +33,9 @@ const KernelTable& generic_kernels();
 const KernelTable* avx2_kernels();  // null when this processor or build has none
 const KernelTable& kernels();       // the best for this processor
 
+// For a result of `nbytes` in all: beyond the caches' size it is not worth caching.
+CopyFunction copy_function(std::size_t nbytes);
+
 ReduceFunction reduce_function(Stage stage, DDL_Type type, DDL_Op op);
 
 // Bytes per accumulator of `type`.

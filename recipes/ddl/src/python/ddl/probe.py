@@ -101,6 +101,11 @@ class Wire:
             nbytes = min(MOST, max(2 * nbytes, int(wanted)))
 
 
+def best_rates(rates: dict[tuple[int, int], float], n_hosts: int) -> list[float]:
+    """What each host reaches at best, with any other: bytes/s, by host."""
+    return [max(r for pair, r in rates.items() if host in pair) for host in range(n_hosts)]
+
+
 def find_groups(rates: dict[tuple[int, int], float], n_hosts: int) -> list[Group]:
     """Groups of hosts that reach each other at (nearly) their own rate, by their lowest host.
 
@@ -108,7 +113,7 @@ def find_groups(rates: dict[tuple[int, int], float], n_hosts: int) -> list[Group
         rates: bytes/s of every pair (a, b), a < b.
         n_hosts: how many hosts there are.
     """
-    best = [max(r for pair, r in rates.items() if host in pair) for host in range(n_hosts)]
+    best = best_rates(rates, n_hosts)
     groups: list[Group] = []
     for host in range(n_hosts):
         for group in groups:
@@ -176,7 +181,7 @@ def probe() -> str:
     pairs = list(itertools.combinations(range(wire.size), 2))
     rates = {pair: wire.rates([pair])[0] for pair in pairs}
     latency = min(wire.latency(*pair) for pair in pairs[: wire.size])
-    best = [max(r for pair, r in rates.items() if host in pair) for host in range(wire.size)]
+    best = best_rates(rates, wire.size)
     groups = find_groups(rates, wire.size)
     if len(groups) > 1:
         measure_uplinks(wire, groups, best)
