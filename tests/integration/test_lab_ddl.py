@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import yaml
 
+import bench.lab
 from bench.lab.cell import Budget, measure
-from bench.lab.layout import parse_layout, rank_order
+from bench.lab.layout import parse_layout, rank_order, topology_yaml
 from bench.lab.network import Lab, bring_up
 from bench.lab.peers.ddl import Ddl, built
 from bench.lab.peers.mpich import hydra
@@ -26,6 +28,7 @@ pytestmark = [
 ]
 
 TIMEOUT = 3.0
+MOVE = Path(bench.lab.__file__).parent / "workers" / "move.py"
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +48,27 @@ def test_the_data_crosses_an_uplink_once(ddl: Ddl, layout: str, order: str) -> N
     assert cell.failure == ""  # every element was checked
     assert 1.0 <= cell.uplink <= 1.03
     assert cell.orphans == 0
+
+
+# Of 8 hosts' blocks, each rack has half, which the other must get; a broadcast enters one rack.
+@pytest.mark.parametrize(
+    ("collective", "share"), [("allgather", 0.5), ("reduce_scatter", 0.5), ("broadcast", 1.0)]
+)
+def test_other_collectives_cross_it_as_seldom(collective: str, share: float) -> None:
+    nbytes = 2 << 20
+    prefix = built()
+    with bring_up(parse_layout("racks-2x4")) as lab:
+        hosts = [f"h{host}" for host in rank_order(lab.layout, "interleaved")]
+        file = lab.folder / "topology.yaml"
+        file.write_text(topology_yaml(lab.layout))
+        program = [str(prefix / "bin" / "python"), str(MOVE), collective, str(nbytes)]
+        started = hydra(lab, prefix, hosts, [*program, str(lab.counters), str(lab.folder)])
+        env = {**started.env, "DDL_OPTIONS": f"-topology {file}"}
+        outcome = run_on(lab, "h0", started.command, env, 60)
+        assert outcome.code == 0, outcome  # every element was checked
+        begin, end = (lab.uplink_bytes((lab.folder / n).read_text()) for n in ("begin", "end"))
+    crossed = max(end[name] - begin[name] for name in end) / (3 * nbytes)
+    assert share <= crossed <= 1.05 * share
 
 
 def cut_in_use(lab: Lab, host: str) -> None:

@@ -72,6 +72,12 @@ int Node::num_hosts() const {
   return sum;
 }
 
+int Node::widest() const {
+  int most = static_cast<int>(children.size());
+  for (const Node& child : children) most = std::max(most, child.widest());
+  return most;
+}
+
 double Node::bandwidth() const {
   if (up.bandwidth > 0) return up.bandwidth;
   double sum = 0;

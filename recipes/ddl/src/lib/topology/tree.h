@@ -20,6 +20,7 @@ struct Node {
 
   bool is_host() const { return children.empty(); }
   int num_hosts() const;
+  int widest() const;  // the most children of any node
   // The bandwidth out of this node: of its link, or what its children can bring together.
   double bandwidth() const;
 };
