@@ -40,15 +40,21 @@ std::size_t choose_chunk(const Topology& topology, const Settings& settings) {
 HostGroup make_host_group(MpiTransport& transport, const Topology& topology, int rank,
                           const Settings& settings) {
   const std::size_t chunk = choose_chunk(topology, settings);
-  long chunks[2] = {static_cast<long>(chunk), -static_cast<long>(chunk)};
+  // What must be alike on all ranks: the least and the (negated) greatest of each.
+  long alike[4] = {static_cast<long>(chunk), -static_cast<long>(chunk),
+                   settings.is_deterministic ? 1 : 0, settings.is_deterministic ? -1 : 0};
   {
     Batch batch(transport);
-    batch.all_min(chunks, 2);
+    batch.all_min(alike, 4);
     batch.wait();
   }
-  if (chunks[0] != -chunks[1]) {
-    fail(DDL_ERROR_ARGUMENT, "DDL_SHM_CHUNK differs between ranks: ", chunks[0], " and ",
-         -chunks[1], " bytes");
+  if (alike[0] != -alike[1]) {
+    fail(DDL_ERROR_ARGUMENT, "DDL_SHM_CHUNK differs between ranks: ", alike[0], " and ", -alike[1],
+         " bytes");
+  }
+  if (alike[2] != -alike[3]) {
+    fail(DDL_ERROR_ARGUMENT,
+         "-deterministic is 1 on some ranks and 0 on others; give all the same");
   }
   // Between hosts, several chunks are under way so that every link has something to carry.
   const int slots = topology.hosts().size() > 1 ? 16 : 2;
@@ -76,6 +82,7 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
            const Settings& settings)
     : topology_(std::move(topology)),
       rank_(rank_in(comm)),
+      is_deterministic_(settings.is_deterministic),
       debug_level_(settings.debug_level),
       dump_every_(settings.dump_every),
       transport_(comm, make_peers(topology_, world_ranks)),

@@ -44,6 +44,7 @@ class Comm {
   const std::vector<int>& local_ranks() const { return topology_.host_of(rank_).ranks; }
   std::string describe(int rank) const { return transport_.peers()[rank].describe(); }
 
+  bool is_deterministic() const { return is_deterministic_; }
   HostGroup& host() { return host_; }
   const HostGroup& host() const { return host_; }
   MpiTransport& transport() { return transport_; }
@@ -85,6 +86,7 @@ class Comm {
 
   Topology topology_;
   int rank_;
+  bool is_deterministic_;
   int debug_level_;
   int dump_every_;
   std::vector<std::byte> workspace_;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr char kValidOptions[] =
     "valid options are -mode X:AxBxC (X one of b n r m c p), -topology FILE, -timeout SECONDS, "
-    "-dbg_level 0|1|2, "
-    "-dump_iter N, -dev_sync 0|1|2, -rebind_iter N";
+    "-deterministic 0|1, "
+    "-dbg_level 0|1|2, -dump_iter N, -dev_sync 0|1|2, -rebind_iter N";
 
 long parse_integer(const std::string& name, const std::string& text, long low, long high) {
   char* end = nullptr;
@@ -79,8 +79,8 @@ Settings parse_settings(const std::string& options) {
     const std::string name = word.rfind("--", 0) == 0 ? word.substr(1) : word;
     std::string value;
     const bool known = name == "-mode" || name == "-topology" || name == "-timeout" ||
-                       name == "-dbg_level" || name == "-dump_iter" || name == "-dev_sync" ||
-                       name == "-rebind_iter";
+                       name == "-deterministic" || name == "-dbg_level" || name == "-dump_iter" ||
+                       name == "-dev_sync" || name == "-rebind_iter";
     if (!known) {
       fail(DDL_ERROR_ARGUMENT, "DDL options: unknown word '", word, "'; ", kValidOptions);
     }
@@ -90,6 +90,7 @@ Settings parse_settings(const std::string& options) {
     if (name == "-mode") parse_mode(value, &settings);
     if (name == "-topology") settings.topology_file = value;
     if (name == "-timeout") settings.timeout = parse_seconds(name, value);
+    if (name == "-deterministic") settings.is_deterministic = parse_int(name, value, 1) == 1;
     if (name == "-dbg_level") settings.debug_level = parse_int(name, value, 2);
     if (name == "-dump_iter") settings.dump_every = parse_int(name, value, kMany);
     if (name == "-dev_sync") settings.device_sync = parse_int(name, value, 2);

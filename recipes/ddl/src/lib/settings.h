@@ -23,6 +23,9 @@ struct Settings {
   int rebind_every =
       0;  // -rebind_iter N: how often to choose schedules anew; there is one schedule
 
+  // -deterministic 1: sums of several hosts are those of one host, bit by bit; all ranks alike.
+  bool is_deterministic = false;
+
   // Knobs for tests.
   std::size_t chunk_bytes = 0;  // DDL_SHM_CHUNK: bytes per rank and chunk; 0 = choose
   int fake_hosts = 0;           // DDL_FAKE_HOSTS: rank r counts as on host r % K; 0 = real hosts

@@ -81,6 +81,24 @@ def test_a_wrong_topology_is_an_error_on_every_rank(
     assert len(re.findall(message, result.stderr)) >= 2, result.stderr
 
 
+def test_deterministic_sums_know_no_topology(
+    launch: Launch, passes: Launch, tmp_path: Path
+) -> None:
+    racks = topology(tmp_path, RACKS)["DDL_OPTIONS"]
+    always = {"DDL_OPTIONS": "-deterministic 1"}
+    digests = {
+        passes("digest", n=4, hosts=hosts, env=env).stdout
+        for hosts, env in [
+            *((hosts, always) for hosts in (0, 2, 3, 4)),
+            (3, {"DDL_OPTIONS": f"-deterministic 1 {racks}"}),
+        ]
+    }
+    assert len(digests) == 1
+    # Without it, the hosts' partial sums are rounded: blocks and vectors are cut differently too.
+    loose = launch("digest", n=4, hosts=3)
+    assert loose.stdout not in digests
+
+
 def test_a_mode_with_racks(passes: Launch) -> None:
     passes(
         "reductions",

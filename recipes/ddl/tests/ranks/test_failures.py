@@ -180,6 +180,7 @@ def test_beside_mpi4py(passes: Launch, way: str) -> None:
         ("-mode r:3x1x1", ["describes 3 ranks", "the job has 2"]),
         ("-timeout 0", ["-timeout", "above 0"]),
         ("-dbg_level 3", ["0 to 2"]),
+        ("-deterministic 2", ["-deterministic", "0 to 1"]),
     ],
 )
 def test_bad_options_are_told(launch: Launch, options: str, words: list[str]) -> None:

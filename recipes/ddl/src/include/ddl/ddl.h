@@ -12,7 +12,9 @@
  *
  * Threads: one communicator serves one call at a time (a second thread waits its turn); different
  * communicators are independent. Results are deterministic: the order of summation depends on the
- * topology alone, and all ranks get the same bits.
+ * topology and size alone, and all ranks get the same bits. With `-deterministic 1` it is the order
+ * of ranks, whatever the topology: the same bits for the same number of ranks anywhere, at the
+ * price of more bytes between hosts.
  */
 #ifndef DDL_DDL_H
 #define DDL_DDL_H

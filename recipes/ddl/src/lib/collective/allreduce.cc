@@ -4,6 +4,7 @@
 #include "collective/between_hosts.h"
 #include "collective/collectives.h"
 #include "collective/on_host.h"
+#include "collective/ordered.h"
 #include "reduce/kernels.h"
 
 namespace ddl {
@@ -44,7 +45,9 @@ void allreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_
     }
     comm.begin(call);
     if (count == 0) return;
-    if (comm.num_hosts() > 1) {
+    if (comm.num_hosts() > 1 && comm.is_deterministic()) {
+      allreduce_ordered(comm, send, recv, count, type, op);
+    } else if (comm.num_hosts() > 1) {
       allreduce_between_hosts(comm, send, recv, count, type, op);
     } else {
       allreduce_on_host(comm, send, recv, count, type, op);

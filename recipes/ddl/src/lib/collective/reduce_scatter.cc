@@ -6,6 +6,7 @@
 
 #include "collective/between_hosts.h"
 #include "collective/collectives.h"
+#include "collective/ordered.h"
 #include "reduce/kernels.h"
 
 namespace ddl {
@@ -47,7 +48,9 @@ void reduce_scatter(Comm& comm, const void* send, void* recv, std::size_t recv_c
   comm.run(call, [&] {
     comm.begin(call);
     if (recv_count == 0) return;
-    if (comm.num_hosts() > 1) {
+    if (comm.num_hosts() > 1 && comm.is_deterministic()) {
+      reduce_scatter_ordered(comm, send, recv, recv_count, type, op);
+    } else if (comm.num_hosts() > 1) {
       reduce_scatter_between_hosts(comm, send, recv, recv_count, type, op);
     } else {
       reduce_scatter_on_host(comm, static_cast<const std::byte*>(send),
