@@ -6,6 +6,7 @@ namespace ddl {
 namespace {
 
 alignas(8) std::byte memory[1 << 10];
+const Allreduce* const no_allreduce = nullptr;
 
 // `count` floats summed in place, `offset` bytes into the memory.
 Allreduce floats(std::size_t count, std::size_t offset) {
@@ -30,13 +31,11 @@ TEST(FusionGroupTest, GrowsUntilItIsFull) {
 
 TEST(FusionGroupTest, EndsBeforeWhatDoesNotFit) {
   const Allreduce first = floats(8, 0);
-  Allreduce doubles = floats(1, 64);
-  doubles.type = DDL_TYPE_DOUBLE;
-  Allreduce largest = floats(1, 64);
-  largest.op = DDL_OP_MAX;
+  const Allreduce doubles{memory + 64, memory + 64, 1, DDL_TYPE_DOUBLE, DDL_OP_SUM};
+  const Allreduce largest{memory + 64, memory + 64, 1, DDL_TYPE_FLOAT, DDL_OP_MAX};
   const Allreduce too_much = floats(9, 64);
   const Allreduce large = floats(16, 64);
-  for (const Allreduce* next : {&doubles, &largest, &too_much, &large, (const Allreduce*)nullptr}) {
+  for (const Allreduce* next : {&doubles, &largest, &too_much, &large, no_allreduce}) {
     Group group(64);
     group.add(&first);
     group.add(next);
@@ -48,7 +47,7 @@ TEST(FusionGroupTest, EndsBeforeWhatDoesNotFit) {
 TEST(FusionGroupTest, WhatCannotBeFusedIsAlone) {
   const Allreduce one = floats(1, 0);
   const Allreduce full = floats(16, 0);
-  for (const Allreduce* first : {&full, (const Allreduce*)nullptr}) {
+  for (const Allreduce* first : {&full, no_allreduce}) {
     Group group(64);
     group.add(first);
     EXPECT_EQ(group.size(), 1U);
