@@ -63,7 +63,7 @@ NUMPY: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (ValueError, "x: not contiguous", lambda: ddl.allreduce_async_(np.ones((4, 4)).T)),
     (ValueError, "x: not contiguous", lambda: ddl.broadcast_async(np.ones((4, 4)).T)),
     (ValueError, "x: not contiguous", lambda: ddl.allgather_async(np.ones((4, 4)).T)),
-    (ValueError, "x: not contiguous", lambda: ddl.reduce_scatter_async(np.ones((4, SIZE)).T)),
+    (ValueError, "x: not contiguous", lambda: ddl.reduce_scatter_async(np.ones((4, 2 * SIZE)).T)),
     (ValueError, "x: read-only", lambda: ddl.allreduce_async_(read_only())),
     (ValueError, "out: 3 elements", lambda: ddl.allreduce_async(X, out=np.ones(3, "f4"))),
     (ValueError, "op: unknown operation 'mean'", lambda: ddl.allreduce_async(X, "mean")),
