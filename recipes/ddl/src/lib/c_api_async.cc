@@ -121,9 +121,8 @@ DDL_Result ddl_comm_iallgather(ddl_comm_t comm, const void* send, void* recv, si
 }
 
 DDL_Result ddl_comm_ibarrier(ddl_comm_t comm, ddl_request_t* request) {
-  return submit("ibarrier", comm, request, [&](Comm& group) {
-    return group.queue().submit([&group] { barrier(group); });
-  });
+  return submit("ibarrier", comm, request,
+                [&](Comm& group) { return group.queue().submit([&group] { barrier(group); }); });
 }
 
 DDL_Result ddl_wait(ddl_request_t* request) {

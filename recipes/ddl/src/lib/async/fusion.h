@@ -1,4 +1,5 @@
-// Carries out queued allreduces: several small ones as one message where all ranks have them queued.
+// Carries out queued allreduces: several small ones as one message where all ranks have them
+// queued.
 #pragma once
 
 #include <atomic>

@@ -32,9 +32,8 @@ void Group::add(const Allreduce* next) {
 bool Group::fits(const Allreduce& next) const {
   const Allreduce& first = members_.front();
   return next.type == first.type && next.op == first.op && next.nbytes() <= max_bytes_ - nbytes_ &&
-         std::none_of(members_.begin(), members_.end(), [&](const Allreduce& earlier) {
-           return reads_result_of(next, earlier);
-         });
+         std::none_of(members_.begin(), members_.end(),
+                      [&](const Allreduce& earlier) { return reads_result_of(next, earlier); });
 }
 
 }  // namespace ddl

@@ -31,7 +31,7 @@ struct Board {
   std::mutex mutex;
   std::condition_variable work;  // for the worker: there is more to do, or someone waits
   std::condition_variable done;  // for those who wait: some request is done
-  int num_waiting = 0;           // threads that wait; as long as there are any, nothing is held back
+  int num_waiting = 0;  // threads that wait; as long as there are any, nothing is held back
 };
 
 class Request {

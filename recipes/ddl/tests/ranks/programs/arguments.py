@@ -67,14 +67,14 @@ NUMPY: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (ValueError, "x: read-only", lambda: ddl.allreduce_async_(read_only())),
     (ValueError, "out: 3 elements", lambda: ddl.allreduce_async(X, out=np.ones(3, "f4"))),
     (ValueError, "op: unknown operation 'mean'", lambda: ddl.allreduce_async(X, "mean")),
-    (ValueError, "iallreduce: the average of", lambda: ddl.allreduce_async(I, "average")),
+    (ValueError, "iallreduce: the average of", lambda: ddl.allreduce_async(INTEGERS, "average")),
     (ValueError, "iallreduce: send and recv", lambda: ddl.allreduce_async(BOTH[:-1], out=BOTH[1:])),
     (ValueError, f"from 0 to {SIZE - 1}", lambda: ddl.broadcast_async(X, root=SIZE)),
     (ValueError, "it has been freed", lambda: ddl.barrier_async(FREED)),
     (ValueError, "it has been freed", lambda: ddl.stats(FREED)),
     (ValueError, "timeout: -1 is not", lambda: ddl.barrier_async().wait(-1)),
 ]
-I = np.ones(2, np.int32)
+INTEGERS = np.ones(2, np.int32)
 BOTH = np.ones(5, np.float32)
 FREED = ddl.new_group(list(range(SIZE)))
 assert FREED is not None
