@@ -26,7 +26,9 @@ smoke: bootstrap ## the smoke suite in the installed environment
 	@$(DDLCE) smoke
 
 bench: bootstrap ## benchmarks: tables on the terminal, JSON in tests/bench/out/
-	@for script in tests/bench/bench_*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+	@short=; for script in tests/bench/bench_*.py; do echo "== $$script"; \
+	  $(PY) $$script || short="$$short $$script"; done; \
+	if [ -n "$$short" ]; then echo "fell short or failed:$$short" >&2; exit 1; fi
 
 lint: bootstrap ## ruff, mypy, clang-format, and the recipe linter
 	@echo "== ruff"; .venv/bin/ruff check . && .venv/bin/ruff format --check .

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "async/fusion.h"
-#include "reduce/kernels.h"
+#include "schedule/spread.h"
 
 namespace ddl {
 namespace {
@@ -28,7 +28,7 @@ int rank_in(MPI_Comm comm) {
 // Bytes of every rank's part of a chunk. Inside a host, chunks that stay in the caches are best;
 // between hosts, longer messages are. A chunk has room for a piece for every rank.
 std::size_t choose_chunk(const Topology& topology, const Settings& settings) {
-  constexpr std::size_t kWithinHost = std::size_t{256} << 10;
+  constexpr std::size_t kWithinHost = std::size_t{128} << 10;
   constexpr std::size_t kBetweenHosts = std::size_t{2} << 20;
   const std::size_t natural = topology.hosts().size() > 1 ? kBetweenHosts : kWithinHost;
   const std::size_t wanted = settings.chunk_bytes > 0 ? settings.chunk_bytes : natural;
@@ -107,15 +107,34 @@ ddl_stats Comm::stats() const {
           fusion_->num_requests(), fusion_->num_messages()};
 }
 
-std::shared_ptr<const Plan> Comm::plan(std::size_t count) {
-  // Programs reduce the same few sizes again and again.
+std::shared_ptr<const Plan> Comm::plan(const PlanKey& key) {
+  // Programs move the same few sizes again and again.
   constexpr std::size_t kMaxPlans = 256;
   if (plans_.size() >= kMaxPlans) plans_.clear();
-  std::shared_ptr<const Plan>& plan = plans_[count];
-  if (!plan) {
-    plan = std::make_shared<Plan>(plan_allreduce(topology_.tree(), host_index(), count, kPlanUnit));
-  }
+  std::shared_ptr<const Plan>& plan = plans_[key];
+  if (!plan) plan = std::make_shared<Plan>(make_plan(key));
   return plan;
+}
+
+Plan Comm::make_plan(const PlanKey& key) const {
+  const Node& tree = topology_.tree();
+  if (key.collective == Collective::kAllreduce) {
+    return plan_allreduce(tree, host_index(), key.count, kPlanUnit);
+  }
+  if (key.collective == Collective::kBroadcast) {
+    return plan_broadcast(tree, host_index(), key.root, key.count, kPlanUnit);
+  }
+  const std::size_t block = key.count / topology_.size();
+  Pieces owned;
+  std::size_t begin = 0;
+  for (int h = 0; h < num_hosts(); ++h) {
+    const std::size_t end = begin + block * topology_.hosts()[h].ranks.size();
+    owned.push_back({{begin, end}, h});
+    begin = end;
+  }
+  return key.collective == Collective::kAllgather
+             ? plan_allgather(tree, host_index(), owned, kPlanUnit)
+             : plan_reduce_scatter(tree, host_index(), owned, kPlanUnit);
 }
 
 std::byte* Comm::workspace(std::size_t nbytes) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -52,13 +53,24 @@ class Comm {
   std::string describe(int rank) const { return transport_.peers()[rank].describe(); }
 
   HostGroup& host() { return host_; }
+  const HostGroup& host() const { return host_; }
   MpiTransport& transport() { return transport_; }
 
   // Between hosts, lane k joins the k-th rank of every host; every host has that many ranks.
   int num_lanes() const { return topology_.min_local_size(); }
 
-  // What this host does to reduce `count` elements with the others; made once per count.
-  std::shared_ptr<const Plan> plan(std::size_t count);
+  // What this host does in a collective on `count` elements with the others; made once. For
+  // kAllgather and kReduceScatter these are a block of every rank, host by host.
+  struct PlanKey {
+    Collective collective;
+    int root;  // host, of kBroadcast
+    std::size_t count;
+    bool operator<(const PlanKey& other) const {
+      return std::tie(collective, root, count) <
+             std::tie(other.collective, other.root, other.count);
+    }
+  };
+  std::shared_ptr<const Plan> plan(const PlanKey& key);
   // Memory for messages that are under way: it outlives a collective that fails.
   std::byte* workspace(std::size_t nbytes);
 
@@ -83,6 +95,7 @@ class Comm {
 
  private:
   Call announced(Call call) const;
+  Plan make_plan(const PlanKey& key) const;
   Verdict compare_calls();
   Verdict agree_between_hosts(Verdict verdict);
   void enforce(const Verdict& verdict) const;
@@ -95,7 +108,7 @@ class Comm {
   MpiTransport transport_;
   HostGroup host_;
   std::mutex mutex_;
-  std::map<std::size_t, std::shared_ptr<const Plan>> plans_;
+  std::map<PlanKey, std::shared_ptr<const Plan>> plans_;
   std::uint64_t num_calls_ = 0;
   std::uint64_t fusion_fingerprint_ = 0;
   std::atomic<std::uint64_t> num_collectives_{0};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "call.h"
+#include "reduce/kernels_impl.h"
 
 namespace ddl {
 namespace {
@@ -18,42 +19,32 @@ namespace {
 class KernelsTest : public testing::TestWithParam<const KernelTable*> {
  protected:
   template <class T>
-  std::vector<T> reduce(Stage stage, DDL_Type type, DDL_Op op,
-                        const std::vector<std::vector<T>>& inputs, double divisor = 1.0) {
+  std::vector<T> reduce(DDL_Type type, DDL_Op op, const std::vector<std::vector<T>>& inputs,
+                        double divisor = 1.0) {
     std::vector<const void*> pointers;
     for (const auto& input : inputs) pointers.push_back(input.data());
     std::vector<T> out(inputs[0].size());
-    GetParam()->reduce[stage][type][op](out.data(), pointers.data(),
-                                        static_cast<int>(inputs.size()), out.size(), divisor);
+    GetParam()->reduce[type][op](out.data(), pointers.data(), static_cast<int>(inputs.size()),
+                                 out.size(), divisor);
     return out;
   }
 
-  // Both ways through the stages that convert between elements and accumulators.
-  std::vector<float> widen(DDL_Type type, const std::vector<std::uint16_t>& in) {
-    const void* source = in.data();
-    std::vector<float> out(in.size());
-    GetParam()->reduce[kPartial][type][DDL_OP_SUM](out.data(), &source, 1, in.size(), 1.0);
+  // The loops' own conversions, one by one.
+  static std::vector<float> widen(DDL_Type type, const std::vector<std::uint16_t>& in) {
+    std::vector<float> out;
+    for (const std::uint16_t value : in) {
+      out.push_back(type == DDL_TYPE_HALF ? Half::widen(value) : Bfloat::widen(value));
+    }
     return out;
   }
-  std::vector<std::uint16_t> narrow(DDL_Type type, const std::vector<float>& in) {
-    const void* source = in.data();
-    std::vector<std::uint16_t> out(in.size());
-    GetParam()->reduce[kFinal][type][DDL_OP_SUM](out.data(), &source, 1, in.size(), 1.0);
+  static std::vector<std::uint16_t> narrow(DDL_Type type, const std::vector<float>& in) {
+    std::vector<std::uint16_t> out;
+    for (const float value : in) {
+      out.push_back(type == DDL_TYPE_HALF ? Half::narrow(value) : Bfloat::narrow(value));
+    }
     return out;
   }
 };
-
-std::uint32_t bits_of(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
-float float_of(std::uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
 
 // By the definition of binary16.
 double half_value(std::uint16_t half) {
@@ -138,8 +129,8 @@ TEST_P(KernelsTest, NansStayNans) {
     for (const float value : widen(type, narrowed)) EXPECT_TRUE(std::isnan(value));
   }
   for (const DDL_Op op : {DDL_OP_SUM, DDL_OP_PRODUCT, DDL_OP_MIN, DDL_OP_MAX}) {
-    const auto first = reduce<float>(kFull, DDL_TYPE_FLOAT, op, {{nan}, {1}, {2}});
-    const auto middle = reduce<float>(kFull, DDL_TYPE_FLOAT, op, {{1}, {nan}, {2}});
+    const auto first = reduce<float>(DDL_TYPE_FLOAT, op, {{nan}, {1}, {2}});
+    const auto middle = reduce<float>(DDL_TYPE_FLOAT, op, {{1}, {nan}, {2}});
     EXPECT_TRUE(std::isnan(first[0])) << name_of(op);
     EXPECT_TRUE(std::isnan(middle[0])) << name_of(op);
   }
@@ -180,11 +171,11 @@ void check_against_loop(const KernelTable& table, DDL_Type type) {
         }
         // In place in the last input, and one element beyond must stay.
         std::vector<T> out(count + 1, T{77});
-        table.reduce[kFull][type][op](out.data(), pointers.data(), n_in, count, 1.0);
+        table.reduce[type][op](out.data(), pointers.data(), n_in, count, 1.0);
         EXPECT_EQ(out.back(), T{77});
         out.resize(count);
         EXPECT_EQ(out, expected) << name_of(type) << ' ' << name_of(op) << ' ' << count;
-        table.reduce[kFull][type][op](inputs.back().data(), pointers.data(), n_in, count, 1.0);
+        table.reduce[type][op](inputs.back().data(), pointers.data(), n_in, count, 1.0);
         EXPECT_EQ(inputs.back(), expected) << "in place";
       }
     }
@@ -198,7 +189,13 @@ TEST_P(KernelsTest, MatchesTheLoop) {
   check_against_loop<std::int64_t>(*GetParam(), DDL_TYPE_INT64);
 }
 
-// The short way, in registers, must give the bits of the long one, through accumulators.
+float apply(DDL_Op op, float a, float b) {
+  if (op == DDL_OP_SUM) return Sum::apply(a, b);
+  if (op == DDL_OP_PRODUCT) return Product::apply(a, b);
+  return op == DDL_OP_MIN ? Min::apply(a, b) : Max::apply(a, b);
+}
+
+// Whatever way the kernels take, the bits are those of one element at a time.
 TEST_P(KernelsTest, NarrowSumsAreRoundedOnce) {
   std::mt19937 random(3);
   for (const DDL_Type type : {DDL_TYPE_HALF, DDL_TYPE_BFLOAT16}) {
@@ -214,13 +211,13 @@ TEST_P(KernelsTest, NarrowSumsAreRoundedOnce) {
             pointers.push_back(input.data());
             wide.push_back(widen(type, input));
           }
-          std::vector<const void*> wide_pointers;
-          for (const auto& input : wide) wide_pointers.push_back(input.data());
-          std::vector<std::uint16_t> expected(1003);
-          GetParam()->reduce[kFinal][type][op](expected.data(), wide_pointers.data(), n_in, 1003,
-                                               divisor);
-          GetParam()->reduce[kFull][type][op](inputs[0].data(), pointers.data(), n_in, 1003,
-                                              divisor);
+          std::vector<float> sum = wide[0];
+          for (int k = 1; k < n_in; ++k) {
+            for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = apply(op, sum[i], wide[k][i]);
+          }
+          for (float& value : sum) value /= static_cast<float>(divisor);
+          const std::vector<std::uint16_t> expected = narrow(type, sum);
+          GetParam()->reduce[type][op](inputs[0].data(), pointers.data(), n_in, 1003, divisor);
           for (std::size_t i = 0; i < expected.size(); ++i) {
             const float want = widen(type, {expected[i]})[0];
             const float got = widen(type, {inputs[0][i]})[0];
@@ -238,17 +235,17 @@ TEST_P(KernelsTest, NarrowSumsAreRoundedOnce) {
 
 TEST_P(KernelsTest, IntegersWrap) {
   constexpr std::int32_t top = std::numeric_limits<std::int32_t>::max();
-  const auto sum = reduce<std::int32_t>(kFull, DDL_TYPE_INT32, DDL_OP_SUM, {{top}, {1}});
+  const auto sum = reduce<std::int32_t>(DDL_TYPE_INT32, DDL_OP_SUM, {{top}, {1}});
   EXPECT_EQ(sum[0], std::numeric_limits<std::int32_t>::min());
 }
 
 TEST_P(KernelsTest, DividesAfterTheSum) {
-  const auto third = reduce<float>(kFull, DDL_TYPE_FLOAT, DDL_OP_SUM, {{1}, {0}, {0}}, 3.0);
+  const auto third = reduce<float>(DDL_TYPE_FLOAT, DDL_OP_SUM, {{1}, {0}, {0}}, 3.0);
   EXPECT_EQ(third[0], 1.0F / 3.0F);
   // The sum, 120000, is beyond float16; the average is not.
   const std::uint16_t sixty_thousand = 0x7b53;
-  const auto average = reduce<std::uint16_t>(kFull, DDL_TYPE_HALF, DDL_OP_SUM,
-                                             {{sixty_thousand}, {sixty_thousand}}, 2.0);
+  const auto average =
+      reduce<std::uint16_t>(DDL_TYPE_HALF, DDL_OP_SUM, {{sixty_thousand}, {sixty_thousand}}, 2.0);
   EXPECT_EQ(average[0], sixty_thousand);
 }
 

@@ -3,143 +3,23 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <map>
 #include <numeric>
 #include <random>
-#include <tuple>
+
+#include "machine.h"
 
 namespace ddl {
 namespace {
 
-Node host(int index, double bandwidth = 0) {
-  Node node;
-  node.name = "h" + std::to_string(index);
-  node.host = index;
-  node.up.bandwidth = bandwidth;
-  return node;
-}
-
-Node group(std::vector<Node> children, double bandwidth = 0) {
-  Node node;
-  node.name = "group";
-  node.up.bandwidth = bandwidth;
-  node.children = std::move(children);
-  return node;
-}
-
-// A tree of up to `depth` levels; hosts are numbered through *next.
-Node random_tree(std::mt19937& random, int depth, int* next) {
-  const auto draw = [&](int n) { return static_cast<int>(random() % n); };
-  const double bandwidth = draw(3) == 0 ? 0 : std::pow(2.0, draw(6));
-  if (depth == 0 || draw(5) == 0) return host((*next)++, bandwidth);
-  std::vector<Node> children;
-  const int n = 1 + draw(5);
-  for (int i = 0; i < n; ++i) children.push_back(random_tree(random, depth - 1, next));
-  return group(std::move(children), bandwidth);
-}
-
-using Values = std::vector<long>;
-
-Values cut(const Values& values, Span span) {
-  return {values.begin() + static_cast<long>(span.begin),
-          values.begin() + static_cast<long>(span.end)};
-}
-
-class Machine {
- public:
-  Machine(const Node& tree, int hosts, std::size_t count, std::size_t unit) {
-    for (int h = 0; h < hosts; ++h) {
-      plans_.push_back(plan_allreduce(tree, h, count, unit));
-      Values& values = data_.emplace_back(count);
-      std::iota(values.begin(), values.end(), h * 1000L);
-    }
-  }
-
-  void run() {
-    std::vector<std::size_t> step(plans_.size(), 0);
-    bool has_moved = true;
-    std::vector<bool> has_sent(plans_.size(), false);
-    while (has_moved) {
-      has_moved = false;
-      for (std::size_t h = 0; h < plans_.size(); ++h) {
-        if (step[h] == plans_[h].steps.size()) continue;
-        const Step& now = plans_[h].steps[step[h]];
-        if (!has_sent[h]) {
-          for (const Transfer& part : now.sends) {
-            inbox_[{static_cast<int>(h), part.host, now.tag}].push_back(cut(data_[h], part.span));
-            bytes_ += part.span.count();
-          }
-          has_sent[h] = true;
-          has_moved = true;
-        }
-        if (!can_receive(static_cast<int>(h), now)) continue;
-        receive(static_cast<int>(h), now);
-        ++step[h];
-        has_sent[h] = false;
-        has_moved = true;
-      }
-    }
-    for (std::size_t h = 0; h < plans_.size(); ++h) EXPECT_EQ(step[h], plans_[h].steps.size());
-    for (const auto& [pair, messages] : inbox_) EXPECT_TRUE(messages.empty());
-  }
-
-  const Values& result(int h) const { return data_[h]; }
-  std::size_t elements_sent() const { return bytes_; }
-
- private:
-  // How many messages the step takes from each host.
-  static std::map<int, std::size_t> wanted(int me, const Step& step) {
-    std::map<int, std::size_t> from;
-    for (const Transfer& part : step.recvs) ++from[part.host];
-    for (const Reduction& reduction : step.reductions) {
-      for (const int h : reduction.from) {
-        if (h != me) ++from[h];
-      }
-    }
-    return from;
-  }
-
-  bool can_receive(int me, const Step& step) {
-    for (const auto& [from, n] : wanted(me, step)) {
-      if (inbox_[{from, me, step.tag}].size() < n) return false;
-    }
-    return true;
-  }
-
-  Values take(int from, int me, int tag, Span span) {
-    std::vector<Values>& queue = inbox_[{from, me, tag}];
-    Values values = queue.front();
-    queue.erase(queue.begin());
-    EXPECT_EQ(values.size(), span.count());
-    return values;
-  }
-
-  void receive(int me, const Step& step) {
-    Values& mine = data_[me];
-    for (const Reduction& reduction : step.reductions) {
-      EXPECT_EQ(std::count(reduction.from.begin(), reduction.from.end(), me), 1);
-      for (const int from : reduction.from) {
-        if (from == me) continue;
-        const Values part = take(from, me, step.tag, reduction.span);
-        for (std::size_t i = 0; i < part.size(); ++i) mine[reduction.span.begin + i] += part[i];
-      }
-    }
-    for (const Transfer& part : step.recvs) {
-      const Values values = take(part.host, me, step.tag, part.span);
-      std::copy(values.begin(), values.end(), mine.begin() + static_cast<long>(part.span.begin));
-    }
-  }
-
-  std::vector<Plan> plans_;
-  std::vector<Values> data_;
-  std::map<std::tuple<int, int, int>, std::vector<Values>> inbox_;  // from, to, tag
-  std::size_t bytes_ = 0;
-};
-
 void expect_allreduce(const Node& tree, int hosts, std::size_t count, std::size_t unit) {
-  Machine machine(tree, hosts, count, unit);
+  std::vector<Plan> plans;
+  std::vector<Values> data;
+  for (int h = 0; h < hosts; ++h) {
+    plans.push_back(plan_allreduce(tree, h, count, unit));
+    Values& mine = data.emplace_back(count);
+    std::iota(mine.begin(), mine.end(), h * 1000L);
+  }
+  Machine machine(std::move(plans), std::move(data));
   machine.run();
   for (int h = 0; h < hosts; ++h) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -154,11 +34,7 @@ void expect_allreduce(const Node& tree, int hosts, std::size_t count, std::size_
 TEST(PlanTest, AnyTreeAndCountSumsExactlyOnce) {
   for (unsigned seed = 0; seed < 400; ++seed) {
     std::mt19937 random(seed);
-    int hosts = 0;
-    const Node drawn = random_tree(random, 1 + static_cast<int>(random() % 4), &hosts);
-    std::vector<int> all(hosts);
-    std::iota(all.begin(), all.end(), 0);
-    const Node tree = select_hosts(drawn, all);
+    const auto [tree, hosts] = draw_tree(random);
     const std::size_t unit = 1 + random() % 3;
     for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{random() % 200}}) {
       SCOPED_TRACE(describe_tree(tree) + "count " + std::to_string(count));

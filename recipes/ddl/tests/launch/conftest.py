@@ -1,6 +1,7 @@
 """Runs the real ddlrun: from the source tree beside these tests, else the installed one."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -95,6 +96,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
                 stderr=subprocess.PIPE,
                 text=True,
                 cwd=tmp_path,
+                # Under nohup these tests run with it ignored, which a child would inherit.
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
             )
         )
         return started[-1]

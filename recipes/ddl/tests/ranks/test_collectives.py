@@ -49,7 +49,7 @@ children:
 
 
 @pytest.mark.parametrize(("n", "hosts"), [(3, 3), (4, 3), (2, 2)])
-def test_reductions_follow_a_topology(passes: Launch, tmp_path: Path, n: int, hosts: int) -> None:
+def test_collectives_follow_a_topology(passes: Launch, tmp_path: Path, n: int, hosts: int) -> None:
     passes(
         "reductions",
         "exact",
@@ -58,6 +58,7 @@ def test_reductions_follow_a_topology(passes: Launch, tmp_path: Path, n: int, ho
         chunk=SMALL_CHUNK,
         env=topology(tmp_path, RACKS),
     )
+    passes("movement", n=n, hosts=hosts, chunk=SMALL_CHUNK, env=topology(tmp_path, RACKS))
 
 
 @pytest.mark.parametrize(

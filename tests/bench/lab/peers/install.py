@@ -36,7 +36,8 @@ def pip_prefix(name: str) -> Path:
 
 def compile_worker(source: str, prefix: Path, mpicc: Path, *options: str) -> Path:
     """A worker compiled against the MPI that `mpicc` belongs to, and the libraries of `prefix`."""
-    files = [LAB / "workers" / source, LAB / "workers" / "worker.h"]
+    headers = ["worker.h", "host.h"]
+    files = [LAB / "workers" / name for name in (source, *headers)]
     named = "\0".join([str(prefix), str(mpicc), *options])
     key = _digest(named.encode(), *(file.read_bytes() for file in files))
     worker = cache() / "workers" / f"{Path(source).stem}-{key}"

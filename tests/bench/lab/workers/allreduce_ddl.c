@@ -1,7 +1,7 @@
 /* libddl's allreduce, in place. MPI is only the clock's barrier. */
 #include <ddl/ddl.h>
 
-#include "worker.h"
+#include "host.h"
 
 static void must(DDL_Result result) {
   if (result != DDL_SUCCESS) ddl_abort(1, ddl_last_error());
@@ -12,14 +12,16 @@ static void allreduce(float* data, size_t count) {
 }
 
 int main(int argc, char** argv) {
-  (void)argc;
   if (ddl_init(NULL) != DDL_SUCCESS) {
     fprintf(stderr, "%s\n", ddl_last_error());
     return 1;
   }
   char library[64];
   snprintf(library, sizeof library, "ddl %s", ddl_version());
-  measure(argv, library, allreduce);
+  if (strcmp(argv[1], "host") == 0)
+    measure_on_host(argc, argv, library, allreduce);
+  else
+    measure(argv, library, allreduce);
   must(ddl_finalize());
   return 0;
 }

@@ -1,4 +1,4 @@
-// Allreduce between hosts, in chunks that are under way at the same time.
+// Collectives between hosts, in chunks that are under way at the same time.
 #pragma once
 
 #include <cstddef>
@@ -11,29 +11,22 @@
 
 namespace ddl {
 
-// Part `index` of `count` elements cut into `parts`, on 64-element borders so that slices do not
-// share cache lines.
-Span part_of(std::size_t count, int parts, int index);
+// Elements of `width` bytes that a chunk has, of a collective that moves `nbytes` in all.
+std::size_t chunk_elements(const Comm& comm, std::size_t nbytes, std::size_t width);
 
-// A chunk is cut into one slice per lane. The k-th rank of every host sums slice k of its host,
-// straight from the others' shared memory, follows the plan with the k-th ranks of the other hosts,
-// and leaves the result in shared memory for its host. Each chunk is in a step of its own: while
-// one is reduced in the racks, another is between racks and a third on its way back, so that all
-// links are busy.
-//
-// 16-bit floats are summed in float32 and rounded once per level: inside the host, and at every
-// level of the tree. Their averages are divided by a power of two on the first level, so that no
-// sum overflows, and by the rest on the last.
-class PipelinedAllreduce {
+// A chunk is cut into one slice per lane. The k-th rank of every host follows a plan for slice k
+// with the k-th ranks of the other hosts, and leaves the result in shared memory for its host. Each
+// chunk is in a step of its own: while one moves inside the racks, another is between racks and a
+// third on its way back, so that all links are busy.
+class Pipeline {
  public:
-  PipelinedAllreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
-                     DDL_Op op);
+  virtual ~Pipeline() = default;
   void run();
 
- private:
+ protected:
   // Our slice of a chunk under way, between its start on the network and its release.
   struct Slot {
-    std::shared_ptr<const Plan> plan;
+    std::shared_ptr<const Plan> plan;  // null: nothing to do
     const std::byte* own = nullptr;    // this host's part of the slice, for the first step
     std::byte* work = nullptr;         // where sums and results of the slice go
     std::byte* inbox = nullptr;        // where the other hosts' parts arrive
@@ -43,18 +36,35 @@ class PipelinedAllreduce {
     std::size_t sending = 0;                        // messages that have not left
   };
 
-  std::size_t begin(std::size_t c) const { return c * chunk_; }
-  std::size_t length(std::size_t c) const { return std::min(chunk_, count_ - begin(c)); }
-  Span slice(std::size_t c, int lane) const { return part_of(length(c), lanes_, lane); }
-  std::size_t slot_index(std::size_t c) const { return c % slots_.size(); }
+  // `width`: bytes per element. `reduce` divides the last sum of each element by `divisor`; null
+  // for plans without reductions.
+  Pipeline(Comm& comm, std::size_t chunks, std::size_t width, ReduceFunction reduce,
+           double divisor);
 
-  // Chunks go through these in order; each says whether it could do its part for the next one.
-  bool bring_next();    // our input, to shared memory
-  bool start_next();    // when the inputs of the host's ranks lie there: our slice's sum
-  bool finish_next();   // when our slice is done: to the result, and known to the host
-  bool release_next();  // when all slices of the host are done: to the result
+  // What a collective does with a chunk, in this order; the memory of a slot is its own until all
+  // of the host have released it.
+  virtual void bring(std::size_t c) = 0;              // our input, to shared memory
+  virtual void start(std::size_t c, Slot* slot) = 0;  // all inputs are there: sets plan, own, work
+  virtual void finish(std::size_t c, const Slot& slot) = 0;  // our slice is done
+  virtual void release(std::size_t c) = 0;  // all slices are: to the caller's memory
+  // The most that start() gives a plan to receive, in bytes; lanes only.
+  virtual std::size_t inbox_bytes() = 0;
 
-  void reduce_on_host(std::size_t c, Span s, Slot* slot);
+  bool is_lane() const { return host_.rank() < lanes_; }
+  int slot_index(std::size_t c) const { return static_cast<int>(c % slots_.size()); }
+
+  Comm& comm_;
+  HostGroup& host_;
+  const int lanes_;
+  const std::size_t width_;
+
+ private:
+  // Each says whether it could do its part for the next chunk.
+  bool bring_next();
+  bool start_next();
+  bool finish_next();
+  bool release_next();
+
   void begin_steps(std::size_t index);
   void advance(std::size_t index);
   void post_receives(std::size_t index);
@@ -63,19 +73,9 @@ class PipelinedAllreduce {
   void complete(std::uint64_t id);
   std::string missing_ranks() const;
 
-  Comm& comm_;
-  HostGroup& host_;
-  const std::byte* send_;
-  std::byte* recv_;
-  std::size_t count_;
   ReduceFunction reduce_;
-  double first_divisor_;  // of the sum on the host
-  double last_divisor_;   // of the last sum between hosts
-  std::size_t width_;     // bytes per element
-  int lanes_;
-  std::size_t chunk_;   // elements
-  std::size_t chunks_;  // how many
-  CopyFunction copy_out_;
+  double divisor_;
+  std::size_t chunks_;
   std::uint32_t arrived_;
   std::uint32_t done_;
   std::size_t brought_ = 0;  // chunks that have passed each step

@@ -2,12 +2,10 @@
 
 #include <cstring>
 
-#include "call.h"
-
 namespace ddl {
 namespace {
 
-constexpr std::size_t kStreamingBytes = std::size_t{4} << 20;
+constexpr std::size_t kStreamingBytes = std::size_t{16} << 20;
 
 void copy_cached(void* out, const void* in, std::size_t n) { std::memcpy(out, in, n); }
 
@@ -18,16 +16,12 @@ const KernelTable& kernels() {
   return best;
 }
 
-CopyFunction copy_function(std::size_t nbytes) {
-  return nbytes >= kStreamingBytes ? kernels().copy_streaming : copy_cached;
+CopyFunction copy_function(std::size_t nbytes, bool is_in_place) {
+  return nbytes >= kStreamingBytes && !is_in_place ? kernels().copy_streaming : copy_cached;
 }
 
-ReduceFunction reduce_function(Stage stage, DDL_Type type, DDL_Op op) {
-  return kernels().reduce[stage][type][op == DDL_OP_AVERAGE ? DDL_OP_SUM : op];
-}
-
-std::size_t accumulator_size(DDL_Type type) {
-  return type == DDL_TYPE_HALF || type == DDL_TYPE_BFLOAT16 ? sizeof(float) : size_of(type);
+ReduceFunction reduce_function(DDL_Type type, DDL_Op op) {
+  return kernels().reduce[type][op == DDL_OP_AVERAGE ? DDL_OP_SUM : op];
 }
 
 }  // namespace ddl

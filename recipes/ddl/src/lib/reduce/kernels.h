@@ -7,16 +7,9 @@
 
 namespace ddl {
 
-// 16-bit floats are summed in float32. Where a reduction takes two steps (inside hosts, then
-// between them) the value between the steps stays float32, so that it is rounded once.
-enum Stage {
-  kFull,     // elements -> elements
-  kPartial,  // elements -> accumulators
-  kFinal,    // accumulators -> elements
-};
-
 // out[i] = in[0][i] op in[1][i] op … in[n_in-1][i], in this order, then divided by `divisor` (1:
-// not). `out` may be one of the inputs. Integers ignore the divisor.
+// not). `out` may be one of the inputs. Integers ignore the divisor. 16-bit floats are summed in
+// float32 and rounded once.
 using ReduceFunction = void (*)(void* out, const void* const* in, int n_in, std::size_t count,
                                 double divisor);
 
@@ -25,7 +18,7 @@ using CopyFunction = void (*)(void* out, const void* in, std::size_t nbytes);
 
 struct KernelTable {
   const char* name;
-  ReduceFunction reduce[3][6][4];  // [stage][type][op]; an average is a sum with a divisor
+  ReduceFunction reduce[6][4];  // [type][op]; an average is a sum with a divisor
   CopyFunction copy_streaming;
 };
 
@@ -33,12 +26,10 @@ const KernelTable& generic_kernels();
 const KernelTable* avx2_kernels();  // null when this processor or build has none
 const KernelTable& kernels();       // the best for this processor
 
-// For a result of `nbytes` in all: beyond the caches' size it is not worth caching.
-CopyFunction copy_function(std::size_t nbytes);
+// For a result of `nbytes` in all: beyond the caches' size it is not worth caching. In place, the
+// caches have its lines already.
+CopyFunction copy_function(std::size_t nbytes, bool is_in_place);
 
-ReduceFunction reduce_function(Stage stage, DDL_Type type, DDL_Op op);
-
-// Bytes per accumulator of `type`.
-std::size_t accumulator_size(DDL_Type type);
+ReduceFunction reduce_function(DDL_Type type, DDL_Op op);
 
 }  // namespace ddl

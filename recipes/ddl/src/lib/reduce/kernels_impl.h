@@ -74,10 +74,6 @@ struct Plain {
   static constexpr bool kHasVectors = false;
   static T widen(T value) { return value; }
   static T narrow(T value) { return value; }
-  static void load(T* out, const T* in, std::size_t n) { __builtin_memcpy(out, in, n * sizeof(T)); }
-  static void store(T* out, const T* in, std::size_t n) {
-    __builtin_memcpy(out, in, n * sizeof(T));
-  }
 };
 
 struct Half {
@@ -193,38 +189,33 @@ struct Max {
   }
 };
 
-template <class T>
-void divide(T* values, std::size_t n, double divisor) {
-  const T by = static_cast<T>(divisor);
-  for (std::size_t i = 0; i < n; ++i) values[i] /= by;
-}
-void divide(std::int32_t*, std::size_t, double) {}
-void divide(std::int64_t*, std::size_t, double) {}
-
-// -- Elements to accumulators and back, tile by tile: for reductions in two steps. ---------------
+// -- By tiles of accumulators: for sums of many 16-bit elements, which are not rounded between. ---
 
 constexpr std::size_t kTile = 512;
 
 // A small accumulator stays in the first-level cache.
-template <class In, class Out, class Op>
+template <class Element, class Op>
 void reduce_by_tiles(void* out, const void* const* in, int n_in, std::size_t count,
                      double divisor) {
-  using T = typename In::Accumulator;
+  using T = typename Element::Accumulator;
+  using Stored = typename Element::Stored;
   alignas(64) T sum[kTile];
   alignas(64) T next[kTile];
   for (std::size_t base = 0; base < count; base += kTile) {
     const std::size_t n = count - base < kTile ? count - base : kTile;
-    In::load(sum, static_cast<const typename In::Stored*>(in[0]) + base, n);
+    Element::load(sum, static_cast<const Stored*>(in[0]) + base, n);
     for (int source = 1; source < n_in; ++source) {
-      In::load(next, static_cast<const typename In::Stored*>(in[source]) + base, n);
+      Element::load(next, static_cast<const Stored*>(in[source]) + base, n);
       for (std::size_t i = 0; i < n; ++i) sum[i] = Op::apply(sum[i], next[i]);
     }
-    if (divisor != 1.0) divide(sum, n, divisor);
-    Out::store(static_cast<typename Out::Stored*>(out) + base, sum, n);
+    if (divisor != 1.0) {
+      for (std::size_t i = 0; i < n; ++i) sum[i] /= static_cast<T>(divisor);
+    }
+    Element::store(static_cast<Stored*>(out) + base, sum, n);
   }
 }
 
-// -- Elements to elements: in registers. ---------------------------------------------------------
+// -- In registers. -------------------------------------------------------------------------------
 
 // out[i] = (in[0][i] op … op in[N-1][i]) / divisor. `out` may be one of the inputs, element for
 // element: there is nothing that a loop carries on, which the compiler cannot see.
@@ -294,15 +285,15 @@ void reduce_plain(void* out, const void* const* in, int n_in, std::size_t count,
   }
 }
 
-// Sums of many 16-bit elements, which must not be rounded between, take the way through tiles.
 template <class Element, class Op>
 void reduce(void* out, const void* const* in, int n_in, std::size_t count, double divisor) {
   using T = typename Element::Accumulator;
   constexpr bool kIsNarrow = sizeof(typename Element::Stored) < sizeof(T);
   constexpr bool kIsInteger = static_cast<T>(0.5) == T{0};
-  if (kIsNarrow && n_in > 4) {
-    reduce_by_tiles<Element, Element, Op>(out, in, n_in, count, divisor);
-  } else if (kIsInteger || divisor == 1.0) {
+  if constexpr (kIsNarrow) {
+    if (n_in > 4) return reduce_by_tiles<Element, Op>(out, in, n_in, count, divisor);
+  }
+  if (kIsInteger || divisor == 1.0) {
     reduce_plain<Element, Op, false>(out, in, n_in, count, divisor);
   } else {
     reduce_plain<Element, Op, !kIsInteger>(out, in, n_in, count, divisor);
@@ -333,24 +324,13 @@ void copy_streaming(void* out, const void* in, std::size_t nbytes) {
 #endif
 }
 
-template <class In, class Out>
-void fill_by_tiles(ReduceFunction (&by_op)[4]) {
-  by_op[DDL_OP_SUM] = reduce_by_tiles<In, Out, Sum>;
-  by_op[DDL_OP_PRODUCT] = reduce_by_tiles<In, Out, Product>;
-  by_op[DDL_OP_MIN] = reduce_by_tiles<In, Out, Min>;
-  by_op[DDL_OP_MAX] = reduce_by_tiles<In, Out, Max>;
-}
-
 template <class Element>
 void fill(KernelTable* table, DDL_Type type) {
-  using Accumulators = Plain<typename Element::Accumulator>;
-  ReduceFunction(&full)[4] = table->reduce[kFull][type];
-  full[DDL_OP_SUM] = reduce<Element, Sum>;
-  full[DDL_OP_PRODUCT] = reduce<Element, Product>;
-  full[DDL_OP_MIN] = reduce<Element, Min>;
-  full[DDL_OP_MAX] = reduce<Element, Max>;
-  fill_by_tiles<Element, Accumulators>(table->reduce[kPartial][type]);
-  fill_by_tiles<Accumulators, Element>(table->reduce[kFinal][type]);
+  ReduceFunction(&by_op)[4] = table->reduce[type];
+  by_op[DDL_OP_SUM] = reduce<Element, Sum>;
+  by_op[DDL_OP_PRODUCT] = reduce<Element, Product>;
+  by_op[DDL_OP_MIN] = reduce<Element, Min>;
+  by_op[DDL_OP_MAX] = reduce<Element, Max>;
 }
 
 KernelTable make_table(const char* name) {

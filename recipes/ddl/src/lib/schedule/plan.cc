@@ -9,13 +9,6 @@
 namespace ddl {
 namespace {
 
-// Who owns which part of the data; in order, without gaps.
-struct Piece {
-  Span span;
-  int host;
-};
-using Pieces = std::vector<Piece>;
-
 class Planner {
  public:
   Planner(int host, std::size_t unit) : me_(host), unit_(unit) {}
@@ -40,7 +33,10 @@ class Planner {
     return exchange(owned, shares, mine, count, depth);
   }
 
-  Plan take_plan() { return {std::move(steps_), inbox_}; }
+  Plan take_plan() {
+    const std::size_t reducing = steps_.size();
+    return {std::move(steps_), reducing, inbox_};
+  }
 
  private:
   bool holds_me(const Node& node) const { return node.is_host() && node.host == me_; }
@@ -119,11 +115,19 @@ Step mirror(const Step& up, int me) {
 
 }  // namespace
 
+Span part_of(std::size_t count, int parts, int index) {
+  constexpr std::size_t kUnit = 64;
+  const std::size_t units = (count + kUnit - 1) / kUnit;
+  const std::size_t share = (units + parts - 1) / parts * kUnit;
+  const std::size_t begin = std::min(count, share * index);
+  return {begin, std::min(count, begin + share)};
+}
+
 Plan plan_allreduce(const Node& tree, int host, std::size_t count, std::size_t unit) {
   Planner planner(host, unit);
   planner.visit(tree, count, 0, 0);
   Plan plan = planner.take_plan();
-  for (std::size_t i = plan.steps.size(); i-- > 0;) {
+  for (std::size_t i = plan.reducing; i-- > 0;) {
     plan.steps.push_back(mirror(plan.steps[i], host));
   }
   return plan;

@@ -1,4 +1,4 @@
-// What one host does in an allreduce between hosts: messages and reductions in steps.
+// What one host does in a collective between hosts: messages and reductions in steps.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,21 @@ struct Span {
   std::size_t count() const { return end - begin; }
 };
 
+// Part `index` of `count` elements cut into `parts`, on 64-element borders so that slices do not
+// share cache lines.
+Span part_of(std::size_t count, int parts, int index);
+
 struct Transfer {
   int host;  // the other side
   Span span;
 };
+
+// Who has which part of the data; in order, without gaps.
+struct Piece {
+  Span span;
+  int host;
+};
+using Pieces = std::vector<Piece>;
 
 // The element-wise sum, over `from` in this order, of their parts of `span`; one is this host.
 struct Reduction {
@@ -38,9 +49,11 @@ struct Step {
 
 constexpr int kMaxTags = 64;
 
+// Steps that reduce come before those that only move.
 struct Plan {
   std::vector<Step> steps;
-  std::size_t inbox = 0;  // elements that all reductions together receive
+  std::size_t reducing = 0;  // steps that reduce; the last of them is among the root's children
+  std::size_t inbox = 0;     // elements that all reductions together receive
 };
 
 // Multi-dimensional reduce-scatter and all-gather on the tree (BlueConnect, MLSys 2019, on a tree

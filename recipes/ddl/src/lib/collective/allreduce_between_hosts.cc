@@ -1,0 +1,119 @@
+// Allreduce between hosts. A chunk's slices lie one after the other, as in the data; the k-th rank
+// of every host sums slice k of its host straight from the others' shared memory.
+#include <algorithm>
+#include <cstring>
+
+#include "collective/between_hosts.h"
+#include "collective/pipeline.h"
+
+namespace ddl {
+namespace {
+
+class PipelinedAllreduce final : public Pipeline {
+ public:
+  PipelinedAllreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
+                     DDL_Op op, std::size_t chunk, Divisors divisors)
+      : Pipeline(comm, (count + chunk - 1) / chunk, size_of(type), reduce_function(type, op),
+                 divisors.last),
+        send_(static_cast<const std::byte*>(send)),
+        recv_(static_cast<std::byte*>(recv)),
+        count_(count),
+        chunk_(chunk),
+        reduce_(reduce_function(type, op)),
+        divisor_(divisors.first),
+        copy_out_(copy_function(count * width_, send == recv)) {}
+
+ private:
+  std::size_t begin(std::size_t c) const { return c * chunk_; }
+  std::size_t length(std::size_t c) const { return std::min(chunk_, count_ - begin(c)); }
+  Span slice(std::size_t c, int lane) const { return part_of(length(c), lanes_, lane); }
+
+  std::size_t inbox_bytes() override {
+    std::size_t most = 0;
+    for (const std::size_t c : {std::size_t{0}, (count_ - 1) / chunk_}) {  // the last is shorter
+      most = std::max(most, plan(slice(c, host_.rank()).count())->inbox * width_);
+    }
+    return most;
+  }
+
+  std::shared_ptr<const Plan> plan(std::size_t count) {
+    return comm_.plan({Collective::kAllreduce, 0, count});
+  }
+
+  void bring(std::size_t c) override {
+    std::byte* input = host_.input(host_.rank(), slot_index(c));
+    const std::byte* from = send_ + begin(c) * width_;
+    for (int lane = 0; lane < lanes_; ++lane) {
+      const Span s = slice(c, lane);
+      if (lane == host_.rank() || s.count() == 0) continue;  // ours is read where it is
+      std::memcpy(input + s.begin * width_, from + s.begin * width_, s.count() * width_);
+    }
+  }
+
+  // A rank that is alone on its host works in the caller's memory.
+  void start(std::size_t c, Slot* slot) override {
+    const Span s = slice(c, host_.rank());
+    if (s.count() == 0) return;
+    slot->plan = plan(s.count());
+    const std::byte* own = send_ + (begin(c) + s.begin) * width_;
+    if (host_.size() == 1) {
+      slot->work = recv_ + (begin(c) + s.begin) * width_;
+      slot->own = own;
+      if (divisor_ == 1.0) return;
+    } else {
+      slot->work = host_.output(slot_index(c)) + s.begin * width_;
+    }
+    inputs_.resize(host_.size());
+    for (int i = 0; i < host_.size(); ++i) {
+      inputs_[i] = host_.input(i, slot_index(c)) + s.begin * width_;
+    }
+    inputs_[host_.rank()] = own;
+    reduce_(slot->work, inputs_.data(), host_.size(), s.count(), divisor_);
+    slot->own = slot->work;
+  }
+
+  void finish(std::size_t c, const Slot& slot) override {
+    const Span s = slice(c, host_.rank());
+    std::byte* to = recv_ + (begin(c) + s.begin) * width_;
+    if (to != slot.work) copy_out_(to, slot.work, s.count() * width_);
+  }
+
+  void release(std::size_t c) override {
+    const std::byte* output = host_.output(slot_index(c));
+    std::byte* to = recv_ + begin(c) * width_;
+    for (int lane = 0; lane < lanes_; ++lane) {
+      const Span s = slice(c, lane);
+      if (lane == host_.rank() || s.count() == 0) continue;
+      copy_out_(to + s.begin * width_, output + s.begin * width_, s.count() * width_);
+    }
+  }
+
+  const std::byte* send_;
+  std::byte* recv_;
+  std::size_t count_;
+  std::size_t chunk_;  // elements
+  ReduceFunction reduce_;
+  double divisor_;
+  CopyFunction copy_out_;
+  std::vector<const void*> inputs_;
+};
+
+bool is_16_bit(DDL_Type type) { return type == DDL_TYPE_HALF || type == DDL_TYPE_BFLOAT16; }
+
+}  // namespace
+
+Divisors::Divisors(int ranks, DDL_Type type, DDL_Op op) {
+  if (op != DDL_OP_AVERAGE) return;
+  while (is_16_bit(type) && first < ranks) first *= 2;
+  last = ranks / first;
+}
+
+void allreduce_between_hosts(Comm& comm, const void* send, void* recv, std::size_t count,
+                             DDL_Type type, DDL_Op op) {
+  const std::size_t width = size_of(type);
+  const std::size_t chunk = chunk_elements(comm, count * width, width);
+  PipelinedAllreduce(comm, send, recv, count, type, op, chunk, Divisors(comm.size(), type, op))
+      .run();
+}
+
+}  // namespace ddl

