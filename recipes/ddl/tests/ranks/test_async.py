@@ -94,6 +94,11 @@ def test_ending_at_once(launch: Launch) -> None:
     assert "signal" not in result.stdout + result.stderr
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_c_interface(passes: Launch, n: int) -> None:
+    passes("async_c_interface", n=n, timeout=LONG)
+
+
 def test_ranks_must_fuse_alike(launch: Launch) -> None:
     result = launch("async_endings", "other limits", n=2)
     assert result.returncode != 0
