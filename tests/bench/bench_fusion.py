@@ -6,7 +6,8 @@
 The tensors have the sizes of ResNet-50's parameters from 1 KiB to 64 KiB, last layer first, again
 from the start until there are 200. Jobs with and without fusion take turns; in every job, bursts of
 the blocking and of the asynchronous calls take turns. A burst takes as long as its slowest rank.
-Every element is checked. Needs `mpiexec` and `ddl` beside this interpreter or in --prefix; several
+Calls go below the checks of the Python interface, which cost the same for both kinds. Every element
+is checked. Needs `mpiexec` and `ddl` beside this interpreter or in --prefix; several
 hosts are pretended ones (DDL_FAKE_HOSTS), whose ranks talk through MPI. Prints a table and writes
 tests/bench/out/fusion.json.
 """
@@ -66,20 +67,28 @@ def run_as_rank(bursts: int) -> None:
     """Time bursts; rank 0 prints the milliseconds of each, by kind, and the messages of one."""
     import ddl
     import numpy as np
+    from ddl import _core
+    from ddl.errors import check
 
     ddl.init()
     sizes = burst_sizes()
     send = [np.full(n, i % 7 + ddl.rank(), np.float32) for i, n in enumerate(sizes)]
     recv = [np.zeros(n, np.float32) for n in sizes]
 
+    # (communicator, send, recv, count, type: float32, operation: sum)
+    calls = [
+        (0, x.ctypes.data, y.ctypes.data, x.size, 0, 0) for x, y in zip(send, recv, strict=True)
+    ]
+
     def blocking() -> None:
-        for x, y in zip(send, recv, strict=True):
-            ddl.allreduce(x, out=y)
+        for call in calls:
+            check(_core.allreduce(*call))
 
     def asynchronous() -> None:
-        handles = [ddl.allreduce_async(x, out=y) for x, y in zip(send, recv, strict=True)]
-        for handle in handles:
-            handle.wait()
+        for code, request in [_core.iallreduce(*call) for call in calls]:
+            check(code)
+            request.wait_for(1e9)
+            check(request.code)
 
     def time_burst(burst: Callable[[], None]) -> float:
         for y in recv:

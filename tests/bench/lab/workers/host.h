@@ -2,10 +2,9 @@
  *
  *   WORKER host SECONDS BYTES...
  *
- * For each of BYTES: one call that is checked, then batches of calls in place, up to SECONDS. Rank 0
- * prints one line of JSON for each size:
- *   bytes, wrong (elements, of all ranks), times (seconds per call, of each batch, the slowest
- *   rank's), library
+ * For each of BYTES: one call that is checked, then batches of calls in place, up to SECONDS. Rank
+ * 0 prints one line of JSON for each size: bytes, wrong (elements, of all ranks), times (seconds
+ * per call, of each batch, the slowest rank's), library
  */
 #ifndef LAB_HOST_H
 #define LAB_HOST_H

@@ -1,39 +1,35 @@
 #include "async/group.h"
 
 #include <algorithm>
-#include <cstdint>
 
 namespace ddl {
-namespace {
-
-bool reads_result_of(const Allreduce& later, const Allreduce& earlier) {
-  const auto read = reinterpret_cast<std::uintptr_t>(later.send);
-  const auto written = reinterpret_cast<std::uintptr_t>(earlier.recv);
-  return read < written + earlier.nbytes() && written < read + later.nbytes();
-}
-
-}  // namespace
 
 void Group::add(const Allreduce* next) {
   if (is_complete_) return;
   const bool is_fusable = next != nullptr && next->is_fusable(max_bytes_);
-  if (size_ > 0 && !(is_fusable && fits(*next))) {
+  const std::size_t nbytes = is_fusable ? next->nbytes() : 0;
+  if (size_ > 0 && !(is_fusable && fits(*next, nbytes))) {
     is_complete_ = true;
     return;
   }
   ++size_;
   if (is_fusable) {
-    nbytes_ += next->nbytes();
-    members_.push_back(*next);
+    nbytes_ += nbytes;
+    type_ = next->type;
+    op_ = next->op;
+    const auto begin = reinterpret_cast<std::uintptr_t>(next->recv);
+    written_.push_back({begin, begin + nbytes});
   }
   is_complete_ = !is_fusable || nbytes_ == max_bytes_;
 }
 
-bool Group::fits(const Allreduce& next) const {
-  const Allreduce& first = members_.front();
-  return next.type == first.type && next.op == first.op && next.nbytes() <= max_bytes_ - nbytes_ &&
-         std::none_of(members_.begin(), members_.end(),
-                      [&](const Allreduce& earlier) { return reads_result_of(next, earlier); });
+bool Group::fits(const Allreduce& next, std::size_t nbytes) const {
+  if (next.type != type_ || next.op != op_ || nbytes > max_bytes_ - nbytes_) return false;
+  const auto begin = reinterpret_cast<std::uintptr_t>(next.send);
+  const std::uintptr_t end = begin + nbytes;
+  return std::none_of(written_.begin(), written_.end(), [&](const Range& written) {
+    return begin < written.end && written.begin < end;
+  });
 }
 
 }  // namespace ddl

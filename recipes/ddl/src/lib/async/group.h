@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "call.h"
@@ -36,12 +37,20 @@ class Group {
   bool is_complete() const { return is_complete_; }
 
  private:
-  bool fits(const Allreduce& next) const;
+  // A range of addresses.
+  struct Range {
+    std::uintptr_t begin;
+    std::uintptr_t end;
+  };
+
+  bool fits(const Allreduce& next, std::size_t nbytes) const;
 
   std::size_t max_bytes_;
   std::size_t size_ = 0;
   std::size_t nbytes_ = 0;
-  std::vector<Allreduce> members_;  // those that can be fused
+  DDL_Type type_ = DDL_TYPE_FLOAT;
+  DDL_Op op_ = DDL_OP_SUM;
+  std::vector<Range> written_;  // by the members
   bool is_complete_ = false;
 };
 
