@@ -2,13 +2,14 @@
 #include <ddl/ddl.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstdint>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <limits>
 #include <thread>
 
+#include "arguments.h"
 #include "collective/collectives.h"
 #include "context.h"
 #include "guard.h"
@@ -17,89 +18,6 @@ namespace ddl {
 namespace {
 
 ddl_comm_t handle_of(Comm* comm) { return reinterpret_cast<ddl_comm_t>(comm); }
-
-template <class T>
-void set(T* out, T value, const char* function) {
-  if (out == nullptr) fail(DDL_ERROR_ARGUMENT, function, ": the result pointer is null");
-  *out = value;
-}
-
-void check_buffer(const char* function, const char* name, const void* buffer, std::size_t nbytes) {
-  if (buffer == nullptr && nbytes > 0) {
-    fail(DDL_ERROR_ARGUMENT, function, ": ", name, " is null but ", nbytes, " bytes are asked for");
-  }
-}
-
-std::size_t multiply(const char* function, std::size_t a, std::size_t b) {
-  if (b != 0 && a > std::numeric_limits<std::size_t>::max() / b) {
-    fail(DDL_ERROR_ARGUMENT, function, ": ", a, " times ", b,
-         " bytes is more than memory can hold");
-  }
-  return a * b;
-}
-
-void check_rank(const char* function, const char* name, int rank, const Comm& comm) {
-  if (rank < 0 || rank >= comm.size()) {
-    fail(DDL_ERROR_ARGUMENT, function, ": ", name, " is ", rank, " but must be from 0 to ",
-         comm.size() - 1);
-  }
-}
-
-void check_tag(const char* function, int tag) {
-  if (tag < 0 || tag > 32767) {
-    fail(DDL_ERROR_ARGUMENT, function, ": the tag is ", tag, " but must be from 0 to 32767");
-  }
-}
-
-void check_reduction(const char* function, DDL_Type type, DDL_Op op) {
-  size_of(type);
-  if (op < DDL_OP_SUM || op > DDL_OP_AVERAGE) {
-    fail(DDL_ERROR_ARGUMENT, function, ": unknown operation ", static_cast<int>(op),
-         "; use one of the DDL_OP_ values of ddl.h");
-  }
-  if (op == DDL_OP_AVERAGE && (type == DDL_TYPE_INT32 || type == DDL_TYPE_INT64)) {
-    fail(DDL_ERROR_ARGUMENT, function, ": the average of ", name_of(type),
-         " is not a whole number; sum and divide, or use a floating-point type");
-  }
-}
-
-// `in_place` is where the smaller buffer may lie inside the larger one.
-void check_overlap(const char* function, const void* send, std::size_t send_bytes, const void* recv,
-                   std::size_t recv_bytes, bool is_in_place) {
-  if (is_in_place || send_bytes == 0 || recv_bytes == 0) return;
-  const auto a = reinterpret_cast<std::uintptr_t>(send);
-  const auto b = reinterpret_cast<std::uintptr_t>(recv);
-  if (a < b + recv_bytes && b < a + send_bytes) {
-    fail(DDL_ERROR_ARGUMENT, function,
-         ": send and recv overlap; give the in-place position of ddl.h "
-         "or separate buffers");
-  }
-}
-
-const void* offset(const void* base, std::size_t nbytes) {
-  return static_cast<const std::byte*>(base) + nbytes;
-}
-
-// A collective with `nbytes` on one side and size * nbytes on the other.
-void check_blocks(const char* function, const Comm& comm, const void* small, const char* small_name,
-                  const void* large, const char* large_name, std::size_t nbytes) {
-  const std::size_t all = multiply(function, nbytes, comm.size());
-  check_buffer(function, small_name, small, nbytes);
-  check_buffer(function, large_name, large, all);
-  check_overlap(function, small, nbytes, large, all, small == offset(large, comm.rank() * nbytes));
-}
-
-// The large side matters at the root only.
-void check_rooted(const char* function, const Comm& comm, int root, const void* small,
-                  const char* small_name, const void* large, const char* large_name,
-                  std::size_t nbytes) {
-  check_rank(function, "root", root, comm);
-  if (comm.rank() == root) {
-    check_blocks(function, comm, small, small_name, large, large_name, nbytes);
-  } else {
-    check_buffer(function, small_name, small, nbytes);
-  }
-}
 
 template <class Get>
 DDL_Result get_int(const char* function, int* out, const Get& get) {
@@ -232,11 +150,7 @@ DDL_Result ddl_comm_allreduce(ddl_comm_t comm, const void* send, void* recv, siz
                               DDL_Type type, DDL_Op op) {
   return guard([&] {
     const auto ctx = context();
-    check_reduction("allreduce", type, op);
-    const std::size_t nbytes = multiply("allreduce", count, size_of(type));
-    check_buffer("allreduce", "send", send, nbytes);
-    check_buffer("allreduce", "recv", recv, nbytes);
-    check_overlap("allreduce", send, nbytes, recv, nbytes, send == recv);
+    check_allreduce("allreduce", send, recv, count, type, op);
     allreduce(ctx->resolve(comm), send, recv, count, type, op);
   });
 }
@@ -246,9 +160,7 @@ DDL_Result ddl_comm_reduce_scatter(ddl_comm_t comm, const void* send, void* recv
   return guard([&] {
     const auto ctx = context();
     Comm& group = ctx->resolve(comm);
-    check_reduction("reduce_scatter", type, op);
-    const std::size_t nbytes = multiply("reduce_scatter", recv_count, size_of(type));
-    check_blocks("reduce_scatter", group, recv, "recv", send, "send", nbytes);
+    check_reduce_scatter("reduce_scatter", group, send, recv, recv_count, type, op);
     reduce_scatter(group, send, recv, recv_count, type, op);
   });
 }
@@ -257,8 +169,7 @@ DDL_Result ddl_comm_broadcast(ddl_comm_t comm, void* buffer, size_t nbytes, int 
   return guard([&] {
     const auto ctx = context();
     Comm& group = ctx->resolve(comm);
-    check_rank("broadcast", "root", root, group);
-    check_buffer("broadcast", "buffer", buffer, nbytes);
+    check_broadcast("broadcast", group, buffer, nbytes, root);
     broadcast(group, buffer, nbytes, root);
   });
 }
@@ -267,7 +178,7 @@ DDL_Result ddl_comm_allgather(ddl_comm_t comm, const void* send, void* recv, siz
   return guard([&] {
     const auto ctx = context();
     Comm& group = ctx->resolve(comm);
-    check_blocks("allgather", group, send, "send", recv, "recv", nbytes);
+    check_allgather("allgather", group, send, recv, nbytes);
     allgather(group, send, recv, nbytes);
   });
 }

@@ -29,8 +29,14 @@ const char* name_of(Collective collective) {
       return "alltoallv";
     case Collective::kFinalize:
       return "finalize";
+    case Collective::kIallreduce:
+      return "iallreduce";
   }
   return "an unknown collective";
+}
+
+bool is_fused(const Call& call) {
+  return call.collective == Collective::kAllreduce && call.fusion != 0;
 }
 
 }  // namespace
@@ -90,8 +96,9 @@ std::string describe(const Call& call) {
   switch (call.collective) {
     case Collective::kAllreduce:
     case Collective::kReduceScatter:
+    case Collective::kIallreduce:
       return concat(name, "(", call.count, " x ", name_of(static_cast<DDL_Type>(call.type)), ", ",
-                    name_of(static_cast<DDL_Op>(call.op)), ")");
+                    name_of(static_cast<DDL_Op>(call.op)), is_fused(call) ? ", fused)" : ")");
     case Collective::kBroadcast:
     case Collective::kGather:
     case Collective::kScatter:

@@ -21,6 +21,7 @@ enum class Collective : std::uint32_t {
   kAlltoall,
   kAlltoallv,
   kFinalize,
+  kIallreduce,  // what ranks agree on before they fuse queued allreduces: `count` is of the first
 };
 
 // Plain bytes: it travels through shared memory and MPI. Fields that a collective has not are 0.
@@ -30,12 +31,18 @@ struct Call {
   std::uint32_t op = 0;
   std::int32_t root = 0;
   std::uint64_t count = 0;  // elements for reductions, else bytes
+  // kIallreduce: how many this rank could fuse; ranks may differ. Else a fingerprint of the sizes
+  // that are fused in the message, 0 when it is not fused.
+  std::uint64_t fusion = 0;
 
   bool operator==(const Call& other) const {
     return collective == other.collective && type == other.type && op == other.op &&
-           root == other.root && count == other.count;
+           root == other.root && count == other.count &&
+           (collective == Collective::kIallreduce || fusion == other.fusion);
   }
 };
+// Two of them fill a cache line of the shared memory.
+static_assert(sizeof(Call) == 32, "Call has grown");
 
 std::string describe(const Call& call);
 

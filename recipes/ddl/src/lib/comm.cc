@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "async/fusion.h"
 #include "schedule/spread.h"
 
 namespace ddl {
@@ -35,27 +36,31 @@ std::size_t choose_chunk(const Topology& topology, const Settings& settings) {
   return (std::max(wanted, least) + 63) / 64 * 64;
 }
 
+// Ranks that cut, fuse or sum differently would not meet.
+void check_same_on_all_ranks(MpiTransport& transport, std::size_t chunk, const Settings& settings) {
+  const auto own_chunk = static_cast<long>(chunk);
+  const auto own_fusion = static_cast<long>(settings.fusion_bytes);
+  const long is_deterministic = settings.is_deterministic ? 1 : 0;
+  long values[6] = {own_chunk,   -own_chunk,       own_fusion,
+                    -own_fusion, is_deterministic, -is_deterministic};
+  Batch batch(transport);
+  batch.all_min(values, 6);
+  batch.wait();
+  const auto check = [](const char* name, long least, long most) {
+    if (least == most) return;
+    fail(DDL_ERROR_ARGUMENT, name, " differs between ranks: ", least, " and ", most);
+  };
+  check("DDL_SHM_CHUNK", values[0], -values[1]);
+  check("-fusion_bytes (or DDL_FUSION_BYTES)", values[2], -values[3]);
+  check("-deterministic", values[4], -values[5]);
+}
+
 // Runs `make` on every rank and tells every rank whether all succeeded: nobody waits for one that
 // failed.
 HostGroup make_host_group(MpiTransport& transport, const Topology& topology, int rank,
                           const Settings& settings) {
   const std::size_t chunk = choose_chunk(topology, settings);
-  // What must be alike on all ranks: the least and the (negated) greatest of each.
-  long alike[4] = {static_cast<long>(chunk), -static_cast<long>(chunk),
-                   settings.is_deterministic ? 1 : 0, settings.is_deterministic ? -1 : 0};
-  {
-    Batch batch(transport);
-    batch.all_min(alike, 4);
-    batch.wait();
-  }
-  if (alike[0] != -alike[1]) {
-    fail(DDL_ERROR_ARGUMENT, "DDL_SHM_CHUNK differs between ranks: ", alike[0], " and ", -alike[1],
-         " bytes");
-  }
-  if (alike[2] != -alike[3]) {
-    fail(DDL_ERROR_ARGUMENT,
-         "-deterministic is 1 on some ranks and 0 on others; give all the same");
-  }
+  check_same_on_all_ranks(transport, chunk, settings);
   // Between hosts, several chunks are under way so that every link has something to carry.
   const int slots = topology.hosts().size() > 1 ? 16 : 2;
   std::optional<HostGroup> group;
@@ -86,8 +91,24 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
       debug_level_(settings.debug_level),
       dump_every_(settings.dump_every),
       transport_(comm, make_peers(topology_, world_ranks)),
-      host_(make_host_group(transport_, topology_, rank_, settings)) {
+      host_(make_host_group(transport_, topology_, rank_, settings)),
+      fusion_(std::make_unique<Fusion>(*this, settings.fusion_bytes)),
+      queue_({settings.fusion_bytes,
+              std::chrono::duration<double, std::milli>(settings.fusion_wait_ms)},
+             [this](const std::vector<Allreduce>& queued) { return fusion_->run(queued); }) {
   transport_.on_wait = [this] { host_.check_members(); };
+}
+
+Comm::~Comm() {
+  // The process ends without ddl_finalize: neither our own thread nor the others shall wait long.
+  if (queue_.is_ahead()) {
+    host_.give_up(Error(DDL_ERROR_PEER_LOST, "it ended with asynchronous operations under way"));
+  }
+}
+
+ddl_stats Comm::stats() const {
+  return {num_collectives_.load(std::memory_order_relaxed), queue_.num_submitted(),
+          fusion_->num_requests(), fusion_->num_messages()};
 }
 
 std::shared_ptr<const Plan> Comm::plan(const PlanKey& key) {
@@ -126,7 +147,12 @@ std::byte* Comm::workspace(std::size_t nbytes) {
 }
 
 void Comm::run(const Call& call, const std::function<void()>& collective) {
-  const std::lock_guard<std::mutex> one_at_a_time(mutex_);
+  std::unique_lock<std::mutex> one_at_a_time(mutex_);
+  if (queue_.is_ahead()) {
+    one_at_a_time.unlock();
+    queue_.run_behind([&] { run(call, collective); });
+    return;
+  }
   if (failure_) {
     throw Error(failure_->code(),
                 concat("this communicator is unusable since an earlier error: ", failure_->what()));
@@ -144,27 +170,36 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
     host_.give_up(error);
     throw;
   }
+  if (call.collective != Collective::kIallreduce) {
+    num_collectives_.fetch_add(1, std::memory_order_relaxed);
+  }
   if (is_traced) {
     const std::chrono::duration<double, std::micro> elapsed = Clock::now() - start;
     std::fprintf(stderr, "[ddl] %s: call %llu: %s took %.1f us\n", describe(rank_).c_str(),
-                 static_cast<unsigned long long>(num_calls_), ddl::describe(call).c_str(),
-                 elapsed.count());
+                 static_cast<unsigned long long>(num_calls_),
+                 ddl::describe(announced(call)).c_str(), elapsed.count());
   }
+}
+
+Call Comm::announced(Call call) const {
+  if (call.collective != Collective::kIallreduce) call.fusion = fusion_fingerprint_;
+  return call;
 }
 
 void Comm::announce(const Call& call) {
   ++num_calls_;
-  host_.call(host_.rank(), call_parity()) = call;
+  host_.call(host_.rank(), call_parity()) = announced(call);
   host_.post_arrived();
 }
 
 void Comm::agree_on_host() { enforce(compare_calls()); }
 
-void Comm::begin(const Call& call) {
+std::uint64_t Comm::begin(const Call& call) {
   announce(call);
   Verdict verdict = compare_calls();
   if (num_hosts() > 1) verdict = agree_between_hosts(verdict);
   enforce(verdict);
+  return verdict.calls[0].fusion;
 }
 
 Verdict Comm::compare_calls() {
@@ -173,7 +208,11 @@ Verdict Comm::compare_calls() {
   Verdict verdict{0, {local_ranks()[0], local_ranks()[0]}, {first, first}};
   for (int i = 1; i < host_.size() && !verdict.is_mismatch; ++i) {
     const Call& other = host_.call(i, call_parity());
-    if (!(other == first)) verdict = {1, {local_ranks()[0], local_ranks()[i]}, {first, other}};
+    if (other == first) {
+      verdict.calls[0].fusion = std::min(verdict.calls[0].fusion, other.fusion);
+    } else {
+      verdict = {1, {local_ranks()[0], local_ranks()[i]}, {first, other}};
+    }
   }
   return verdict;
 }
@@ -197,6 +236,8 @@ Verdict Comm::agree_between_hosts(Verdict verdict) {
         verdict = other;
       } else if (!(other.calls[0] == mine.calls[0])) {
         verdict = {1, {mine.ranks[0], other.ranks[0]}, {mine.calls[0], other.calls[0]}};
+      } else {
+        verdict.calls[0].fusion = std::min(mine.calls[0].fusion, other.calls[0].fusion);
       }
     }
     host_.verdict() = verdict;

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "async/queue.h"
 #include "call.h"
 #include "schedule/plan.h"
 #include "settings.h"
@@ -30,11 +32,17 @@ class Disagreement : public Error {
   explicit Disagreement(const std::string& message) : Error(DDL_ERROR_MISMATCH, message) {}
 };
 
+class Fusion;
+
 class Comm {
  public:
   // Collective over `comm`, which it takes over. Rank i of it is `world_ranks[i]` of the job.
   Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks,
        const Settings& settings);
+  // Gives up what is still queued: drain the queue first.
+  ~Comm();
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return topology_.size(); }
@@ -67,11 +75,19 @@ class Comm {
   // Memory for messages that are under way: it outlives a collective that fails.
   std::byte* workspace(std::size_t nbytes);
 
+  // The asynchronous operations. Blocking ones wait their turn behind them.
+  Queue& queue() { return queue_; }
+  ddl_stats stats() const;
+
   // Runs one collective: one at a time, traced, and never again after a failure.
   void run(const Call& call, const std::function<void()>& collective);
 
   // Returns when all ranks have entered and made the same call; throws Disagreement on all if not.
-  void begin(const Call& call);
+  // The result is the least `fusion` of all ranks.
+  std::uint64_t begin(const Call& call);
+
+  // From now on allreduces are announced as fused of what `fingerprint` stands for; 0: not fused.
+  void announce_as_fused(std::uint64_t fingerprint) { fusion_fingerprint_ = fingerprint; }
 
   // begin() in two halves, for collectives within one host that bring their input along.
   void announce(const Call& call);
@@ -79,6 +95,7 @@ class Comm {
   int call_parity() const { return static_cast<int>(num_calls_ & 1); }
 
  private:
+  Call announced(Call call) const;
   Plan make_plan(const PlanKey& key) const;
   Verdict compare_calls();
   Verdict agree_between_hosts(Verdict verdict);
@@ -95,7 +112,11 @@ class Comm {
   std::mutex mutex_;
   std::map<PlanKey, std::shared_ptr<const Plan>> plans_;
   std::uint64_t num_calls_ = 0;
+  std::uint64_t fusion_fingerprint_ = 0;
+  std::atomic<std::uint64_t> num_collectives_{0};
   std::optional<Error> failure_;
+  std::unique_ptr<Fusion> fusion_;
+  Queue queue_;  // the last member: its thread uses the others until it has ended
 };
 
 }  // namespace ddl

@@ -124,10 +124,17 @@ Comm* Context::create(MPI_Comm comm) {
 }
 
 void Context::destroy(Comm* comm) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (groups_.erase(comm) == 0) {
-    fail(DDL_ERROR_ARGUMENT, "ddl_comm_free: not a communicator made by ddl_comm_create");
+  std::unique_ptr<Comm> group;  // ends, and waits, without the lock
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = groups_.find(comm);
+    if (found == groups_.end()) {
+      fail(DDL_ERROR_ARGUMENT, "ddl_comm_free: not a communicator made by ddl_comm_create");
+    }
+    group = std::move(found->second);
+    groups_.erase(found);
   }
+  group->queue().drain();
 }
 
 Comm& Context::resolve(ddl_comm_t handle) {
@@ -141,6 +148,12 @@ Comm& Context::resolve(ddl_comm_t handle) {
 }
 
 void Context::synchronize_end() {
+  std::vector<Comm*> groups;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [comm, group] : groups_) groups.push_back(comm);
+  }
+  for (Comm* group : groups) group->queue().drain();
   const Call call{Collective::kFinalize, 0, 0, 0, 0};
   world_->run(call, [&] { world_->begin(call); });
 }

@@ -13,8 +13,8 @@ namespace {
 
 constexpr char kValidOptions[] =
     "valid options are -mode X:AxBxC (X one of b n r m c p), -topology FILE, -timeout SECONDS, "
-    "-deterministic 0|1, "
-    "-dbg_level 0|1|2, -dump_iter N, -dev_sync 0|1|2, -rebind_iter N";
+    "-fusion_bytes N, -fusion_wait MS, -deterministic 0|1, -dbg_level 0|1|2, "
+    "-dump_iter N, -dev_sync 0|1|2, -rebind_iter N";
 
 long parse_integer(const std::string& name, const std::string& text, long low, long high) {
   char* end = nullptr;
@@ -34,6 +34,21 @@ double parse_seconds(const std::string& name, const std::string& text) {
     fail(DDL_ERROR_ARGUMENT, name, ": expected a number of seconds above 0, got '", text, "'");
   }
   return value;
+}
+
+double parse_milliseconds(const std::string& name, const std::string& text) {
+  constexpr double kMost = 1000;
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !(value >= 0 && value <= kMost)) {
+    fail(DDL_ERROR_ARGUMENT, name, ": expected a number of milliseconds from 0 to ", kMost,
+         ", got '", text, "'");
+  }
+  return value;
+}
+
+std::size_t parse_fusion_bytes(const std::string& name, const std::string& text) {
+  return static_cast<std::size_t>(parse_integer(name, text, 0, 1L << 30));
 }
 
 void parse_mode(const std::string& text, Settings* settings) {
@@ -65,6 +80,12 @@ Settings parse_settings(const std::string& options) {
   if (const char* text = std::getenv("DDL_TIMEOUT")) {
     settings.timeout = parse_seconds("DDL_TIMEOUT", text);
   }
+  if (const char* text = std::getenv("DDL_FUSION_BYTES")) {
+    settings.fusion_bytes = parse_fusion_bytes("DDL_FUSION_BYTES", text);
+  }
+  if (const char* text = std::getenv("DDL_FUSION_WAIT")) {
+    settings.fusion_wait_ms = parse_milliseconds("DDL_FUSION_WAIT", text);
+  }
   if (const char* text = std::getenv("DDL_SHM_CHUNK")) {
     settings.chunk_bytes =
         static_cast<std::size_t>(parse_integer("DDL_SHM_CHUNK", text, 64, 1L << 30));
@@ -79,6 +100,7 @@ Settings parse_settings(const std::string& options) {
     const std::string name = word.rfind("--", 0) == 0 ? word.substr(1) : word;
     std::string value;
     const bool known = name == "-mode" || name == "-topology" || name == "-timeout" ||
+                       name == "-fusion_bytes" || name == "-fusion_wait" ||
                        name == "-deterministic" || name == "-dbg_level" || name == "-dump_iter" ||
                        name == "-dev_sync" || name == "-rebind_iter";
     if (!known) {
@@ -91,6 +113,8 @@ Settings parse_settings(const std::string& options) {
     if (name == "-topology") settings.topology_file = value;
     if (name == "-timeout") settings.timeout = parse_seconds(name, value);
     if (name == "-deterministic") settings.is_deterministic = parse_int(name, value, 1) == 1;
+    if (name == "-fusion_bytes") settings.fusion_bytes = parse_fusion_bytes(name, value);
+    if (name == "-fusion_wait") settings.fusion_wait_ms = parse_milliseconds(name, value);
     if (name == "-dbg_level") settings.debug_level = parse_int(name, value, 2);
     if (name == "-dump_iter") settings.dump_every = parse_int(name, value, kMany);
     if (name == "-dev_sync") settings.device_sync = parse_int(name, value, 2);

@@ -17,8 +17,15 @@ struct Settings {
   std::string topology_file;  // -topology FILE (YAML, see topology/file.h); "" = none
 
   double timeout = 60.0;  // -timeout S, else DDL_TIMEOUT; seconds, > 0
-  int debug_level = 0;    // -dbg_level: 1 prints the topology at start, 2 every collective
-  int dump_every = 0;     // -dump_iter N: prints every N-th collective; 0 = never
+
+  // Consecutive asynchronous allreduces travel as one message of at most `fusion_bytes`; the first
+  // of them waits at most `fusion_wait_ms` for the others.
+  std::size_t fusion_bytes = std::size_t{1}
+                             << 20;  // -fusion_bytes N, else DDL_FUSION_BYTES; 0 = off
+  double fusion_wait_ms = 1.0;       // -fusion_wait MS, else DDL_FUSION_WAIT
+
+  int debug_level = 0;  // -dbg_level: 1 prints the topology at start, 2 every collective
+  int dump_every = 0;   // -dump_iter N: prints every N-th collective; 0 = never
   int device_sync = 0;  // -dev_sync 0|1|2: for device buffers; host buffers need no synchronisation
   int rebind_every =
       0;  // -rebind_iter N: how often to choose schedules anew; there is one schedule

@@ -30,6 +30,49 @@ std::pair<int, int> get_int() {
   return {code, value};
 }
 
+// An asynchronous operation, and how it ended: kept here, so that an exception that Python raises
+// between two of its steps cannot lose track of it. One thread at a time.
+class Request {
+ public:
+  explicit Request(ddl_request_t request) : request_(request) {}
+
+  bool test() {
+    return conclude(
+        [](ddl_request_t* request, int* is_done) { return ddl_test(request, is_done); });
+  }
+  bool wait_for(double seconds) {
+    return conclude([&](ddl_request_t* request, int* is_done) {
+      return ddl_wait_for(request, seconds, is_done);
+    });
+  }
+  int code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+ private:
+  template <class Ask>
+  bool conclude(const Ask& ask) {
+    if (request_ == DDL_REQUEST_NULL) return true;
+    int is_done = 0;
+    const DDL_Result code = ask(&request_, &is_done);
+    if (is_done == 0) return false;
+    code_ = code;
+    if (code != DDL_SUCCESS) message_ = ddl_last_error();
+    return true;
+  }
+
+  ddl_request_t request_;
+  int code_ = DDL_SUCCESS;
+  std::string message_;
+};
+
+// For the asynchronous calls: (code, request).
+template <class Start>
+std::pair<int, Request> request_of(const Start& start) {
+  ddl_request_t request = DDL_REQUEST_NULL;
+  const DDL_Result code = start(&request);
+  return {code, Request(request)};
+}
+
 using Unlocked = nb::call_guard<nb::gil_scoped_release>;
 
 }  // namespace
@@ -119,4 +162,44 @@ NB_MODULE(_core, m) {
       Unlocked());
   m.def(
       "barrier", [](Address comm) -> int { return ddl_comm_barrier(comm_at(comm)); }, Unlocked());
+
+  nb::class_<Request>(m, "Request")
+      .def("test", &Request::test)
+      .def("wait_for", &Request::wait_for, Unlocked())
+      .def_prop_ro("code", &Request::code)
+      .def_prop_ro("message", &Request::message);
+  m.def("iallreduce", [](Address comm, Address send, Address recv, std::size_t count, int type,
+                         int op) {
+    return request_of([&](ddl_request_t* request) {
+      return ddl_comm_iallreduce(comm_at(comm), memory_at(send), memory_at(recv), count,
+                                 static_cast<DDL_Type>(type), static_cast<DDL_Op>(op), request);
+    });
+  });
+  m.def("ireduce_scatter",
+        [](Address comm, Address send, Address recv, std::size_t count, int type, int op) {
+          return request_of([&](ddl_request_t* request) {
+            return ddl_comm_ireduce_scatter(comm_at(comm), memory_at(send), memory_at(recv), count,
+                                            static_cast<DDL_Type>(type), static_cast<DDL_Op>(op),
+                                            request);
+          });
+        });
+  m.def("ibroadcast", [](Address comm, Address buffer, std::size_t nbytes, int root) {
+    return request_of([&](ddl_request_t* request) {
+      return ddl_comm_ibroadcast(comm_at(comm), memory_at(buffer), nbytes, root, request);
+    });
+  });
+  m.def("iallgather", [](Address comm, Address send, Address recv, std::size_t nbytes) {
+    return request_of([&](ddl_request_t* request) {
+      return ddl_comm_iallgather(comm_at(comm), memory_at(send), memory_at(recv), nbytes, request);
+    });
+  });
+  m.def("ibarrier", [](Address comm) {
+    return request_of(
+        [&](ddl_request_t* request) { return ddl_comm_ibarrier(comm_at(comm), request); });
+  });
+  m.def("stats", [](Address comm) -> std::pair<int, std::vector<std::uint64_t>> {
+    ddl_stats stats{};
+    const DDL_Result code = ddl_comm_stats(comm_at(comm), &stats, sizeof(stats));
+    return {code, {stats.collectives, stats.requests, stats.fused_requests, stats.fused_messages}};
+  });
 }

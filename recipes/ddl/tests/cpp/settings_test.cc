@@ -28,7 +28,8 @@ TEST(SettingsTest, DefaultsWhenNothingIsSaid) {
 
 TEST(SettingsTest, ReadsEveryOption) {
   const Settings settings = parse_settings(
-      "-mode p:6x2x1x3 --timeout 1.5 -dbg_level 2 -dump_iter 100 -dev_sync 1 -rebind_iter 9");
+      "-mode p:6x2x1x3 --timeout 1.5 -dbg_level 2 -dump_iter 100 -dev_sync 1 -rebind_iter 9 "
+      "-fusion_bytes 4096 -fusion_wait 2.5");
   EXPECT_EQ(settings.mode, 'p');
   EXPECT_EQ(settings.dimensions, (std::vector<int>{6, 2, 1, 3}));
   EXPECT_EQ(settings.timeout, 1.5);
@@ -36,6 +37,8 @@ TEST(SettingsTest, ReadsEveryOption) {
   EXPECT_EQ(settings.dump_every, 100);
   EXPECT_EQ(settings.device_sync, 1);
   EXPECT_EQ(settings.rebind_every, 9);
+  EXPECT_EQ(settings.fusion_bytes, 4096U);
+  EXPECT_EQ(settings.fusion_wait_ms, 2.5);
 }
 
 TEST(SettingsTest, TheOptionWinsOverTheVariable) {
@@ -43,6 +46,14 @@ TEST(SettingsTest, TheOptionWinsOverTheVariable) {
   EXPECT_EQ(parse_settings("").timeout, 5.0);
   EXPECT_EQ(parse_settings("-timeout 6").timeout, 6.0);
   unsetenv("DDL_TIMEOUT");
+  setenv("DDL_FUSION_BYTES", "0", 1);
+  setenv("DDL_FUSION_WAIT", "0", 1);
+  EXPECT_EQ(parse_settings("").fusion_bytes, 0U);
+  EXPECT_EQ(parse_settings("").fusion_wait_ms, 0.0);
+  EXPECT_EQ(parse_settings("-fusion_bytes 1").fusion_bytes, 1U);
+  EXPECT_EQ(parse_settings("--fusion_wait 1").fusion_wait_ms, 1.0);
+  unsetenv("DDL_FUSION_BYTES");
+  unsetenv("DDL_FUSION_WAIT");
 }
 
 TEST(SettingsTest, TheProductMustBeTheNumberOfRanks) {
@@ -62,9 +73,11 @@ TEST(SettingsTest, NamesWhatItDoesNotUnderstand) {
   EXPECT_NE(error_of("-mode r:2 fast").find("unknown word 'fast'; valid options are -mode"),
             std::string::npos);
   EXPECT_NE(error_of("-timeout").find("-timeout needs a value"), std::string::npos);
-  for (const char* bad : {"-timeout -1", "-timeout nan", "-timeout 1s", "-dbg_level 3",
-                          "-dev_sync x", "-dump_iter -1", "-mode r", "-mode r:", "-mode r:0",
-                          "-mode r:2x", "-mode rr:2", "-mode x:2", "-mode r:1x1x1x1x1"}) {
+  for (const char* bad :
+       {"-timeout -1", "-timeout nan", "-timeout 1s", "-dbg_level 3", "-dev_sync x",
+        "-dump_iter -1", "-mode r", "-mode r:", "-mode r:0", "-mode r:2x", "-mode rr:2",
+        "-fusion_bytes -1", "-fusion_bytes 64K", "-fusion_wait -1", "-fusion_wait 1001",
+        "-fusion_wait nan", "-mode x:2", "-mode r:1x1x1x1x1"}) {
     EXPECT_NE(error_of(bad), "no error") << bad;
   }
 }

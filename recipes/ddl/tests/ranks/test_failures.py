@@ -181,6 +181,8 @@ def test_beside_mpi4py(passes: Launch, way: str) -> None:
         ("-timeout 0", ["-timeout", "above 0"]),
         ("-dbg_level 3", ["0 to 2"]),
         ("-deterministic 2", ["-deterministic", "0 to 1"]),
+        ("-fusion_bytes 1M", ["-fusion_bytes", "whole number from 0", "'1M'"]),
+        ("-fusion_wait 2000", ["-fusion_wait", "milliseconds from 0 to 1000", "'2000'"]),
     ],
 )
 def test_bad_options_are_told(launch: Launch, options: str, words: list[str]) -> None:
@@ -193,7 +195,13 @@ def test_bad_options_are_told(launch: Launch, options: str, words: list[str]) ->
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("DDL_TIMEOUT", "soon"), ("DDL_SHM_CHUNK", "1"), ("DDL_FAKE_HOSTS", "x")],
+    [
+        ("DDL_TIMEOUT", "soon"),
+        ("DDL_SHM_CHUNK", "1"),
+        ("DDL_FAKE_HOSTS", "x"),
+        ("DDL_FUSION_BYTES", "-1"),
+        ("DDL_FUSION_WAIT", "soon"),
+    ],
 )
 def test_bad_variables_are_told(launch: Launch, variable: str, value: str) -> None:
     result = launch("endings", "explicit", n=1, env={variable: value})

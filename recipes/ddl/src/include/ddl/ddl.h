@@ -3,7 +3,8 @@
  * Every function returns a DDL_Result. When it is not DDL_SUCCESS, ddl_last_error() gives one full
  * sentence: what was wrong, on which rank and host, and what to do.
  *
- * Every collective is blocking and is called by all ranks of the communicator in the same order.
+ * A collective is called by all ranks of the communicator in the same order. It is blocking unless
+ * it is one of those that give a request.
  * Calls that differ between ranks (another collective, count, type, operation or root) return
  * DDL_ERROR_MISMATCH on every rank, and the communicator stays usable. A rank that dies or does not
  * arrive within the timeout (60 s; `-timeout S` or DDL_TIMEOUT) gives DDL_ERROR_PEER_LOST or
@@ -20,6 +21,7 @@
 #define DDL_DDL_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define DDL_VERSION_MAJOR 0
 #define DDL_VERSION_MINOR 1
@@ -157,6 +159,61 @@ DDL_API DDL_Result ddl_comm_alltoallv(ddl_comm_t comm, const void* send, const s
 DDL_API DDL_Result ddl_comm_send(ddl_comm_t comm, const void* buffer, size_t nbytes, int dest,
                                  int tag);
 DDL_API DDL_Result ddl_comm_recv(ddl_comm_t comm, void* buffer, size_t nbytes, int source, int tag);
+
+/* -- Asynchronous collectives ------------------------------------------------------------------
+ *
+ * As their blocking namesakes, but they return at once with a request. The buffers belong to the
+ * library until the request is done. Needs MPI_THREAD_MULTIPLE, for which ddl_init asks; a program
+ * that starts MPI itself must ask for it too, else these calls are DDL_ERROR_ARGUMENT.
+ *
+ * The operations of a communicator run one after the other, in the order of the calls, on a thread
+ * that the first of them starts and that sleeps when there is nothing to do. A blocking collective
+ * waits its turn behind them: on all ranks, the order of all calls must be the same, and as in MPI
+ * a blocking call is not matched by an asynchronous one. ddl_comm_free and ddl_finalize wait for
+ * what is pending. When the communicator has failed, all that is pending ends with its error.
+ *
+ * Fusion: consecutive pending allreduces of the same type and operation travel as one message, of
+ * at most `-fusion_bytes N` or DDL_FUSION_BYTES (1 MiB; 0: never), as soon as there are so many, a
+ * call of another kind follows, some thread waits, or the first is `-fusion_wait MS` or
+ * DDL_FUSION_WAIT old (1 ms). The ranks agree first on how many they all have. The results are bit
+ * by bit the same as without. */
+
+/* An operation under way. DDL_REQUEST_NULL stands for one that is done and succeeded. */
+typedef struct ddl_request* ddl_request_t;
+#define DDL_REQUEST_NULL ((ddl_request_t)0)
+
+DDL_API DDL_Result ddl_comm_iallreduce(ddl_comm_t comm, const void* send, void* recv, size_t count,
+                                       DDL_Type type, DDL_Op op, ddl_request_t* request);
+DDL_API DDL_Result ddl_comm_ireduce_scatter(ddl_comm_t comm, const void* send, void* recv,
+                                            size_t recv_count, DDL_Type type, DDL_Op op,
+                                            ddl_request_t* request);
+DDL_API DDL_Result ddl_comm_ibroadcast(ddl_comm_t comm, void* buffer, size_t nbytes, int root,
+                                       ddl_request_t* request);
+DDL_API DDL_Result ddl_comm_iallgather(ddl_comm_t comm, const void* send, void* recv, size_t nbytes,
+                                       ddl_request_t* request);
+DDL_API DDL_Result ddl_comm_ibarrier(ddl_comm_t comm, ddl_request_t* request);
+
+/* Waits until the request is done, frees it and sets it to DDL_REQUEST_NULL. The result is that of
+ * the operation, and ddl_last_error() its sentence. Every request must be waited for, or tested
+ * until it is done, once and by one thread; also after ddl_finalize. */
+DDL_API DDL_Result ddl_wait(ddl_request_t* request);
+
+/* Sets *is_done to 1, and then does as ddl_wait; or to 0, and the result is DDL_SUCCESS. */
+DDL_API DDL_Result ddl_test(ddl_request_t* request, int* is_done);
+
+/* As ddl_test, but waits for at most `seconds` (>= 0) until the request is done. */
+DDL_API DDL_Result ddl_wait_for(ddl_request_t* request, double seconds, int* is_done);
+
+/* What a communicator has done so far on this rank. */
+typedef struct {
+  uint64_t collectives;    /* carried out with success; what is fused counts once */
+  uint64_t requests;       /* operations queued: asynchronous, or blocking behind such */
+  uint64_t fused_requests; /* allreduces that travelled together with others */
+  uint64_t fused_messages; /* the messages in which they did */
+} ddl_stats;
+
+/* `stats_size` is sizeof(ddl_stats): later versions may know more at the end. */
+DDL_API DDL_Result ddl_comm_stats(ddl_comm_t comm, ddl_stats* stats, size_t stats_size);
 
 /* -- DDL's own names, on all ranks ------------------------------------------------------------- */
 

@@ -23,8 +23,8 @@ class OrderedSum {
 
   std::size_t part() const { return kPart / width_; }  // elements
 
-  // Every rank sends its n elements at `send + rank * stride` to that rank, and gets the sum of what
-  // is meant for it. `recv` may lie in its own input.
+  // Every rank sends its n elements at `send + rank * stride` to that rank, and gets the sum of
+  // what is meant for it. `recv` may lie in its own input.
   void run(const std::byte* send, std::size_t stride, std::byte* recv, std::size_t n) {
     const std::size_t nbytes = n * width_;
     std::byte* parts = comm_.workspace(nbytes * comm_.size());

@@ -6,6 +6,8 @@
     ddl.init()
     total = ddl.allreduce(np.ones(1000, np.float32))  # on every rank: the number of ranks
 
+Every collective also exists with `_async`: it returns at once with a `Handle`.
+
 Run it with `ddlrun -H host1:4,host2:4 python program.py`, or on one rank with `python program.py`.
 With DDL_OPTIONS set, as `ddlrun` sets it, the first call starts the library and `init` may be left
 out.
@@ -17,6 +19,17 @@ rank that leaves by `sys.exit` while others are in a collective makes them raise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ddl._async import (
+        Handle,
+        Stats,
+        allgather_async,
+        allreduce_async,
+        allreduce_async_,
+        barrier_async,
+        broadcast_async,
+        reduce_scatter_async,
+        stats,
+    )
     from ddl._collectives import (
         Group,
         Op,
@@ -53,16 +66,23 @@ __all__ = [
     "DDLError",
     "DDLValueError",
     "Group",
+    "Handle",
     "Op",
     "Result",
+    "Stats",
     "abort",
     "allgather",
+    "allgather_async",
     "allreduce",
     "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
     "allreduce_n",
     "barrier",
+    "barrier_async",
     "bcast",
     "broadcast",
+    "broadcast_async",
     "finalize",
     "host_index",
     "host_name",
@@ -74,12 +94,16 @@ __all__ = [
     "num_hosts",
     "rank",
     "reduce_scatter",
+    "reduce_scatter_async",
     "set_timeout",
     "size",
+    "stats",
     "timeout",
 ]
 
 _HOMES = {
+    "_async": "Handle Stats allgather_async allreduce_async allreduce_async_ barrier_async "
+    "broadcast_async reduce_scatter_async stats",
     "_collectives": "Group Op allgather allreduce allreduce_ allreduce_n barrier bcast broadcast "
     "new_group reduce_scatter",
     "_life": "abort finalize host_index host_name init initialized local_rank local_size num_hosts "

@@ -1,7 +1,7 @@
-"""The collectives on NumPy arrays and torch CPU tensors.
+"""The blocking collectives on NumPy arrays and torch CPU tensors.
 
-All are blocking, are called by every rank of the group in the same order, and release the
-interpreter lock while they wait. What they return is of the kind that they were given.
+They are called by every rank of the group in the same order, and release the interpreter lock while
+they wait. What they return is of the kind that they were given.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def new_group(ranks: Sequence[int], tag: int = 0) -> Group | None:
     return Group(members, handle)
 
 
-def _handle(group: Group | None) -> int:
+def handle_of(group: Group | None) -> int:
+    """Return the `ddl_comm_t` of a group, or of all ranks; starts the library if need be."""
     _life.ensure()
     return 0 if group is None else group.handle
 
@@ -95,6 +96,73 @@ def _op(op: str) -> int:
         return _OPS[op]
     except KeyError:
         raise ValueError(f"op: unknown operation {op!r}; use one of {', '.join(_OPS)}") from None
+
+
+# What the blocking and the asynchronous collectives check in common. Each returns the arguments of
+# the C function, and the result.
+Reduction = tuple[int, int, int, int, int, int]  # communicator, send, recv, count, type, op
+Movement = tuple[int, int, int, int]  # communicator, and as the C function has them
+
+
+def prepare_allreduce(
+    x: ArrayT, op: str, out: ArrayT | None, group: Group | None
+) -> tuple[Reduction, ArrayT]:
+    """Check the arguments of `allreduce`."""
+    handle = handle_of(group)
+    send = buffer_of("x", x)
+    kind = send.reduction_type("x")
+    result = empty_like(x) if out is None else out
+    recv = send if result is x and out is None else buffer_of("out", result, writable=True)
+    check_same("out", recv, "x", send, send.length)
+    return (handle, send.address, recv.address, send.length, kind, _op(op)), result
+
+
+def prepare_allreduce_(x: Array, op: str, group: Group | None) -> Reduction:
+    """Check the arguments of `allreduce_`."""
+    handle = handle_of(group)
+    data = buffer_of("x", x, writable=True)
+    kind = data.reduction_type("x")
+    return handle, data.address, data.address, data.length, kind, _op(op)
+
+
+def prepare_broadcast(x: Array, root: int, group: Group | None) -> Movement:
+    """Check the arguments of `broadcast`."""
+    handle = handle_of(group)
+    data = buffer_of("x", x, writable=True)
+    return handle, data.address, data.nbytes, root
+
+
+def prepare_allgather(
+    x: ArrayT, out: ArrayT | None, group: Group | None
+) -> tuple[Movement, ArrayT]:
+    """Check the arguments of `allgather`."""
+    handle = handle_of(group)
+    size = _size(group)
+    send = buffer_of("x", x)
+    result = empty_like(x, (size, *x.shape)) if out is None else out
+    recv = buffer_of("out", result, writable=True)
+    check_same("out", recv, "x", send, size * send.length)
+    return (handle, send.address, recv.address, send.nbytes), result
+
+
+def prepare_reduce_scatter(
+    x: ArrayT, op: str, out: ArrayT | None, group: Group | None
+) -> tuple[Reduction, ArrayT]:
+    """Check the arguments of `reduce_scatter`."""
+    handle = handle_of(group)
+    size = _size(group)
+    send = buffer_of("x", x)
+    kind = send.reduction_type("x")
+    if len(x.shape) == 0 or x.shape[0] % size != 0:
+        raise ValueError(
+            f"x: of shape {tuple(x.shape)}; its first dimension must be a multiple of the "
+            f"{size} ranks"
+        )
+    shape = (x.shape[0] // size, *x.shape[1:])
+    result = empty_like(x, shape) if out is None else out
+    recv = buffer_of("out", result, writable=True)
+    check_same("out", recv, "x", send, send.length // size)
+    return (handle, send.address, recv.address, recv.length, kind, _op(op)), result
 
 
 def allreduce(
@@ -116,22 +184,14 @@ def allreduce(
         TypeError, ValueError: an array that cannot be used; the message names the argument.
         DDLError: the ranks disagree, or one is lost or late.
     """
-    handle = _handle(group)
-    send = buffer_of("x", x)
-    kind = send.reduction_type("x")
-    result = empty_like(x) if out is None else out
-    recv = send if result is x and out is None else buffer_of("out", result, writable=True)
-    check_same("out", recv, "x", send, send.length)
-    check(_core.allreduce(handle, send.address, recv.address, send.length, kind, _op(op)))
+    arguments, result = prepare_allreduce(x, op, out, group)
+    check(_core.allreduce(*arguments))
     return result
 
 
 def allreduce_(x: ArrayT, op: Op = "sum", group: Group | None = None) -> ArrayT:
     """Do `allreduce` in place, as DDL itself does: x holds the result, and is returned."""
-    handle = _handle(group)
-    data = buffer_of("x", x, writable=True)
-    kind = data.reduction_type("x")
-    check(_core.allreduce(handle, data.address, data.address, data.length, kind, _op(op)))
+    check(_core.allreduce(*prepare_allreduce_(x, op, group)))
     return x
 
 
@@ -192,9 +252,7 @@ def broadcast(x: ArrayT, root: int = 0, group: Group | None = None) -> ArrayT:
         TypeError, ValueError: an array that cannot be used; the message names the argument.
         DDLError: a bad root, the ranks disagree, or one is lost or late.
     """
-    handle = _handle(group)
-    data = buffer_of("x", x, writable=True)
-    check(_core.broadcast(handle, data.address, data.nbytes, root))
+    check(_core.broadcast(*prepare_broadcast(x, root, group)))
     return x
 
 
@@ -216,13 +274,8 @@ def allgather(x: ArrayT, out: ArrayT | None = None, group: Group | None = None) 
         TypeError, ValueError: an array that cannot be used; the message names the argument.
         DDLError: the ranks disagree, or one is lost or late.
     """
-    handle = _handle(group)
-    size = _size(group)
-    send = buffer_of("x", x)
-    result = empty_like(x, (size, *x.shape)) if out is None else out
-    recv = buffer_of("out", result, writable=True)
-    check_same("out", recv, "x", send, size * send.length)
-    check(_core.allgather(handle, send.address, recv.address, send.nbytes))
+    arguments, result = prepare_allgather(x, out, group)
+    check(_core.allgather(*arguments))
     return result
 
 
@@ -243,20 +296,8 @@ def reduce_scatter(
     Raises:
         As `allreduce`.
     """
-    handle = _handle(group)
-    size = _size(group)
-    send = buffer_of("x", x)
-    kind = send.reduction_type("x")
-    if len(x.shape) == 0 or x.shape[0] % size != 0:
-        raise ValueError(
-            f"x: of shape {tuple(x.shape)}; its first dimension must be a multiple of the "
-            f"{size} ranks"
-        )
-    shape = (x.shape[0] // size, *x.shape[1:])
-    result = empty_like(x, shape) if out is None else out
-    recv = buffer_of("out", result, writable=True)
-    check_same("out", recv, "x", send, send.length // size)
-    check(_core.reduce_scatter(handle, send.address, recv.address, recv.length, kind, _op(op)))
+    arguments, result = prepare_reduce_scatter(x, op, out, group)
+    check(_core.reduce_scatter(*arguments))
     return result
 
 
@@ -266,4 +307,4 @@ def barrier(group: Group | None = None) -> None:
     Raises:
         DDLError: a rank is in another call, lost or late.
     """
-    check(_core.barrier(_handle(group)))
+    check(_core.barrier(handle_of(group)))

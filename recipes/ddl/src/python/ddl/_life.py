@@ -18,8 +18,9 @@ def init(options: str | None = None) -> None:
     exit the library ends by itself.
 
     Args:
-        options: as in DDL_OPTIONS (`-mode X:AxBxC`, `-timeout SECONDS`, `-dbg_level 0|1|2`,
-            `-dump_iter N`, `-dev_sync 0|1|2`, `-rebind_iter N`), whose value is the default.
+        options: as in DDL_OPTIONS (`-mode X:AxBxC`, `-timeout SECONDS`, `-fusion_bytes N`,
+            `-fusion_wait MS`, `-dbg_level 0|1|2`, `-dump_iter N`, `-dev_sync 0|1|2`,
+            `-rebind_iter N`), whose value is the default.
 
     Raises:
         DDLError: a bad option (then also a ValueError), or MPI or shared memory failed.
@@ -33,6 +34,8 @@ def init(options: str | None = None) -> None:
 
 def finalize() -> None:
     """End the library, and MPI if `init` started it; collective over all ranks.
+
+    Waits for what is under way.
 
     Raises:
         DDLError: other ranks are in another call, or did not come within the timeout.

@@ -41,7 +41,11 @@ class DDLValueError(DDLError, ValueError):
 
 def check(code: int) -> None:
     """Raise what the result code `code` of this thread's latest call stands for."""
-    if code == Result.SUCCESS:
-        return
+    if code != Result.SUCCESS:
+        raise make_error(code, _core.last_error())
+
+
+def make_error(code: int, message: str) -> DDLError:
+    """Return the exception that the result code `code`, which is not SUCCESS, stands for."""
     error = DDLValueError if code == Result.ARGUMENT else DDLError
-    raise error(_core.last_error(), Result(code))
+    return error(message, Result(code))

@@ -58,7 +58,23 @@ NUMPY: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (TypeError, "arrays[1]: cannot reduce", lambda: ddl.allreduce_n([X, X.astype("u1")])),
     (ValueError, "overlap", lambda: ddl.allreduce(BOTH[:-1], out=BOTH[1:])),
     (ValueError, "it has been freed", lambda: ddl.barrier(FREED)),
+    (TypeError, "x: expected a NumPy array", lambda: ddl.allreduce_async([1, 2])),
+    (ValueError, "x: not contiguous", lambda: ddl.allreduce_async(np.ones((4, 4))[:, 1])),
+    (ValueError, "x: not contiguous", lambda: ddl.allreduce_async_(np.ones((4, 4)).T)),
+    (ValueError, "x: not contiguous", lambda: ddl.broadcast_async(np.ones((4, 4)).T)),
+    (ValueError, "x: not contiguous", lambda: ddl.allgather_async(np.ones((4, 4)).T)),
+    (ValueError, "x: not contiguous", lambda: ddl.reduce_scatter_async(np.ones((4, 2 * SIZE)).T)),
+    (ValueError, "x: read-only", lambda: ddl.allreduce_async_(read_only())),
+    (ValueError, "out: 3 elements", lambda: ddl.allreduce_async(X, out=np.ones(3, "f4"))),
+    (ValueError, "op: unknown operation 'mean'", lambda: ddl.allreduce_async(X, "mean")),
+    (ValueError, "iallreduce: the average of", lambda: ddl.allreduce_async(INTEGERS, "average")),
+    (ValueError, "iallreduce: send and recv", lambda: ddl.allreduce_async(BOTH[:-1], out=BOTH[1:])),
+    (ValueError, f"from 0 to {SIZE - 1}", lambda: ddl.broadcast_async(X, root=SIZE)),
+    (ValueError, "it has been freed", lambda: ddl.barrier_async(FREED)),
+    (ValueError, "it has been freed", lambda: ddl.stats(FREED)),
+    (ValueError, "timeout: -1 is not", lambda: ddl.barrier_async().wait(-1)),
 ]
+INTEGERS = np.ones(2, np.int32)
 BOTH = np.ones(5, np.float32)
 FREED = ddl.new_group(list(range(SIZE)))
 assert FREED is not None

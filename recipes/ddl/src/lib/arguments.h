@@ -1,0 +1,42 @@
+// Checks of what the program hands to the C interface. Each throws DDL_ERROR_ARGUMENT with the name
+// of the function and of the argument; nothing has been communicated then.
+#pragma once
+
+#include <cstddef>
+
+#include "comm.h"
+
+namespace ddl {
+
+template <class T>
+void set(T* out, T value, const char* function) {
+  if (out == nullptr) fail(DDL_ERROR_ARGUMENT, function, ": the result pointer is null");
+  *out = value;
+}
+
+void check_buffer(const char* function, const char* name, const void* buffer, std::size_t nbytes);
+// The product, if memory can hold as many bytes.
+std::size_t multiply(const char* function, std::size_t a, std::size_t b);
+void check_rank(const char* function, const char* name, int rank, const Comm& comm);
+void check_tag(const char* function, int tag);
+// `is_in_place`: the smaller buffer lies where it may lie inside the larger one.
+void check_overlap(const char* function, const void* send, std::size_t send_bytes, const void* recv,
+                   std::size_t recv_bytes, bool is_in_place);
+
+// Those of the collectives that exist both blocking and asynchronous.
+void check_allreduce(const char* function, const void* send, const void* recv, std::size_t count,
+                     DDL_Type type, DDL_Op op);
+void check_reduce_scatter(const char* function, const Comm& comm, const void* send,
+                          const void* recv, std::size_t recv_count, DDL_Type type, DDL_Op op);
+void check_broadcast(const char* function, const Comm& comm, const void* buffer, std::size_t nbytes,
+                     int root);
+void check_allgather(const char* function, const Comm& comm, const void* send, const void* recv,
+                     std::size_t nbytes);
+
+// A collective with `nbytes` on one side and size * nbytes on the other, which matters at the root
+// only.
+void check_rooted(const char* function, const Comm& comm, int root, const void* small,
+                  const char* small_name, const void* large, const char* large_name,
+                  std::size_t nbytes);
+
+}  // namespace ddl

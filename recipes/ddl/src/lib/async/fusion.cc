@@ -1,0 +1,106 @@
+#include "async/fusion.h"
+
+#include <cstring>
+
+#include "collective/collectives.h"
+
+namespace ddl {
+namespace {
+
+// FNV-1a over the sizes: ranks whose parts differ shall see it even when the sums of them do not.
+std::uint64_t fingerprint_of(const std::vector<Allreduce>& parts) {
+  std::uint64_t hash = 14695981039346656037U;
+  for (const Allreduce& part : parts) {
+    std::uint64_t count = part.count;
+    for (int i = 0; i < 8; ++i, count >>= 8) hash = (hash ^ (count & 0xff)) * 1099511628211U;
+  }
+  return hash | 1;  // 0 means: not fused
+}
+
+// While it lives, the communicator's allreduces are announced as fused.
+class Announcement {
+ public:
+  Announcement(Comm& comm, std::uint64_t fingerprint) : comm_(comm) {
+    comm_.announce_as_fused(fingerprint);
+  }
+  ~Announcement() { comm_.announce_as_fused(0); }
+  Announcement(const Announcement&) = delete;
+  Announcement& operator=(const Announcement&) = delete;
+
+ private:
+  Comm& comm_;
+};
+
+}  // namespace
+
+// Not initialised: the memory is only taken when something is fused.
+Fusion::Fusion(Comm& comm, std::size_t max_bytes)
+    : comm_(comm), max_bytes_(max_bytes), buffer_(new std::byte[max_bytes]) {}
+
+std::vector<Outcome> Fusion::run(const std::vector<Allreduce>& queued) {
+  if (!queued[0].is_fusable(max_bytes_)) {
+    return {outcome_of([&] { run_one(queued[0]); })};
+  }
+  std::size_t number = 0;
+  const Outcome agreement = outcome_of([&] { number = agree_on_number(queued); });
+  if (agreement.code != DDL_SUCCESS) return {agreement};
+  const std::vector<Allreduce> parts(queued.begin(), queued.begin() + number);
+  if (number > 1) {
+    bool is_same = true;
+    const Outcome outcome = outcome_of([&] {
+      try {
+        run_fused(parts);
+      } catch (const Disagreement&) {
+        is_same = false;
+      }
+    });
+    if (is_same) return std::vector<Outcome>(number, outcome);
+    // All ranks know that their parts differ, and that nothing was moved. One by one, each part has
+    // its own answer, and those that are the same everywhere succeed.
+  }
+  std::vector<Outcome> outcomes;
+  for (const Allreduce& part : parts) outcomes.push_back(outcome_of([&] { run_one(part); }));
+  return outcomes;
+}
+
+void Fusion::run_one(const Allreduce& one) {
+  allreduce(comm_, one.send, one.recv, one.count, one.type, one.op);
+}
+
+// The first of `queued` is the same on all ranks, else Disagreement. The result is how many every
+// rank has.
+std::size_t Fusion::agree_on_number(const std::vector<Allreduce>& queued) {
+  const Allreduce& first = queued[0];
+  const Call call{Collective::kIallreduce,
+                  static_cast<std::uint32_t>(first.type),
+                  static_cast<std::uint32_t>(first.op),
+                  0,
+                  first.count,
+                  queued.size()};
+  std::size_t number = 0;
+  comm_.run(call, [&] { number = comm_.begin(call); });
+  return number;
+}
+
+void Fusion::run_fused(const std::vector<Allreduce>& parts) {
+  std::size_t count = 0;
+  std::byte* end = buffer_.get();
+  for (const Allreduce& part : parts) {
+    if (part.count > 0) std::memcpy(end, part.send, part.nbytes());
+    end += part.nbytes();
+    count += part.count;
+  }
+  {
+    const Announcement announcement(comm_, fingerprint_of(parts));
+    allreduce(comm_, buffer_.get(), buffer_.get(), count, parts[0].type, parts[0].op);
+  }
+  const std::byte* begin = buffer_.get();
+  for (const Allreduce& part : parts) {
+    if (part.count > 0) std::memcpy(part.recv, begin, part.nbytes());
+    begin += part.nbytes();
+  }
+  num_requests_.fetch_add(parts.size(), std::memory_order_relaxed);
+  num_messages_.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace ddl

@@ -1,0 +1,57 @@
+// Which allreduces at the head of a queue can travel as one message.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "call.h"
+
+namespace ddl {
+
+struct Allreduce {
+  const void* send;
+  void* recv;
+  std::size_t count;
+  DDL_Type type;
+  DDL_Op op;
+
+  std::size_t nbytes() const { return count * size_of(type); }
+  // Whether there can be room for another one beside it. All ranks must come to the same answer.
+  bool is_fusable(std::size_t max_bytes) const { return nbytes() < max_bytes; }
+};
+
+// Consecutive allreduces of one type and operation, of at most `max_bytes` together, of which none
+// reads what an earlier one writes: the result is as if they ran one after the other. What cannot
+// be fused is a group of its own.
+class Group {
+ public:
+  explicit Group(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  // The next operation of the queue, null when it is no allreduce: joins the group or completes it.
+  void add(const Allreduce* next);
+
+  // Operations.
+  std::size_t size() const { return size_; }
+  // Whatever comes next will not join.
+  bool is_complete() const { return is_complete_; }
+
+ private:
+  // A range of addresses.
+  struct Range {
+    std::uintptr_t begin;
+    std::uintptr_t end;
+  };
+
+  bool fits(const Allreduce& next, std::size_t nbytes) const;
+
+  std::size_t max_bytes_;
+  std::size_t size_ = 0;
+  std::size_t nbytes_ = 0;
+  DDL_Type type_ = DDL_TYPE_FLOAT;
+  DDL_Op op_ = DDL_OP_SUM;
+  std::vector<Range> written_;  // by the members
+  bool is_complete_ = false;
+};
+
+}  // namespace ddl

@@ -1,0 +1,140 @@
+#include "async/queue.h"
+
+#include <csignal>
+#include <exception>
+#include <system_error>
+
+namespace ddl {
+namespace {
+
+// The queue whose worker this thread is.
+thread_local const Queue* t_own_queue = nullptr;
+
+}  // namespace
+
+Queue::Queue(Limits limits, Reduce reduce)
+    : limits_(limits), reduce_(std::move(reduce)), group_(limits.max_bytes) {}
+
+Queue::~Queue() {
+  {
+    const std::lock_guard<std::mutex> lock(board_->mutex);
+    is_ending_ = true;
+    board_->work.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<Request> Queue::submit(const Allreduce& allreduce) {
+  return submit(allreduce, nullptr);
+}
+
+std::shared_ptr<Request> Queue::submit(std::function<void()> run) {
+  return submit(std::nullopt, std::move(run));
+}
+
+std::shared_ptr<Request> Queue::submit(std::optional<Allreduce> allreduce,
+                                       std::function<void()> run) {
+  auto request = std::make_shared<Request>(board_);
+  const std::lock_guard<std::mutex> lock(board_->mutex);
+  if (!thread_.joinable()) start_worker();
+  const bool was_idle = operations_.empty();
+  const bool was_complete = group_.is_complete();
+  operations_.push_back({request, allreduce, std::move(run), Clock::now()});
+  group_.add(operations_.back().allreduce_or_null());
+  is_busy_.store(true, std::memory_order_release);
+  num_submitted_.fetch_add(1, std::memory_order_relaxed);
+  // A worker that lets a group grow is not woken for every new member.
+  if (was_idle || was_complete != group_.is_complete()) board_->work.notify_one();
+  return request;
+}
+
+void Queue::start_worker() {
+  // Signals are for the program's own threads.
+  sigset_t every;
+  sigset_t before;
+  sigfillset(&every);
+  pthread_sigmask(SIG_SETMASK, &every, &before);
+  std::optional<std::system_error> failure;
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::system_error& error) {
+    failure = error;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (failure) {
+    fail(DDL_ERROR_SYSTEM, "cannot start the thread of asynchronous calls: ", failure->what(),
+         "; allow more processes (ulimit -u) or use the blocking calls");
+  }
+}
+
+void Queue::run_behind(const std::function<void()>& body) {
+  std::exception_ptr thrown;
+  const auto request = submit([&] {
+    try {
+      body();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  });
+  request->wait();
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+bool Queue::is_ahead() const {
+  return is_busy_.load(std::memory_order_acquire) && t_own_queue != this;
+}
+
+void Queue::drain() {
+  std::unique_lock<std::mutex> lock(board_->mutex);
+  const Waiting waiting(*board_);
+  board_->done.wait(lock, [this] { return operations_.empty(); });
+}
+
+void Queue::work() {
+  t_own_queue = this;
+  std::unique_lock<std::mutex> lock(board_->mutex);
+  while (true) {
+    board_->work.wait(lock, [this] { return is_ending_ || !operations_.empty(); });
+    if (operations_.empty()) return;
+    hold_back(lock);
+    finish_first(carry_out_first(lock));
+  }
+}
+
+// Lets the group at the head grow, as long as nobody is kept waiting and not for too long.
+void Queue::hold_back(std::unique_lock<std::mutex>& lock) {
+  const auto wait = std::chrono::duration_cast<Clock::duration>(limits_.max_wait);
+  board_->work.wait_until(lock, operations_.front().submitted_at + wait, [this] {
+    return group_.is_complete() || board_->num_waiting > 0 || is_ending_;
+  });
+}
+
+std::vector<Outcome> Queue::carry_out_first(std::unique_lock<std::mutex>& lock) {
+  // What is added meanwhile leaves the first operation where it is.
+  const Operation& first = operations_.front();
+  std::vector<Allreduce> allreduces;
+  for (std::size_t i = 0; first.allreduce && i < group_.size(); ++i) {
+    allreduces.push_back(*operations_[i].allreduce);
+  }
+  lock.unlock();
+  std::vector<Outcome> outcomes =
+      first.allreduce ? reduce_(allreduces) : std::vector<Outcome>{outcome_of(first.run)};
+  lock.lock();
+  return outcomes;
+}
+
+void Queue::finish_first(std::vector<Outcome> outcomes) {
+  for (Outcome& outcome : outcomes) {
+    operations_.front().request->finish(std::move(outcome));
+    operations_.pop_front();
+  }
+  group_ = Group(limits_.max_bytes);
+  for (const Operation& operation : operations_) {
+    group_.add(operation.allreduce_or_null());
+    if (group_.is_complete()) break;
+  }
+  is_busy_.store(!operations_.empty(), std::memory_order_release);
+  board_->done.notify_all();
+}
+
+}  // namespace ddl

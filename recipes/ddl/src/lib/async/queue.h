@@ -1,0 +1,78 @@
+// The operations of one communicator that run on a thread of its own, in the order given.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "async/group.h"
+#include "async/request.h"
+
+namespace ddl {
+
+class Queue {
+ public:
+  // When allreduces are fused: of at most `max_bytes` together (0: never); the first waits at most
+  // `max_wait` for others to join it.
+  struct Limits {
+    std::size_t max_bytes;
+    std::chrono::duration<double, std::milli> max_wait;
+  };
+  // Carries out the first of these, or several, and says how each of them ended.
+  using Reduce = std::function<std::vector<Outcome>(const std::vector<Allreduce>&)>;
+
+  Queue(Limits limits, Reduce reduce);
+  // Carries out what is left, and ends the thread.
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  // The first of these starts the thread.
+  std::shared_ptr<Request> submit(const Allreduce& allreduce);
+  std::shared_ptr<Request> submit(std::function<void()> run);
+
+  // Runs `body` behind all that is queued; throws what it throws.
+  void run_behind(const std::function<void()>& body);
+  // Whether something is queued or under way that the calling thread must let go first.
+  bool is_ahead() const;
+  // Returns when nothing is queued or under way.
+  void drain();
+
+  // Operations that have been submitted so far.
+  std::uint64_t num_submitted() const { return num_submitted_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Operation {
+    std::shared_ptr<Request> request;
+    std::optional<Allreduce> allreduce;
+    std::function<void()> run;  // when it is no allreduce
+    Clock::time_point submitted_at;
+
+    const Allreduce* allreduce_or_null() const { return allreduce ? &*allreduce : nullptr; }
+  };
+
+  std::shared_ptr<Request> submit(std::optional<Allreduce> allreduce, std::function<void()> run);
+  void start_worker();
+  void work();
+  void hold_back(std::unique_lock<std::mutex>& lock);
+  std::vector<Outcome> carry_out_first(std::unique_lock<std::mutex>& lock);
+  void finish_first(std::vector<Outcome> outcomes);
+
+  const Limits limits_;
+  const Reduce reduce_;
+  const std::shared_ptr<Board> board_ = std::make_shared<Board>();  // its mutex guards the rest
+  std::deque<Operation> operations_;  // the first ones may be under way
+  Group group_;                       // at the head of operations_
+  bool is_ending_ = false;
+  std::thread thread_;
+  std::atomic<bool> is_busy_{false};  // operations_ is not empty: for a look without the mutex
+  std::atomic<std::uint64_t> num_submitted_{0};
+};
+
+}  // namespace ddl

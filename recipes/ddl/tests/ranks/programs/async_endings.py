@@ -1,0 +1,96 @@
+"""The ways to end with operations under way. One argument: which."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import ddl
+import numpy as np
+
+NUMBER = 30
+
+
+def start_mpi(level: int) -> None:
+    """Start MPI as a program would that knows nothing of ddl."""
+    from ddl import _core  # it brings MPI along
+
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    path = next(line.split()[-1] for line in maps if "/libmpi" in line)
+    provided = ctypes.c_int()
+    mpi = ctypes.CDLL(path)
+    mpi.MPI_Init_thread(None, None, level, ctypes.byref(provided))
+    assert provided.value == level, _core.mpi_library()
+    atexit.register(mpi.MPI_Finalize)
+
+
+def error_of(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except ddl.DDLError as error:
+        return f"{error.code.name}: {error}"
+    return "no error"
+
+
+def start() -> list[ddl.Handle]:
+    ddl.init()
+    return [
+        ddl.allreduce_async_(np.ones(20_000 if i % 5 == 3 else 9 + i, np.int64))
+        for i in range(NUMBER)
+    ]
+
+
+match sys.argv[1]:
+    case "finalize":
+        handles = start()
+        group = ddl.new_group(list(range(ddl.size())))
+        assert group is not None
+        handles += [ddl.allreduce_async(np.ones(5), group=group) for _ in range(NUMBER)]
+        size = ddl.size()
+        ddl.finalize()
+        for handle in handles:
+            assert handle.done()
+            assert (handle.wait() == size).all()
+    case "exit":
+        handles = start()
+    case "exit, dropped":
+        start()
+    case "exit of one":
+        # The others have more under way: it fails, since the last rank ends.
+        handles = start()
+        if ddl.rank() == ddl.size() - 1:
+            print("ended well", flush=True)
+            sys.exit(0)
+        more = [ddl.allreduce_async(np.ones(9)) for _ in range(NUMBER)]
+        assert all((handle.wait() == ddl.size()).all() for handle in handles)
+        for handle in more:
+            text = error_of(handle.wait)
+            assert text.startswith("MISMATCH"), text
+            assert "finalize()" in text
+    case "without finalize":
+        # As a C program that returns from main, while its operations wait for the last rank.
+        handles = start()
+        if ddl.rank() < ddl.size() - 1:
+            lonely = [ddl.allreduce_async(np.ones(9)) for _ in range(NUMBER)]
+        print("ended well", flush=True)
+        ctypes.CDLL(None).exit(0)
+    case "at once":
+        handles = start()
+        print("ended well", flush=True)
+        os._exit(0)
+    case "other limits":
+        ddl.init(f"-fusion_bytes {100 + int(os.environ['PMI_RANK'])}")
+    case "threads":
+        start_mpi(1)
+        ddl.init()
+        text = error_of(lambda: ddl.allreduce_async(np.ones(3)))
+        assert "ARGUMENT: iallreduce: asynchronous calls need MPI_THREAD_MULTIPLE" in text, text
+        assert "MPI was started with MPI_THREAD_FUNNELED; start it with" in text
+        assert ddl.stats() == (0, 0, 0, 0)
+        assert (ddl.allreduce(np.ones(3)) == ddl.size()).all()
+        ddl.finalize()
+print("ended well", flush=True)
