@@ -1,0 +1,65 @@
+"""Random collectives, checked, until one rank dies or stops at a random moment; the others report.
+
+Arguments: what the last rank does (kill, stop), the seed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+
+import ddl
+import numpy as np
+
+ddl.init()
+RANK, SIZE = ddl.rank(), ddl.size()
+how, seed = sys.argv[1], int(sys.argv[2])
+shared = random.Random(seed)  # the same calls on all ranks
+moment = 0.05 + random.Random(seed + 1).random()
+
+if RANK == SIZE - 1:
+    print("pid", os.getpid(), flush=True)
+    number = signal.SIGKILL if how == "kill" else signal.SIGSTOP
+    threading.Timer(moment, os.kill, (os.getpid(), number)).start()
+
+
+def one_call() -> None:
+    """One collective on a random size; its result must be exact."""
+    count = shared.choice([1, 100, 5000, 100_000, 1_000_000])
+    what = shared.choice(["allreduce", "async", "allgather", "reduce_scatter", "broadcast"])
+    mine = (np.arange(count) % 7 + RANK).astype(np.float32)
+    total = np.arange(count) % 7 * SIZE + SIZE * (SIZE - 1) // 2
+    match what:
+        case "allreduce":
+            assert (ddl.allreduce(mine) == total).all()
+        case "async":
+            handles = [ddl.allreduce_async(mine[:1000]) for _ in range(5)]
+            for handle in handles:
+                assert (handle.wait() == total[:1000]).all()
+        case "allgather":
+            for rank, row in enumerate(ddl.allgather(mine)):
+                assert (row == np.arange(count) % 7 + rank).all()
+        case "reduce_scatter":
+            assert (ddl.reduce_scatter(np.tile(mine, SIZE)) == total).all()
+        case "broadcast":
+            root = shared.randrange(SIZE)
+            assert (ddl.broadcast(mine, root) == np.arange(count) % 7 + root).all()
+
+
+ddl.barrier()
+begin = time.monotonic()
+calls = 0
+try:
+    while True:
+        one_call()
+        calls += 1
+except ddl.DDLError as error:
+    late = time.monotonic() - begin - moment
+    print(f"rank {RANK}: {error.code.name} after {calls} calls, {late:.1f} s late: {error}")
+    sys.stdout.flush()
+    # Raising would end the whole job, and perhaps before the other ranks have told their error.
+    os._exit(7)
