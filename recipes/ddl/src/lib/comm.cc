@@ -3,12 +3,10 @@
 #include <cstdio>
 
 #include "reduce/kernels.h"
+#include "schedule/choose.h"
 
 namespace ddl {
 namespace {
-
-// Elements: parts that two hosts reduce do not share a cache line.
-constexpr std::size_t kPlanUnit = 64;
 
 std::vector<Peer> make_peers(const Topology& topology, const std::vector<int>& world_ranks) {
   std::vector<Peer> peers;
@@ -40,15 +38,19 @@ std::size_t choose_chunk(const Topology& topology, const Settings& settings) {
 HostGroup make_host_group(MpiTransport& transport, const Topology& topology, int rank,
                           const Settings& settings) {
   const std::size_t chunk = choose_chunk(topology, settings);
-  long chunks[2] = {static_cast<long>(chunk), -static_cast<long>(chunk)};
+  const long radix = settings.radix;
+  long values[4] = {static_cast<long>(chunk), -static_cast<long>(chunk), radix, -radix};
   {
     Batch batch(transport);
-    batch.all_min(chunks, 2);
+    batch.all_min(values, 4);
     batch.wait();
   }
-  if (chunks[0] != -chunks[1]) {
-    fail(DDL_ERROR_ARGUMENT, "DDL_SHM_CHUNK differs between ranks: ", chunks[0], " and ",
-         -chunks[1], " bytes");
+  if (values[0] != -values[1]) {
+    fail(DDL_ERROR_ARGUMENT, "DDL_SHM_CHUNK differs between ranks: ", values[0], " and ",
+         -values[1], " bytes");
+  }
+  if (values[2] != -values[3]) {
+    fail(DDL_ERROR_ARGUMENT, "-schedule differs between ranks; give all of them the same");
   }
   // Between hosts, several chunks are under way so that every link has something to carry.
   const int slots = topology.hosts().size() > 1 ? 16 : 2;
@@ -78,20 +80,39 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
       rank_(rank_in(comm)),
       debug_level_(settings.debug_level),
       dump_every_(settings.dump_every),
+      radix_(settings.radix),
       transport_(comm, make_peers(topology_, world_ranks)),
       host_(make_host_group(transport_, topology_, rank_, settings)) {
   transport_.on_wait = [this] { host_.check_members(); };
 }
 
+// Programs reduce the same few sizes again and again.
+constexpr std::size_t kMaxPlans = 256;
+
 std::shared_ptr<const Plan> Comm::plan(std::size_t count) {
-  // Programs reduce the same few sizes again and again.
-  constexpr std::size_t kMaxPlans = 256;
+  const int radix = radix_for(call_bytes_);
   if (plans_.size() >= kMaxPlans) plans_.clear();
-  std::shared_ptr<const Plan>& plan = plans_[count];
+  std::shared_ptr<const Plan>& plan = plans_[{radix, count}];
   if (!plan) {
-    plan = std::make_shared<Plan>(plan_allreduce(topology_.tree(), host_index(), count, kPlanUnit));
+    const Node tree = limit_groups(topology_.tree(), radix);
+    plan = std::make_shared<Plan>(plan_allreduce(tree, host_index(), count, kPlanUnit));
   }
   return plan;
+}
+
+int Comm::radix_for(std::size_t nbytes) {
+  if (radix_ != kAnyRadix) return radix_;
+  if (radixes_.size() >= kMaxPlans) radixes_.clear();
+  const auto [entry, is_new] = radixes_.try_emplace(nbytes, kDirect);
+  if (is_new) {
+    Pipeline pipeline;
+    pipeline.most_chunk = std::min(pipeline.most_chunk, host_.chunk_bytes());
+    pipeline.least_chunk = std::min(pipeline.least_chunk, pipeline.most_chunk);
+    pipeline.slots = static_cast<std::size_t>(host_.slots());
+    pipeline.lanes = static_cast<std::size_t>(num_lanes());
+    entry->second = choose_radix(topology_.tree(), nbytes, pipeline, Wire());
+  }
+  return entry->second;
 }
 
 std::byte* Comm::workspace(std::size_t nbytes) {
@@ -128,6 +149,9 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
 
 void Comm::announce(const Call& call) {
   ++num_calls_;
+  if (call.collective == Collective::kAllreduce) {
+    call_bytes_ = call.count * size_of(static_cast<DDL_Type>(call.type));
+  }
   host_.call(host_.rank(), call_parity()) = call;
   host_.post_arrived();
 }

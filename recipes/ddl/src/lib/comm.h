@@ -49,7 +49,8 @@ class Comm {
   // Between hosts, lane k joins the k-th rank of every host; every host has that many ranks.
   int num_lanes() const { return topology_.min_local_size(); }
 
-  // What this host does to reduce `count` elements with the others; made once per count.
+  // What this host does to reduce `count` elements with the others, a slice of a chunk of the call
+  // under way; made once.
   std::shared_ptr<const Plan> plan(std::size_t count);
   // Memory for messages that are under way: it outlives a collective that fails.
   std::byte* workspace(std::size_t nbytes);
@@ -66,6 +67,8 @@ class Comm {
   int call_parity() const { return static_cast<int>(num_calls_ & 1); }
 
  private:
+  // Of the schedule for an allreduce of `nbytes`.
+  int radix_for(std::size_t nbytes);
   Verdict compare_calls();
   Verdict agree_between_hosts(Verdict verdict);
   void enforce(const Verdict& verdict) const;
@@ -74,11 +77,14 @@ class Comm {
   int rank_;
   int debug_level_;
   int dump_every_;
+  int radix_;  // kAnyRadix: chosen by size
   std::vector<std::byte> workspace_;
   MpiTransport transport_;
   HostGroup host_;
   std::mutex mutex_;
-  std::map<std::size_t, std::shared_ptr<const Plan>> plans_;
+  std::map<std::pair<int, std::size_t>, std::shared_ptr<const Plan>> plans_;  // by radix and count
+  std::map<std::size_t, int> radixes_;  // by bytes
+  std::size_t call_bytes_ = 0;          // of the allreduce under way
   std::uint64_t num_calls_ = 0;
   std::optional<Error> failure_;
 };

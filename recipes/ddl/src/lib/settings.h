@@ -16,12 +16,14 @@ struct Settings {
 
   std::string topology_file;  // -topology FILE (YAML, see topology/file.h); "" = none
 
+  int radix = 0;  // -schedule: of groups of hosts; 0 = choose by size (see schedule/radix.h)
+
   double timeout = 60.0;  // -timeout S, else DDL_TIMEOUT; seconds, > 0
   int debug_level = 0;    // -dbg_level: 1 prints the topology at start, 2 every collective
   int dump_every = 0;     // -dump_iter N: prints every N-th collective; 0 = never
   int device_sync = 0;  // -dev_sync 0|1|2: for device buffers; host buffers need no synchronisation
   int rebind_every =
-      0;  // -rebind_iter N: how often to choose schedules anew; there is one schedule
+      0;  // -rebind_iter N: how often to choose schedules anew; the choice depends on size only
 
   // Knobs for tests.
   std::size_t chunk_bytes = 0;  // DDL_SHM_CHUNK: bytes per rank and chunk; 0 = choose
@@ -30,6 +32,9 @@ struct Settings {
 
 // Reads `options` and the environment. Throws DDL_ERROR_ARGUMENT with the list of valid options.
 Settings parse_settings(const std::string& options);
+
+// The radix that a word for -schedule means. Throws DDL_ERROR_ARGUMENT on others.
+int parse_schedule(const std::string& text);
 
 // Throws DDL_ERROR_ARGUMENT when -mode does not describe `size` ranks.
 void check_mode(const Settings& settings, int size);

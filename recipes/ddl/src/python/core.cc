@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "schedules.h"
+
 namespace nb = nanobind;
 
 namespace {
@@ -119,4 +121,5 @@ NB_MODULE(_core, m) {
       Unlocked());
   m.def(
       "barrier", [](Address comm) -> int { return ddl_comm_barrier(comm_at(comm)); }, Unlocked());
+  bind_schedules(m);
 }

@@ -4,41 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <numeric>
 #include <random>
 #include <tuple>
 
+#include "schedule/radix.h"
+#include "trees.h"
+
 namespace ddl {
 namespace {
-
-Node host(int index, double bandwidth = 0) {
-  Node node;
-  node.name = "h" + std::to_string(index);
-  node.host = index;
-  node.up.bandwidth = bandwidth;
-  return node;
-}
-
-Node group(std::vector<Node> children, double bandwidth = 0) {
-  Node node;
-  node.name = "group";
-  node.up.bandwidth = bandwidth;
-  node.children = std::move(children);
-  return node;
-}
-
-// A tree of up to `depth` levels; hosts are numbered through *next.
-Node random_tree(std::mt19937& random, int depth, int* next) {
-  const auto draw = [&](int n) { return static_cast<int>(random() % n); };
-  const double bandwidth = draw(3) == 0 ? 0 : std::pow(2.0, draw(6));
-  if (depth == 0 || draw(5) == 0) return host((*next)++, bandwidth);
-  std::vector<Node> children;
-  const int n = 1 + draw(5);
-  for (int i = 0; i < n; ++i) children.push_back(random_tree(random, depth - 1, next));
-  return group(std::move(children), bandwidth);
-}
 
 using Values = std::vector<long>;
 
@@ -151,21 +126,52 @@ void expect_allreduce(const Node& tree, int hosts, std::size_t count, std::size_
   EXPECT_EQ(machine.elements_sent(), 2 * static_cast<std::size_t>(hosts - 1) * count);
 }
 
-TEST(PlanTest, AnyTreeAndCountSumsExactlyOnce) {
+TEST(PlanTest, AnyTreeCountAndScheduleSumsExactlyOnce) {
   for (unsigned seed = 0; seed < 400; ++seed) {
     std::mt19937 random(seed);
-    int hosts = 0;
-    const Node drawn = random_tree(random, 1 + static_cast<int>(random() % 4), &hosts);
-    std::vector<int> all(hosts);
-    std::iota(all.begin(), all.end(), 0);
-    const Node tree = select_hosts(drawn, all);
+    const DrawnTree drawn = draw_tree(random, seed % 10 == 0 ? 40 : 5, false);
+    const int radix = seed % 4 == 0 ? kDirect : 2 + static_cast<int>(random() % 4);
+    const Node tree = limit_groups(drawn.tree, radix);
     const std::size_t unit = 1 + random() % 3;
     for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{random() % 200}}) {
       SCOPED_TRACE(describe_tree(tree) + "count " + std::to_string(count));
-      expect_allreduce(tree, hosts, count, unit);
+      expect_allreduce(tree, drawn.hosts, count, unit);
       if (HasFatalFailure()) return;
     }
   }
+}
+
+TEST(PlanTest, HalvingSendsOneMessageInEachOfLogSteps) {
+  const Node tree = limit_groups(flat(16), 2);
+  for (int h = 0; h < 16; ++h) {
+    const Plan plan = plan_allreduce(tree, h, 1600, 1);
+    ASSERT_EQ(plan.steps.size(), 8U);
+    std::size_t sent = 0;
+    for (const Step& step : plan.steps) {
+      ASSERT_EQ(step.sends.size(), 1U);
+      sent += step.sends[0].span.count();
+    }
+    EXPECT_EQ(sent, 2 * 1500U);
+  }
+}
+
+TEST(RadixTest, GroupsAreSplitEvenly) {
+  const Node tree = limit_groups(flat(18), 3);
+  ASSERT_EQ(tree.children.size(), 3U);
+  for (const Node& part : tree.children) {
+    ASSERT_EQ(part.children.size(), 3U);
+    for (const Node& pair : part.children) EXPECT_EQ(pair.num_hosts(), 2);
+  }
+  EXPECT_EQ(limit_groups(flat(18), 18).children.size(), 18U);
+  EXPECT_EQ(limit_groups(flat(18), kDirect).children.size(), 18U);
+}
+
+TEST(RadixTest, PlansHaveTagsForAllLevels) {
+  Node deep = flat(4);
+  for (int i = 0; i < 29; ++i) deep = group({deep, host(4 + i)});
+  EXPECT_EQ(describe_tree(limit_groups(deep, 2)), describe_tree(limit_groups(deep, 3)));
+  deep = group({deep, host(33)});
+  EXPECT_NE(describe_tree(limit_groups(deep, kDirect)), describe_tree(limit_groups(deep, 2)));
 }
 
 // Elements that cross the border of hosts [0, inside).
