@@ -83,8 +83,8 @@ class Comm {
   HostGroup host_;
   std::mutex mutex_;
   std::map<std::pair<int, std::size_t>, std::shared_ptr<const Plan>> plans_;  // by radix and count
-  std::map<std::size_t, int> radixes_;  // by bytes
-  std::size_t call_bytes_ = 0;          // of the allreduce under way
+  std::map<std::size_t, int> radixes_;                                        // by bytes
+  std::size_t call_bytes_ = 0;  // of the allreduce under way
   std::uint64_t num_calls_ = 0;
   std::optional<Error> failure_;
 };

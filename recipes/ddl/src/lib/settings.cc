@@ -93,8 +93,8 @@ Settings parse_settings(const std::string& options) {
     const std::string name = word.rfind("--", 0) == 0 ? word.substr(1) : word;
     std::string value;
     const bool known = name == "-mode" || name == "-topology" || name == "-schedule" ||
-                       name == "-timeout" || name == "-dbg_level" || name == "-dump_iter" || name == "-dev_sync" ||
-                       name == "-rebind_iter";
+                       name == "-timeout" || name == "-dbg_level" || name == "-dump_iter" ||
+                       name == "-dev_sync" || name == "-rebind_iter";
     if (!known) {
       fail(DDL_ERROR_ARGUMENT, "DDL options: unknown word '", word, "'; ", kValidOptions);
     }

@@ -24,21 +24,21 @@ struct Pipeline {
 // What the tree does not say. The defaults are those of a common cluster, MPI over TCP; schedules
 // are chosen by them, so that all ranks choose alike.
 struct Wire {
-  double goodput = 1.0;        // the share of a bandwidth that is payload
-  double bandwidth = 1.25e9;   // bytes/s of a host's link when none is known (else: their mean)
-  double latency = 15e-6;      // s, of a host's link that has none in the tree
-  double overhead = 3e-6;      // s, of a rank's processor for each message sent or received
-  double processing = 0;       // s, of a rank's processor for each byte sent or received
-  double within_host = 0;      // s per byte of the message, for the sum and the copies in a host
+  double goodput = 1.0;       // the share of a bandwidth that is payload
+  double bandwidth = 1.25e9;  // bytes/s of a host's link when none is known (else: their mean)
+  double latency = 15e-6;     // s, of a host's link that has none in the tree
+  double overhead = 3e-6;     // s, of a rank's processor for each message sent or received
+  double processing = 0;      // s, of a rank's processor for each byte sent or received
+  double within_host = 0;     // s per byte of the message, for the sum and the copies in a host
 };
 
 struct Prediction {
   double seconds = 0;
-  double bound = 0;            // no schedule takes less
-  std::string limit;           // what takes the longest: "links of rack0", "latency", …
+  double bound = 0;   // no schedule takes less
+  std::string limit;  // what takes the longest: "links of rack0", "latency", …
   int steps = 0;
-  std::size_t messages = 0;    // that the busiest rank sends for a chunk
-  std::size_t chunk = 0;       // bytes
+  std::size_t messages = 0;  // that the busiest rank sends for a chunk
+  std::size_t chunk = 0;     // bytes
   std::size_t chunks = 0;
 };
 

@@ -8,8 +8,8 @@
 
 namespace ddl {
 
-constexpr int kAnyRadix = 0;         // the cost model chooses, by size
-constexpr int kDirect = INT_MAX;     // all of a group at once, however many
+constexpr int kAnyRadix = 0;      // the cost model chooses, by size
+constexpr int kDirect = INT_MAX;  // all of a group at once, however many
 
 // The same tree with groups of at most `radix`: a larger one is split into `radix` groups of nearly
 // the same size, these again, and so on. The new groups have no link of their own, so the bytes are
