@@ -55,10 +55,11 @@ struct DrawnTree {
   int hosts;
 };
 
-inline DrawnTree draw_tree(std::mt19937& random, int width, bool is_known) {
+// Wide ones are shallow: 40 hosts at most.
+inline DrawnTree draw_tree(std::mt19937& random, bool is_wide, bool is_known) {
   DrawnTree drawn{{}, 0};
-  const Node tree =
-      draw_tree(random, 1 + static_cast<int>(random() % 4), width, is_known, &drawn.hosts);
+  const int depth = is_wide ? 1 : 1 + static_cast<int>(random() % 4);
+  const Node tree = draw_tree(random, depth, is_wide ? 40 : 5, is_known, &drawn.hosts);
   std::vector<int> all(drawn.hosts);
   std::iota(all.begin(), all.end(), 0);
   drawn.tree = select_hosts(tree, all);
