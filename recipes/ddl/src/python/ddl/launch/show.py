@@ -32,13 +32,13 @@ def show(options: Options, environ: Mapping[str, str], reserved: list[Host]) -> 
         pipeline = _core.Pipeline()
         pipeline.lanes = ranks
         schedule = shown.schedule
-        rows = make_rows(tree, SIZES, schedule, pipeline, _core.Wire()) if tree.children else []
+        rows = make_rows(tree, SIZES, schedule, pipeline, _core.Wire())
     except ValueError as error:
         raise LaunchError(str(error)) from None
     hosts = tree.num_hosts()
     lines = [f"{hosts} host{'s' * (hosts > 1)} with {ranks} rank{'s' * (ranks > 1)} each, {shown.source}"]
     lines.append(describe_tree(tree))
-    if not rows:
+    if hosts == 1:
         lines.append("One host: the ranks sum in its memory, nothing goes over a link.")
     else:
         is_measured = tree.is_measured()
