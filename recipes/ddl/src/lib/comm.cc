@@ -110,7 +110,7 @@ int Comm::radix_for(std::size_t nbytes) {
     pipeline.least_chunk = std::min(pipeline.least_chunk, pipeline.most_chunk);
     pipeline.slots = static_cast<std::size_t>(host_.slots());
     pipeline.lanes = static_cast<std::size_t>(num_lanes());
-    entry->second = choose_radix(topology_.tree(), nbytes, pipeline, Wire());
+    entry->second = choose_radix(topology_.tree(), nbytes, pipeline);
   }
   return entry->second;
 }

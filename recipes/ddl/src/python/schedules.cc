@@ -54,8 +54,7 @@ std::pair<std::string, ddl::Prediction> predict(const ddl::Node& tree, std::size
                                                 const ddl::Pipeline& pipeline,
                                                 const ddl::Wire& wire) {
   int radix = ddl::parse_schedule(schedule);
-  // As Comm does, by what all ranks know.
-  if (radix == ddl::kAnyRadix) radix = ddl::choose_radix(tree, nbytes, pipeline, ddl::Wire());
+  if (radix == ddl::kAnyRadix) radix = ddl::choose_radix(tree, nbytes, pipeline);  // as Comm does
   const ddl::Node limited = ddl::limit_groups(tree, radix);
   return {ddl::name_of_radix(radix), ddl::predict_allreduce(limited, nbytes, pipeline, wire)};
 }
@@ -71,16 +70,6 @@ void bind_schedules(nb::module_& m) {
     }
   });
 
-  nb::class_<ddl::Node>(m, "Tree")
-      .def_ro("name", &ddl::Node::name)
-      .def_ro("children", &ddl::Node::children)
-      .def_prop_ro("bandwidth", [](const ddl::Node& node) { return node.up.bandwidth; })
-      .def_prop_ro("latency", [](const ddl::Node& node) { return node.up.latency; })
-      .def("num_hosts", &ddl::Node::num_hosts)
-      .def("is_measured", &ddl::is_measured);
-  m.def("parse_tree", parse_tree, nb::arg("text"), nb::arg("source"), nb::arg("hosts").none());
-  m.def("tree_of_sizes", tree_of_sizes);
-
   nb::class_<ddl::Wire>(m, "Wire")
       .def(nb::init<>())
       .def_rw("goodput", &ddl::Wire::goodput)
@@ -89,6 +78,17 @@ void bind_schedules(nb::module_& m) {
       .def_rw("overhead", &ddl::Wire::overhead)
       .def_rw("processing", &ddl::Wire::processing)
       .def_rw("within_host", &ddl::Wire::within_host);
+  nb::class_<ddl::Node>(m, "Tree")
+      .def_ro("name", &ddl::Node::name)
+      .def_ro("children", &ddl::Node::children)
+      .def_prop_ro("bandwidth", [](const ddl::Node& node) { return node.up.bandwidth; })
+      .def_prop_ro("latency", [](const ddl::Node& node) { return node.up.latency; })
+      .def("num_hosts", &ddl::Node::num_hosts)
+      .def("is_measured", &ddl::is_measured)
+      .def("usual_wire", &ddl::usual_wire);
+  m.def("parse_tree", parse_tree, nb::arg("text"), nb::arg("source"), nb::arg("hosts").none());
+  m.def("tree_of_sizes", tree_of_sizes);
+
   nb::class_<ddl::Pipeline>(m, "Pipeline")
       .def(nb::init<>())
       .def_rw("least_chunk", &ddl::Pipeline::least_chunk)

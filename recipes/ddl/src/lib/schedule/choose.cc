@@ -1,12 +1,13 @@
 #include "schedule/choose.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace ddl {
 namespace {
 
-// Fractions of time that the prediction cannot tell apart.
-constexpr double kAlike = 0.02;
+// Times by which a prediction cannot tell schedules apart (in the lab it is off by up to 10%).
+constexpr double kAlike = 1.1;
 
 int largest_group(const Node& node) {
   std::size_t most = node.children.size();
@@ -27,17 +28,21 @@ std::vector<int> useful_radixes(const Node& tree) {
   return radixes;
 }
 
-int choose_radix(const Node& tree, std::size_t nbytes, const Pipeline& pipeline, const Wire& wire) {
-  int best = kDirect;
-  double least = 0;
-  for (const int radix : useful_radixes(tree)) {
-    const double time =
-        predict_allreduce(limit_groups(tree, radix), nbytes, pipeline, wire).seconds;
-    if (radix != kDirect && time > least * (1 - kAlike)) continue;
-    best = radix;
-    least = time;
+int choose_radix(const Node& tree, std::size_t nbytes, const Pipeline& pipeline) {
+  const Wire wire = usual_wire(tree);
+  const std::vector<int> radixes = useful_radixes(tree);
+  std::vector<Prediction> found;
+  double least = std::numeric_limits<double>::infinity();
+  for (const int radix : radixes) {
+    found.push_back(predict_allreduce(limit_groups(tree, radix), nbytes, pipeline, wire));
+    least = std::min(least, found.back().seconds);
   }
-  return best;
+  std::size_t best = radixes.size();
+  for (std::size_t i = 0; i < radixes.size(); ++i) {
+    if (found[i].seconds > kAlike * least) continue;
+    if (best == radixes.size() || found[i].messages < found[best].messages) best = i;
+  }
+  return radixes[best];
 }
 
 }  // namespace ddl

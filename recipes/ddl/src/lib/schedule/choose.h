@@ -12,9 +12,9 @@ namespace ddl {
 // The radixes that make different trees of this one, kDirect first.
 std::vector<int> useful_radixes(const Node& tree);
 
-// The radix with the least predicted time for messages of `nbytes`; of nearly the same, the
-// largest, since each level rounds 16-bit floats once more. A pure function, so that all ranks,
-// which have the same tree and call, choose alike.
-int choose_radix(const Node& tree, std::size_t nbytes, const Pipeline& pipeline, const Wire& wire);
+// The radix for messages of `nbytes`: of those whose predicted time is hardly more than the least,
+// the one with the fewest messages, and of these the largest, since each level rounds 16-bit floats
+// once more. A pure function, so that all ranks, which have the same tree and call, choose alike.
+int choose_radix(const Node& tree, std::size_t nbytes, const Pipeline& pipeline);
 
 }  // namespace ddl

@@ -167,6 +167,12 @@ std::size_t Pipeline::chunk_bytes(std::size_t nbytes) const {
   return std::clamp(nbytes / wanted_chunks, least_chunk, most_chunk);
 }
 
+Wire usual_wire(const Node& tree) {
+  Wire wire;
+  wire.overhead = std::min(wire.overhead, Rates(tree, wire).least_latency());
+  return wire;
+}
+
 bool is_measured(const Node& tree) { return Rates(tree, Wire()).are_measured(); }
 
 Prediction predict_allreduce(const Node& tree, std::size_t nbytes, const Pipeline& pipeline,

@@ -21,16 +21,20 @@ struct Pipeline {
   std::size_t chunk_bytes(std::size_t nbytes) const;
 };
 
-// What the tree does not say. The defaults are those of a common cluster, MPI over TCP; schedules
-// are chosen by them, so that all ranks choose alike.
+// What the tree does not say. The defaults are those of MPI over TCP; in tests/bench's lab a
+// message costs 75 us where four ranks share a processor.
 struct Wire {
   double goodput = 1.0;       // the share of a bandwidth that is payload
   double bandwidth = 1.25e9;  // bytes/s of a host's link when none is known (else: their mean)
-  double latency = 15e-6;     // s, of a host's link that has none in the tree
-  double overhead = 3e-6;     // s, of a rank's processor for each message sent or received
+  double latency = 20e-6;     // s, of a host's link that has none in the tree
+  double overhead = 20e-6;    // s, of a rank's processor for each message sent or received
   double processing = 0;      // s, of a rank's processor for each byte sent or received
   double within_host = 0;     // s per byte of the message, for the sum and the copies in a host
 };
+
+// What libddl assumes when it chooses: the defaults, but for messages that cost no more than the
+// latency of a host's link, of which they are a part (which tells RDMA from TCP).
+Wire usual_wire(const Node& tree);
 
 struct Prediction {
   double seconds = 0;

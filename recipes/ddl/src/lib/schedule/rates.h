@@ -1,6 +1,7 @@
 // The links' rates as a prediction takes them: the tree's, else Wire's.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 
 #include "schedule/cost.h"
@@ -25,6 +26,7 @@ class Rates {
     return node.is_host() && node.up.latency == 0 ? wire_.latency : node.up.latency;
   }
 
+  double least_latency() const { return least_latency_; }  // of a host's link
   bool are_measured() const { return known_ == hosts_; }
 
  private:
@@ -34,6 +36,7 @@ class Rates {
     ++hosts_;
     if (node.up.bandwidth > 0) ++known_;
     sum_ += node.up.bandwidth;
+    least_latency_ = std::min(least_latency_, latency(node));
   }
 
   const Wire wire_;
@@ -41,6 +44,7 @@ class Rates {
   int known_ = 0;
   double sum_ = 0;  // of the known hosts' bandwidths
   double unknown_ = 0;
+  double least_latency_ = std::numeric_limits<double>::infinity();
 };
 
 // The latency of the longest way between two hosts.

@@ -107,9 +107,9 @@ def read_cluster(options: argparse.Namespace) -> tuple[Preset, str]:
     return Preset(text, ranks_per_host=1), str(options.topology)
 
 
-def make_wire(preset: Preset, options: argparse.Namespace) -> _core.Wire:
-    """The preset's values, then the options'."""
-    wire = _core.Wire()
+def make_wire(tree: _core.Tree, preset: Preset, options: argparse.Namespace) -> _core.Wire:
+    """What the library assumes, the preset's values, then the options'."""
+    wire = tree.usual_wire()
     for name, value in preset.wire.items():
         setattr(wire, name, value)
     units = {"goodput": 1.0, "latency": 1e-6, "overhead": 1e-6, "processing": 1e-9}
@@ -137,7 +137,7 @@ def simulate(options: argparse.Namespace) -> str:
     tree = _core.parse_tree(preset.topology, source, None)
     if not tree.children:
         raise ValueError(f"{source}: one host alone has nobody to exchange with")
-    wire = make_wire(preset, options)
+    wire = make_wire(tree, preset, options)
     pipeline = _core.Pipeline()
     pipeline.lanes = options.ranks_per_host or preset.ranks_per_host
     if options.chunk is not None:

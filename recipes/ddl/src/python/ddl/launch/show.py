@@ -32,7 +32,7 @@ def show(options: Options, environ: Mapping[str, str], reserved: list[Host]) -> 
         pipeline = _core.Pipeline()
         pipeline.lanes = ranks
         schedule = shown.schedule
-        rows = make_rows(tree, SIZES, schedule, pipeline, _core.Wire())
+        rows = make_rows(tree, SIZES, schedule, pipeline, tree.usual_wire())
     except ValueError as error:
         raise LaunchError(str(error)) from None
     hosts = tree.num_hosts()
