@@ -162,6 +162,8 @@ TEST(RadixTest, GroupsAreSplitEvenly) {
     ASSERT_EQ(part.children.size(), 3U);
     for (const Node& pair : part.children) EXPECT_EQ(pair.num_hosts(), 2);
   }
+  EXPECT_EQ(describe_tree(limit_groups(flat(18), 4)), describe_tree(limit_groups(flat(18), 3)));
+  EXPECT_EQ(limit_groups(flat(19), 4).children.size(), 4U);
   EXPECT_EQ(limit_groups(flat(18), 18).children.size(), 18U);
   EXPECT_EQ(limit_groups(flat(18), kDirect).children.size(), 18U);
 }

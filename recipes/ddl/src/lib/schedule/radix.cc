@@ -15,12 +15,20 @@ int depth_of(const Node& node) {
   return deepest;
 }
 
+// Groups of one size leave whole pieces to exchange, so a divisor is better than the radix itself.
+std::size_t number_of_groups(std::size_t n, std::size_t radix) {
+  std::size_t parts = radix;
+  while (parts > 1 && n % parts != 0) --parts;
+  return parts > 1 ? parts : radix;
+}
+
 std::vector<Node> split(std::vector<Node> nodes, std::size_t radix) {
   if (nodes.size() <= radix) return nodes;
+  const std::size_t parts = number_of_groups(nodes.size(), radix);
   std::vector<Node> groups;
-  for (std::size_t i = 0; i < radix; ++i) {
-    const auto begin = nodes.begin() + static_cast<long>(nodes.size() * i / radix);
-    const auto end = nodes.begin() + static_cast<long>(nodes.size() * (i + 1) / radix);
+  for (std::size_t i = 0; i < parts; ++i) {
+    const auto begin = nodes.begin() + static_cast<long>(nodes.size() * i / parts);
+    const auto end = nodes.begin() + static_cast<long>(nodes.size() * (i + 1) / parts);
     Node group;
     group.name = "part";
     group.children = split({std::make_move_iterator(begin), std::make_move_iterator(end)}, radix);
