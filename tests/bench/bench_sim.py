@@ -95,9 +95,7 @@ def parse_options() -> argparse.Namespace:
     return ask.parse_args()
 
 
-def predict(
-    prefix: Path, layout: Layout, nbytes: int, schedule: str
-) -> tuple[str, float, float]:
+def predict(prefix: Path, layout: Layout, nbytes: int, schedule: str) -> tuple[str, float, float]:
     """The schedule, its predicted seconds and the bound's, of the prefix's own ddl-sim."""
     words = ["-topology", "/dev/stdin", "-size", str(nbytes), "-schedule", schedule, "-json"]
     words += ["-ranks_per_host", str(layout.ranks_per_host)]
@@ -161,20 +159,8 @@ def make_table(rows: list[Row]) -> Table:
     return table
 
 
-def main() -> None:
-    """Run the cells, print the table, write the JSON."""
-    ask = parse_options()
-    if why := why_not():
-        print(f"skipped: {why}")
-        return
-    cells = list(product(ask.layouts, ask.orders)) if ask.layouts else list(CELLS)
-    rows: list[Row] = []
-    for (name, order), nbytes in product(cells, ask.sizes):
-        layout = parse_layout(name, ask.host_mbit, ask.uplink_mbit)
-        for row in run_cell(layout, order, nbytes, ask):
-            rows.append(row)
-            text = row.failure or f"{1e3 * row.predicted:.1f} ms, {1e3 * row.measured:.1f} measured"
-            print(f"{name} {order} {size_text(nbytes)} {row.schedule}: {text}", flush=True)
+def show_and_write(rows: list[Row], ask: argparse.Namespace) -> None:
+    """The table and the JSON."""
     Console(width=120).print(make_table(rows))
     now = datetime.datetime.now(datetime.UTC)
     out = ask.out or HERE / "out" / "sim.json"
@@ -184,6 +170,27 @@ def main() -> None:
     report = {**head, "options": vars(ask), "lab": LAB, "rows": found}
     out.write_text(json.dumps(report, indent=1, default=str) + "\n")
     print(f"written: {out}")
+
+
+def main() -> None:
+    """Run the cells, print the table, write the JSON; also of a run that is interrupted."""
+    ask = parse_options()
+    if why := why_not():
+        print(f"skipped: {why}")
+        return
+    cells = list(product(ask.layouts, ask.orders)) if ask.layouts else list(CELLS)
+    rows: list[Row] = []
+    try:
+        for (name, order), nbytes in product(cells, ask.sizes):
+            layout = parse_layout(name, ask.host_mbit, ask.uplink_mbit)
+            for row in run_cell(layout, order, nbytes, ask):
+                rows.append(row)
+                said = f"{1e3 * row.predicted:.1f} ms, {1e3 * row.measured:.1f} measured"
+                where = f"{name} {order} {size_text(nbytes)} {row.schedule}"
+                print(f"{where}: {row.failure or said}", flush=True)
+    finally:
+        if rows:
+            show_and_write(rows, ask)
     errors = [row.error for row in rows]
     if any(error is None or (ask.most_error and abs(error) > ask.most_error) for error in errors):
         sys.exit(f"a run failed, or a prediction is off by more than {ask.most_error:.0%}")
