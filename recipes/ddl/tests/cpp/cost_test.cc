@@ -131,6 +131,12 @@ TEST(ChooseTest, FewHostsExchangeDirectlyAndManyInLevels) {
             predict(flat(256, 1e4 * kMB), kDirect, 4096).seconds);
 }
 
+TEST(ChooseTest, OnlyRadixesThatMakeADifferenceAreTried) {
+  EXPECT_EQ(useful_radixes(flat(2)), (std::vector<int>{kDirect}));
+  EXPECT_EQ(useful_radixes(flat(8)), (std::vector<int>{kDirect, 4, 2}));
+  EXPECT_EQ(useful_radixes(flat(9)), (std::vector<int>{kDirect, 3, 2}));
+}
+
 TEST(ChooseTest, ShortLatenciesMeanCheapMessages) {
   Node tree = flat(8, 1e4 * kMB);
   EXPECT_EQ(usual_wire(tree).overhead, Wire().overhead);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
+#include <string>
 
 namespace ddl {
 namespace {
@@ -20,11 +22,15 @@ int largest_group(const Node& node) {
 }  // namespace
 
 std::vector<int> useful_radixes(const Node& tree) {
-  std::vector<int> radixes{kDirect};
   const int most = largest_group(tree);
-  for (const int radix : {16, 8, 4, 3, 2}) {
-    if (radix < most) radixes.push_back(radix);
+  std::vector<int> radixes;
+  std::set<std::string> seen;
+  for (const int radix : {2, 3, 4, 8, 16}) {
+    const bool is_new = seen.insert(describe_tree(limit_groups(tree, radix))).second;
+    if (radix < most && is_new) radixes.push_back(radix);
   }
+  radixes.push_back(kDirect);
+  std::reverse(radixes.begin(), radixes.end());
   return radixes;
 }
 

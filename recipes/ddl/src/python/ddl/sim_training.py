@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BACKWARD = 2 / 3
-"""The share of an iteration's computing in which gradients come to be: backward passes compute about
-twice as much as forward ones."""
+"""The share of an iteration's computing in which gradients come to be: a backward pass computes
+about twice as much as a forward one."""
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,8 @@ def show(options: Options, environ: Mapping[str, str], reserved: list[Host]) -> 
     except ValueError as error:
         raise LaunchError(str(error)) from None
     hosts = tree.num_hosts()
-    lines = [
-        f"{hosts} host{'s' * (hosts > 1)} with {ranks} rank{'s' * (ranks > 1)} each, {shown.source}"
-    ]
+    each = f"{ranks} rank{'s' * (ranks > 1)} each"
+    lines = [f"{hosts} host{'s' * (hosts > 1)} with {each}, {shown.source}"]
     lines.append(describe_tree(tree))
     if hosts == 1:
         lines.append("One host: the ranks sum in its memory, nothing goes over a link.")
