@@ -57,6 +57,19 @@ std::size_t size_of(DDL_Type type) {
        "; use one of the DDL_TYPE_ values of ddl.h");
 }
 
+std::size_t bytes_of(const Call& call, int ranks) {
+  switch (call.collective) {
+    case Collective::kAllreduce:
+      return call.count * size_of(static_cast<DDL_Type>(call.type));
+    case Collective::kReduceScatter:
+      return call.count * size_of(static_cast<DDL_Type>(call.type)) * ranks;
+    case Collective::kAllgather:
+      return call.count * ranks;
+    default:
+      return call.count;
+  }
+}
+
 const char* name_of(DDL_Type type) {
   switch (type) {
     case DDL_TYPE_FLOAT:

@@ -47,6 +47,9 @@ static_assert(sizeof(Call) == 32, "Call has grown");
 std::string describe(const Call& call);
 
 std::size_t size_of(DDL_Type type);
+// The bytes that the call moves or reduces in all: what its schedule is chosen by.
+std::size_t bytes_of(const Call& call, int ranks);
+
 const char* name_of(DDL_Type type);
 const char* name_of(DDL_Op op);
 

@@ -3,13 +3,11 @@
 #include <cstdio>
 
 #include "async/fusion.h"
+#include "schedule/choose.h"
 #include "schedule/spread.h"
 
 namespace ddl {
 namespace {
-
-// Elements: parts that two hosts reduce do not share a cache line.
-constexpr std::size_t kPlanUnit = 64;
 
 std::vector<Peer> make_peers(const Topology& topology, const std::vector<int>& world_ranks) {
   std::vector<Peer> peers;
@@ -41,10 +39,11 @@ void check_same_on_all_ranks(MpiTransport& transport, std::size_t chunk, const S
   const auto own_chunk = static_cast<long>(chunk);
   const auto own_fusion = static_cast<long>(settings.fusion_bytes);
   const long is_deterministic = settings.is_deterministic ? 1 : 0;
-  long values[6] = {own_chunk,   -own_chunk,       own_fusion,
-                    -own_fusion, is_deterministic, -is_deterministic};
+  const long radix = settings.radix;
+  long values[8] = {own_chunk,        -own_chunk,        own_fusion, -own_fusion,
+                    is_deterministic, -is_deterministic, radix,      -radix};
   Batch batch(transport);
-  batch.all_min(values, 6);
+  batch.all_min(values, 8);
   batch.wait();
   const auto check = [](const char* name, long least, long most) {
     if (least == most) return;
@@ -53,6 +52,7 @@ void check_same_on_all_ranks(MpiTransport& transport, std::size_t chunk, const S
   check("DDL_SHM_CHUNK", values[0], -values[1]);
   check("-fusion_bytes (or DDL_FUSION_BYTES)", values[2], -values[3]);
   check("-deterministic", values[4], -values[5]);
+  check("-schedule (as a radix)", values[6], -values[7]);
 }
 
 // Runs `make` on every rank and tells every rank whether all succeeded: nobody waits for one that
@@ -90,12 +90,17 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
       is_deterministic_(settings.is_deterministic),
       debug_level_(settings.debug_level),
       dump_every_(settings.dump_every),
+      radix_(settings.radix),
       transport_(comm, make_peers(topology_, world_ranks)),
       host_(make_host_group(transport_, topology_, rank_, settings)),
+      chunking_(usual_chunking(topology_.tree(), num_lanes())),
       fusion_(std::make_unique<Fusion>(*this, settings.fusion_bytes)),
       queue_({settings.fusion_bytes,
               std::chrono::duration<double, std::milli>(settings.fusion_wait_ms)},
              [this](const std::vector<Allreduce>& queued) { return fusion_->run(queued); }) {
+  chunking_.slots = host_.slots();
+  chunking_.most_chunk = std::min(chunking_.most_chunk, host_.chunk_bytes());
+  chunking_.least_chunk = std::min(chunking_.least_chunk, chunking_.most_chunk);
   transport_.on_wait = [this] { host_.check_members(); };
 }
 
@@ -111,17 +116,26 @@ ddl_stats Comm::stats() const {
           fusion_->num_requests(), fusion_->num_messages()};
 }
 
+// Programs move the same few sizes again and again.
+constexpr std::size_t kMaxPlans = 256;
+
 std::shared_ptr<const Plan> Comm::plan(const PlanKey& key) {
-  // Programs move the same few sizes again and again.
-  constexpr std::size_t kMaxPlans = 256;
+  const int radix = radix_for(call_bytes_);
   if (plans_.size() >= kMaxPlans) plans_.clear();
-  std::shared_ptr<const Plan>& plan = plans_[key];
-  if (!plan) plan = std::make_shared<Plan>(make_plan(key));
+  std::shared_ptr<const Plan>& plan = plans_[{key, radix}];
+  if (!plan) plan = std::make_shared<Plan>(make_plan(key, limit_groups(topology_.tree(), radix)));
   return plan;
 }
 
-Plan Comm::make_plan(const PlanKey& key) const {
-  const Node& tree = topology_.tree();
+int Comm::radix_for(std::size_t nbytes) {
+  if (radix_ != kAnyRadix) return radix_;
+  if (radixes_.size() >= kMaxPlans) radixes_.clear();
+  const auto [entry, is_new] = radixes_.try_emplace(nbytes, kDirect);
+  if (is_new) entry->second = choose_radix(topology_.tree(), nbytes, chunking_);
+  return entry->second;
+}
+
+Plan Comm::make_plan(const PlanKey& key, const Node& tree) const {
   if (key.collective == Collective::kAllreduce) {
     return plan_allreduce(tree, host_index(), key.count, kPlanUnit);
   }
@@ -188,6 +202,7 @@ Call Comm::announced(Call call) const {
 
 void Comm::announce(const Call& call) {
   ++num_calls_;
+  call_bytes_ = bytes_of(call, topology_.size());
   host_.call(host_.rank(), call_parity()) = announced(call);
   host_.post_arrived();
 }

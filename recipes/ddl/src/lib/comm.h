@@ -17,6 +17,7 @@
 
 #include "async/queue.h"
 #include "call.h"
+#include "schedule/cost.h"
 #include "schedule/plan.h"
 #include "settings.h"
 #include "topology/topology.h"
@@ -60,8 +61,9 @@ class Comm {
   // Between hosts, lane k joins the k-th rank of every host; every host has that many ranks.
   int num_lanes() const { return topology_.min_local_size(); }
 
-  // What this host does in a collective on `count` elements with the others; made once. For
-  // kAllgather and kReduceScatter these are a block of every rank, host by host.
+  // What this host does in a collective on `count` elements with the others, a slice of a chunk of
+  // the call under way; made once. For kAllgather and kReduceScatter these are a block of every
+  // rank, host by host.
   struct PlanKey {
     Collective collective;
     int root;  // host, of kBroadcast
@@ -72,6 +74,8 @@ class Comm {
     }
   };
   std::shared_ptr<const Plan> plan(const PlanKey& key);
+  // How messages between hosts are cut.
+  const Chunking& chunking() const { return chunking_; }
   // Memory for messages that are under way: it outlives a collective that fails.
   std::byte* workspace(std::size_t nbytes);
 
@@ -96,7 +100,9 @@ class Comm {
 
  private:
   Call announced(Call call) const;
-  Plan make_plan(const PlanKey& key) const;
+  Plan make_plan(const PlanKey& key, const Node& tree) const;
+  // Of the schedule for `nbytes` in all.
+  int radix_for(std::size_t nbytes);
   Verdict compare_calls();
   Verdict agree_between_hosts(Verdict verdict);
   void enforce(const Verdict& verdict) const;
@@ -106,11 +112,15 @@ class Comm {
   bool is_deterministic_;
   int debug_level_;
   int dump_every_;
+  int radix_;  // kAnyRadix: chosen by size
   std::vector<std::byte> workspace_;
   MpiTransport transport_;
   HostGroup host_;
   std::mutex mutex_;
-  std::map<PlanKey, std::shared_ptr<const Plan>> plans_;
+  Chunking chunking_;
+  std::map<std::pair<PlanKey, int>, std::shared_ptr<const Plan>> plans_;  // and by radix
+  std::map<std::size_t, int> radixes_;                                    // by bytes
+  std::size_t call_bytes_ = 0;  // of the collective under way, in all
   std::uint64_t num_calls_ = 0;
   std::uint64_t fusion_fingerprint_ = 0;
   std::atomic<std::uint64_t> num_collectives_{0};

@@ -7,13 +7,15 @@
 #include <sstream>
 
 #include "error.h"
+#include "schedule/radix.h"
 
 namespace ddl {
 namespace {
 
 constexpr char kValidOptions[] =
-    "valid options are -mode X:AxBxC (X one of b n r m c p), -topology FILE, -timeout SECONDS, "
-    "-fusion_bytes N, -fusion_wait MS, -deterministic 0|1, -dbg_level 0|1|2, "
+    "valid options are -mode X:AxBxC (X one of b n r m c p), -topology FILE, "
+    "-schedule auto|direct|halving|radix:R, -timeout SECONDS, -fusion_bytes N, -fusion_wait MS, "
+    "-deterministic 0|1, -dbg_level 0|1|2, "
     "-dump_iter N, -dev_sync 0|1|2, -rebind_iter N";
 
 long parse_integer(const std::string& name, const std::string& text, long low, long high) {
@@ -74,6 +76,19 @@ int parse_int(const std::string& name, const std::string& text, long high) {
 
 }  // namespace
 
+int parse_schedule(const std::string& text) {
+  if (text == "auto") return kAnyRadix;
+  if (text == "direct") return kDirect;
+  if (text == "halving") return 2;
+  const std::string prefix = "radix:";
+  if (text.rfind(prefix, 0) != 0) {
+    fail(DDL_ERROR_ARGUMENT, "-schedule: expected auto, direct, halving or radix:R, got '", text,
+         "'");
+  }
+  return static_cast<int>(
+      parse_integer("-schedule " + text, text.substr(prefix.size()), 2, 1'000'000));
+}
+
 Settings parse_settings(const std::string& options) {
   constexpr long kMany = 1'000'000'000;
   Settings settings;
@@ -99,8 +114,8 @@ Settings parse_settings(const std::string& options) {
     // DDL's tools take -option and --option alike.
     const std::string name = word.rfind("--", 0) == 0 ? word.substr(1) : word;
     std::string value;
-    const bool known = name == "-mode" || name == "-topology" || name == "-timeout" ||
-                       name == "-fusion_bytes" || name == "-fusion_wait" ||
+    const bool known = name == "-mode" || name == "-topology" || name == "-schedule" ||
+                       name == "-timeout" || name == "-fusion_bytes" || name == "-fusion_wait" ||
                        name == "-deterministic" || name == "-dbg_level" || name == "-dump_iter" ||
                        name == "-dev_sync" || name == "-rebind_iter";
     if (!known) {
@@ -111,6 +126,7 @@ Settings parse_settings(const std::string& options) {
     }
     if (name == "-mode") parse_mode(value, &settings);
     if (name == "-topology") settings.topology_file = value;
+    if (name == "-schedule") settings.radix = parse_schedule(value);
     if (name == "-timeout") settings.timeout = parse_seconds(name, value);
     if (name == "-deterministic") settings.is_deterministic = parse_int(name, value, 1) == 1;
     if (name == "-fusion_bytes") settings.fusion_bytes = parse_fusion_bytes(name, value);

@@ -16,6 +16,8 @@ struct Settings {
 
   std::string topology_file;  // -topology FILE (YAML, see topology/file.h); "" = none
 
+  int radix = 0;  // -schedule: of groups of hosts; 0 = choose by size (see schedule/radix.h)
+
   double timeout = 60.0;  // -timeout S, else DDL_TIMEOUT; seconds, > 0
 
   // Consecutive asynchronous allreduces travel as one message of at most `fusion_bytes`; the first
@@ -28,7 +30,7 @@ struct Settings {
   int dump_every = 0;   // -dump_iter N: prints every N-th collective; 0 = never
   int device_sync = 0;  // -dev_sync 0|1|2: for device buffers; host buffers need no synchronisation
   int rebind_every =
-      0;  // -rebind_iter N: how often to choose schedules anew; there is one schedule
+      0;  // -rebind_iter N: how often to choose schedules anew; the choice depends on size only
 
   // -deterministic 1: sums of several hosts are those of one host, bit by bit; all ranks alike.
   bool is_deterministic = false;
@@ -40,6 +42,9 @@ struct Settings {
 
 // Reads `options` and the environment. Throws DDL_ERROR_ARGUMENT with the list of valid options.
 Settings parse_settings(const std::string& options);
+
+// The radix that a word for -schedule means. Throws DDL_ERROR_ARGUMENT on others.
+int parse_schedule(const std::string& text);
 
 // Throws DDL_ERROR_ARGUMENT when -mode does not describe `size` ranks.
 void check_mode(const Settings& settings, int size);

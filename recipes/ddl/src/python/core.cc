@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "schedules.h"
+
 namespace nb = nanobind;
 
 namespace {
@@ -202,4 +204,6 @@ NB_MODULE(_core, m) {
     const DDL_Result code = ddl_comm_stats(comm_at(comm), &stats, sizeof(stats));
     return {code, {stats.collectives, stats.requests, stats.fused_requests, stats.fused_messages}};
   });
+
+  bind_schedules(m);
 }

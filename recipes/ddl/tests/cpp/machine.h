@@ -1,14 +1,10 @@
-// Random trees, and all hosts' plans carried out in one process.
+// All hosts' plans carried out in one process.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <numeric>
-#include <random>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -16,33 +12,6 @@
 #include "schedule/plan.h"
 
 namespace ddl {
-
-inline Node host(int index, double bandwidth = 0) {
-  Node node;
-  node.name = "h" + std::to_string(index);
-  node.host = index;
-  node.up.bandwidth = bandwidth;
-  return node;
-}
-
-inline Node group(std::vector<Node> children, double bandwidth = 0) {
-  Node node;
-  node.name = "group";
-  node.up.bandwidth = bandwidth;
-  node.children = std::move(children);
-  return node;
-}
-
-// A tree of up to `depth` levels; hosts are numbered through *next.
-inline Node random_tree(std::mt19937& random, int depth, int* next) {
-  const auto draw = [&](int n) { return static_cast<int>(random() % n); };
-  const double bandwidth = draw(3) == 0 ? 0 : std::pow(2.0, draw(6));
-  if (depth == 0 || draw(5) == 0) return host((*next)++, bandwidth);
-  std::vector<Node> children;
-  const int n = 1 + draw(5);
-  for (int i = 0; i < n; ++i) children.push_back(random_tree(random, depth - 1, next));
-  return group(std::move(children), bandwidth);
-}
 
 using Values = std::vector<long>;
 
@@ -137,19 +106,5 @@ class Machine {
   std::map<std::tuple<int, int, int>, std::vector<Values>> inbox_;  // from, to, tag
   std::size_t bytes_ = 0;
 };
-
-struct DrawnTree {
-  Node tree;
-  int hosts = 0;
-};
-
-inline DrawnTree draw_tree(std::mt19937& random) {
-  DrawnTree drawn;
-  const Node tree = random_tree(random, 1 + static_cast<int>(random() % 4), &drawn.hosts);
-  std::vector<int> all(drawn.hosts);
-  std::iota(all.begin(), all.end(), 0);
-  drawn.tree = select_hosts(tree, all);
-  return drawn;
-}
 
 }  // namespace ddl

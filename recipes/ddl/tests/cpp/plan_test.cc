@@ -7,6 +7,8 @@
 #include <random>
 
 #include "machine.h"
+#include "schedule/radix.h"
+#include "trees.h"
 
 namespace ddl {
 namespace {
@@ -31,17 +33,54 @@ void expect_allreduce(const Node& tree, int hosts, std::size_t count, std::size_
   EXPECT_EQ(machine.elements_sent(), 2 * static_cast<std::size_t>(hosts - 1) * count);
 }
 
-TEST(PlanTest, AnyTreeAndCountSumsExactlyOnce) {
+TEST(PlanTest, AnyTreeCountAndScheduleSumsExactlyOnce) {
   for (unsigned seed = 0; seed < 400; ++seed) {
     std::mt19937 random(seed);
-    const auto [tree, hosts] = draw_tree(random);
+    const DrawnTree drawn = draw_tree(random, seed % 10 == 0, false);
+    const int radix = seed % 4 == 0 ? kDirect : 2 + static_cast<int>(random() % 4);
+    const Node tree = limit_groups(drawn.tree, radix);
     const std::size_t unit = 1 + random() % 3;
     for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{random() % 200}}) {
       SCOPED_TRACE(describe_tree(tree) + "count " + std::to_string(count));
-      expect_allreduce(tree, hosts, count, unit);
+      expect_allreduce(tree, drawn.hosts, count, unit);
       if (HasFatalFailure()) return;
     }
   }
+}
+
+TEST(PlanTest, HalvingSendsOneMessageInEachOfLogSteps) {
+  const Node tree = limit_groups(flat(16), 2);
+  for (int h = 0; h < 16; ++h) {
+    const Plan plan = plan_allreduce(tree, h, 1600, 1);
+    ASSERT_EQ(plan.steps.size(), 8U);
+    std::size_t sent = 0;
+    for (const Step& step : plan.steps) {
+      ASSERT_EQ(step.sends.size(), 1U);
+      sent += step.sends[0].span.count();
+    }
+    EXPECT_EQ(sent, 2 * 1500U);
+  }
+}
+
+TEST(RadixTest, GroupsAreSplitEvenly) {
+  const Node tree = limit_groups(flat(18), 3);
+  ASSERT_EQ(tree.children.size(), 3U);
+  for (const Node& part : tree.children) {
+    ASSERT_EQ(part.children.size(), 3U);
+    for (const Node& pair : part.children) EXPECT_EQ(pair.num_hosts(), 2);
+  }
+  EXPECT_EQ(describe_tree(limit_groups(flat(18), 4)), describe_tree(limit_groups(flat(18), 3)));
+  EXPECT_EQ(limit_groups(flat(19), 4).children.size(), 4U);
+  EXPECT_EQ(limit_groups(flat(18), 18).children.size(), 18U);
+  EXPECT_EQ(limit_groups(flat(18), kDirect).children.size(), 18U);
+}
+
+TEST(RadixTest, PlansHaveTagsForAllLevels) {
+  Node deep = flat(4);
+  for (int i = 0; i < 30; ++i) deep = group({deep, host(4 + i)});
+  EXPECT_NE(describe_tree(limit_groups(deep, 2)), describe_tree(deep));
+  deep = group({deep, host(34)});
+  EXPECT_EQ(describe_tree(limit_groups(deep, 2)), describe_tree(deep));
 }
 
 // Elements that cross the border of hosts [0, inside).

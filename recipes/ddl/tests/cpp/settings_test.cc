@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "error.h"
+#include "schedule/radix.h"
 
 namespace ddl {
 namespace {
@@ -39,6 +40,18 @@ TEST(SettingsTest, ReadsEveryOption) {
   EXPECT_EQ(settings.rebind_every, 9);
   EXPECT_EQ(settings.fusion_bytes, 4096U);
   EXPECT_EQ(settings.fusion_wait_ms, 2.5);
+}
+
+TEST(SettingsTest, SchedulesAreRadixes) {
+  EXPECT_EQ(parse_settings("").radix, kAnyRadix);
+  EXPECT_EQ(parse_settings("-schedule auto").radix, kAnyRadix);
+  EXPECT_EQ(parse_settings("-schedule direct").radix, kDirect);
+  EXPECT_EQ(parse_settings("--schedule halving").radix, 2);
+  EXPECT_EQ(parse_settings("-schedule radix:5").radix, 5);
+  EXPECT_EQ(error_of("-schedule fast"),
+            "-schedule: expected auto, direct, halving or radix:R, got 'fast'");
+  EXPECT_EQ(error_of("-schedule radix:1"),
+            "-schedule radix:1: expected a whole number from 2 to 1000000, got '1'");
 }
 
 TEST(SettingsTest, TheOptionWinsOverTheVariable) {

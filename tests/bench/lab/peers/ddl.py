@@ -23,7 +23,11 @@ class Ddl:
     """libddl's allreduce over the MPICH of its prefix."""
 
     def __init__(
-        self, prefix: Path | None = None, mpi: Path | None = None, topology: bool = False
+        self,
+        prefix: Path | None = None,
+        mpi: Path | None = None,
+        topology: bool = False,
+        schedule: str = "auto",
     ) -> None:
         """libddl of a prefix over the MPICH of another, by default the built environment's.
 
@@ -31,12 +35,14 @@ class Ddl:
             prefix: where libddl and its headers are.
             mpi: where mpicc and mpiexec are; `prefix`, if they are there.
             topology: tells libddl the layout, in a topology file.
+            schedule: with the topology, its word for -schedule.
         """
         self.name = "ddl-topology" if topology else "ddl"
         self._prefix = (prefix or built()).resolve()
         own = (self._prefix / "bin" / "mpicc").exists()
         self._mpi = (mpi or (self._prefix if own else built())).resolve()
         self._topology = topology
+        self._schedule = schedule
 
     def prepare(self) -> None:
         """Compiles the worker."""
@@ -52,4 +58,5 @@ class Ddl:
             return started
         file = lab.folder / "topology.yaml"
         file.write_text(topology_yaml(lab.layout))
-        return Start(started.command, {**started.env, "DDL_OPTIONS": f"-topology {file}"})
+        options = f"-topology {file} -schedule {self._schedule}"
+        return Start(started.command, {**started.env, "DDL_OPTIONS": options})

@@ -6,11 +6,6 @@
 namespace ddl {
 namespace {
 
-// Enough chunks to fill the pipeline, but of messages that are long against their overhead.
-constexpr std::size_t kWantedChunks = 32;
-constexpr std::size_t kLeastChunk = std::size_t{32} << 10;
-constexpr std::size_t kMessage = std::size_t{32} << 10;
-
 // What a message is: of which slot and step, and which reduction of the step it is for.
 constexpr std::uint64_t kNoReduction = 0xffffffff;
 constexpr std::uint64_t kSent = 0xff;
@@ -27,11 +22,8 @@ int tag_of(std::size_t slot, const Step& step) {
 }  // namespace
 
 std::size_t chunk_elements(const Comm& comm, std::size_t nbytes, std::size_t width) {
-  // A lane's slice is cut once more, into a piece for each host of the widest group.
-  const std::size_t messages = std::max(4, comm.num_lanes() * comm.topology().tree().widest());
-  const std::size_t wanted = std::clamp(nbytes / kWantedChunks, kLeastChunk, kMessage * messages);
   const std::size_t room = comm.host().chunk_bytes() / width;
-  const std::size_t chunk = std::min(wanted / width, room) / 64 * 64;
+  const std::size_t chunk = std::min(comm.chunking().chunk_bytes(nbytes) / width, room) / 64 * 64;
   return std::max(chunk, room < 64 ? std::size_t{1} : std::size_t{64});
 }
 

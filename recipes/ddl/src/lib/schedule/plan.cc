@@ -1,36 +1,47 @@
 #include "schedule/plan.h"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "schedule/shares.h"
+#include "schedule/walk.h"
 
 namespace ddl {
 namespace {
 
+// What of the walk concerns one host.
 class Planner {
  public:
-  Planner(int host, std::size_t unit) : me_(host), unit_(unit) {}
+  explicit Planner(int host) : me_(host) {}
 
-  // `above`: bytes per owned byte that the levels above will move.
-  // `depth`: of the node below the root.
-  Pieces visit(const Node& node, std::size_t count, double above, int depth) {
-    if (node.is_host()) return {{{0, count}, node.host}};
-    std::vector<double> rates;
-    for (const Node& child : node.children) rates.push_back(child.bandwidth());
-    const std::vector<double> shares = balance_shares(rates, above);
-    const std::size_t k = node.children.size();
+  void enter(const Node& node) {
+    holds_me_.push_back(false);
+    if (!node.is_host()) return;
+    if (node.host == me_) holds_me_.assign(holds_me_.size(), true);
+    holds_me_.pop_back();
+  }
 
-    std::vector<Pieces> owned(k);
-    std::size_t mine = k;  // the child that holds this host
-    for (std::size_t j = 0; j < k; ++j) {
-      const double load = above + 1 + shares[j] * static_cast<double>(k - 2);
-      const std::size_t before = steps_.size();
-      owned[j] = visit(node.children[j], count, load, depth + 1);
-      if (steps_.size() > before || holds_me(node.children[j])) mine = j;
+  void part(const std::vector<int>& owners) {
+    owners_ = &owners;
+    mine_ = 0;
+    if (!holds_me_.back()) return;
+    while (mine_ < owners.size() && owners[mine_] != me_) ++mine_;
+  }
+
+  void reduce(Span span, std::size_t j) {
+    if (!holds_me_.back() || mine_ == owners_->size()) return;
+    if (j == mine_) {
+      step_.reductions.push_back({span, *owners_, inbox_});
+      inbox_ += span.count() * (owners_->size() - 1);
+    } else {
+      step_.sends.push_back({(*owners_)[j], span});
     }
-    return exchange(owned, shares, mine, count, depth);
+  }
+
+  void leave(const Node&, int depth) {
+    if (holds_me_.back()) {
+      step_.tag = 2 * depth;
+      steps_.push_back(std::exchange(step_, {}));
+    }
+    holds_me_.pop_back();
   }
 
   Plan take_plan() {
@@ -39,63 +50,11 @@ class Planner {
   }
 
  private:
-  bool holds_me(const Node& node) const { return node.is_host() && node.host == me_; }
-
-  // Cuts the data wherever the owner changes in any child, and every such part by the shares. The
-  // children's owners of a part send each of its pieces to the owner that reduces it.
-  Pieces exchange(const std::vector<Pieces>& owned, const std::vector<double>& shares,
-                  std::size_t mine, std::size_t count, int depth) {
-    const std::size_t k = owned.size();
-    std::vector<std::size_t> at(k, 0);
-    Pieces result;
-    Step step;
-    step.tag = 2 * depth;
-    std::size_t begin = 0;
-    while (begin < count) {
-      std::size_t end = count;
-      std::vector<int> owners(k);
-      for (std::size_t j = 0; j < k; ++j) {
-        while (owned[j][at[j]].span.end <= begin) ++at[j];
-        owners[j] = owned[j][at[j]].host;
-        end = std::min(end, owned[j][at[j]].span.end);
-      }
-      cut({begin, end}, shares, [&](std::size_t j, Span span) {
-        if (result.empty() || result.back().host != owners[j]) {
-          result.push_back({span, owners[j]});
-        } else {
-          result.back().span.end = span.end;
-        }
-        if (mine == k || owners[mine] != me_) return;
-        if (j == mine) {
-          step.reductions.push_back({span, owners, inbox_});
-          inbox_ += span.count() * (k - 1);
-        } else {
-          step.sends.push_back({owners[j], span});
-        }
-      });
-      begin = end;
-    }
-    if (mine < k) steps_.push_back(std::move(step));
-    return result;
-  }
-
-  template <class Use>
-  void cut(Span whole, const std::vector<double>& shares, const Use& use) const {
-    const std::size_t units = (whole.count() + unit_ - 1) / unit_;
-    double sum = 0;
-    std::size_t begin = whole.begin;
-    for (std::size_t j = 0; j < shares.size(); ++j) {
-      sum += shares[j];
-      const auto border = static_cast<std::size_t>(std::llround(sum * static_cast<double>(units)));
-      const std::size_t end =
-          j + 1 == shares.size() ? whole.end : std::min(whole.end, whole.begin + border * unit_);
-      if (end > begin) use(j, Span{begin, end});
-      begin = std::max(begin, end);
-    }
-  }
-
   int me_;
-  std::size_t unit_;
+  std::vector<bool> holds_me_;  // of the groups that are being visited, the root first
+  const std::vector<int>* owners_ = nullptr;
+  std::size_t mine_ = 0;  // which of the owners this host is; their number: none
+  Step step_;
   std::size_t inbox_ = 0;
   std::vector<Step> steps_;  // of this host's ancestors, the lowest first
 };
@@ -124,8 +83,8 @@ Span part_of(std::size_t count, int parts, int index) {
 }
 
 Plan plan_allreduce(const Node& tree, int host, std::size_t count, std::size_t unit) {
-  Planner planner(host, unit);
-  planner.visit(tree, count, 0, 0);
+  Planner planner(host);
+  Walk<Planner>(unit, &planner).run(tree, count);
   Plan plan = planner.take_plan();
   for (std::size_t i = plan.reducing; i-- > 0;) {
     plan.steps.push_back(mirror(plan.steps[i], host));

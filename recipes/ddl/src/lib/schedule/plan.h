@@ -4,16 +4,10 @@
 #include <cstddef>
 #include <vector>
 
+#include "schedule/span.h"
 #include "topology/tree.h"
 
 namespace ddl {
-
-// Elements [begin, end) of the data.
-struct Span {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-  std::size_t count() const { return end - begin; }
-};
 
 // Part `index` of `count` elements cut into `parts`, on 64-element borders so that slices do not
 // share cache lines.
@@ -55,6 +49,9 @@ struct Plan {
   std::size_t reducing = 0;  // steps that reduce; the last of them is among the root's children
   std::size_t inbox = 0;     // elements that all reductions together receive
 };
+
+// Elements: parts that two hosts reduce do not share a cache line.
+constexpr std::size_t kPlanUnit = 64;
 
 // Multi-dimensional reduce-scatter and all-gather on the tree (BlueConnect, MLSys 2019, on a tree
 // instead of a grid). Upwards, the children of every group exchange the parts that they own, so

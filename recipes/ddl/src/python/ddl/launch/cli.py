@@ -18,6 +18,12 @@ def main(arguments: list[str] | None = None) -> int:
         if options.version:
             print(f"ddlrun {_version()}")
             return 0
+        if options.show_topology:
+            from ddl.launch.batch import reserved_hosts
+            from ddl.launch.show import show
+
+            print(show(options, os.environ, reserved_hosts(os.environ)))
+            return 0
         return _launch(options)
     except LaunchError as error:
         print(f"ddlrun: error: {error.message}", file=sys.stderr)

@@ -170,16 +170,10 @@ def _ddl_options(
     if "DDL_OPTIONS" in environ and not said:
         return {}
     if options.mode:
-        match = _MODE.fullmatch(options.mode)
-        if not match:
-            raise LaunchError(
-                f"-mode {options.mode} is not understood",
-                "Write X:AxBxC with X one of b n r m c p, for example -mode p:4x2.",
-            )
-        dimensions = [int(number) for number in match[1].split("x")]
+        dimensions = read_mode(options.mode)
         if math.prod(dimensions) != len(placement):
             raise LaunchError(
-                f"-mode {options.mode}: {' x '.join(match[1].split('x'))} is "
+                f"-mode {options.mode}: {' x '.join(map(str, dimensions))} is "
                 f"{math.prod(dimensions)}, but the job has {len(placement)} ranks"
             )
         mode = [f"-mode {options.mode}"]
@@ -187,6 +181,17 @@ def _ddl_options(
         mode = [f"-mode p:{'x'.join(map(str, topology))}"] if topology else []
     tree = [f"-topology {_topology_file(options.topology)}"] if options.topology else []
     return {"DDL_OPTIONS": " ".join([*mode, *tree, *options.ddl_arguments])}
+
+
+def read_mode(text: str) -> list[int]:
+    """The sizes of a mode: ranks per host x hosts per rack x …; LaunchError if it is none."""
+    match = _MODE.fullmatch(text)
+    if not match:
+        raise LaunchError(
+            f"-mode {text} is not understood",
+            "Write X:AxBxC with X one of b n r m c p, for example -mode p:4x2.",
+        )
+    return [int(number) for number in match[1].split("x")]
 
 
 def _topology_file(path: Path) -> Path:

@@ -29,6 +29,7 @@ How:
   -no_bind            leave the ranks on all cores
   -timeout SECONDS    end the run after that time, with exit status 124
   -probe FILE         measure the links between the hosts and write -topology's FILE
+  -show_topology      print how the hosts are connected and what allreduce does there; end
   -dry-run            print the command and end
   -v                  say what is done
   -version, -help
@@ -65,6 +66,7 @@ FLAGS = {
     "no_ddloptions": "no_ddl_options",
     "tcp": "tcp",
     "no_bind": "no_bind",
+    "show_topology": "show_topology",
     "dry_run": "dry_run",
     "v": "verbose",
     "verbose": "verbose",
@@ -97,6 +99,7 @@ class Options:
     no_ddl_options: bool = False
     tcp: bool = False
     no_bind: bool = False
+    show_topology: bool = False
     dry_run: bool = False
     verbose: bool = False
     version: bool = False
@@ -126,6 +129,8 @@ def parse(words: list[str]) -> Options:
     options.command = rest
     if options.probe and not options.help:
         _turn_into_probe(options)
+    elif options.show_topology and not rest:
+        options.command = [sys.executable]  # nothing is started
     elif not rest and not (options.help or options.version):
         raise LaunchError("no program given", "Example: ddlrun -H localhost:4 python train.py")
     return options

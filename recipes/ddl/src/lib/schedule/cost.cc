@@ -1,0 +1,224 @@
+#include "schedule/cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "schedule/plan.h"
+#include "schedule/rates.h"
+#include "schedule/walk.h"
+
+namespace ddl {
+namespace {
+
+// What the plans of all hosts carry over every link, found in one walk.
+class Loads {
+ public:
+  Loads(const Rates& rates, const Wire& wire, double bytes_per_element, std::size_t lanes)
+      : rates_(rates), wire_(wire), width_(bytes_per_element), lanes_(lanes) {}
+
+  void enter(const Node& node) {
+    if (node.is_host()) host_at_[node.host] = nodes_.size();
+    State state;
+    state.name = node.name;
+    state.rate = rates_.of(node);
+    state.latency = rates_.latency(node);
+    state.parent = open_.empty() ? 0 : open_.back();
+    nodes_.push_back(std::move(state));
+    if (!node.is_host()) open_.push_back(nodes_.size() - 1);
+  }
+
+  void part(const std::vector<int>& owners) {
+    close_part();
+    owners_ = owners;
+    reduced_.assign(owners.size(), 0);
+  }
+
+  void reduce(Span span, std::size_t j) { reduced_[j] = static_cast<double>(span.count()); }
+
+  void leave(const Node&, int depth) {
+    close_part();
+    const std::size_t top = open_.back();
+    open_.pop_back();
+    Step& step = steps_[depth];
+    for (std::size_t at = nodes_.size(); at-- > top + 1;) climb(at, top, &step);
+  }
+
+  // A chunk alone, and what it takes of the busiest link or processor.
+  double alone() const {
+    double sum = 0;
+    for (const auto& [depth, step] : steps_) {
+      sum += 2 * (2 * step.latency + step.link + step.processor);
+    }
+    return sum;
+  }
+  double latency() const {
+    double sum = 0;
+    for (const auto& [depth, step] : steps_) sum += 4 * step.latency;
+    return sum;
+  }
+  int steps() const { return 2 * static_cast<int>(steps_.size()); }
+
+  double busiest_link(std::string* name) const {
+    double most = 0;
+    for (const State& node : nodes_) {
+      const double time = 2 * node.total / node.rate;
+      if (time > most) *name = node.name;
+      most = std::max(most, time);
+    }
+    return most;
+  }
+  double busiest_processor() const {
+    double most = 0;
+    for (const State& node : nodes_) most = std::max(most, 2 * node.processor);
+    return most;
+  }
+  std::size_t most_messages() const {
+    std::size_t most = 0;
+    for (const State& node : nodes_) most = std::max(most, node.messages);
+    return most;
+  }
+
+ private:
+  // Numbers are of the way up; the way down is its mirror image.
+  struct State {
+    std::string name;
+    double rate = 0;
+    double latency = 0;
+    std::size_t parent = 0;
+    // In the group that is being left: elements that leave this node, that enter it, and a host's
+    // messages.
+    double out = 0;
+    double in = 0;
+    std::size_t sends = 0;
+    std::size_t recvs = 0;
+    double way = 0;  // the longest of the hosts below that take part, to above this node
+    // Over all groups:
+    double total = 0;  // bytes in each direction, half of what both ways bring
+    double processor = 0;
+    std::size_t messages = 0;
+  };
+  struct Step {
+    double latency = 0;  // of the longest way up
+    double link = 0;
+    double processor = 0;
+  };
+
+  void close_part() {
+    double whole = 0;
+    std::size_t pieces = 0;
+    for (const double n : reduced_) {
+      whole += n;
+      pieces += n > 0 ? 1 : 0;
+    }
+    const std::size_t others = owners_.size() - 1;
+    for (std::size_t j = 0; j < reduced_.size(); ++j) {
+      State& host = nodes_[host_at_[owners_[j]]];
+      host.out += whole - reduced_[j];
+      host.in += reduced_[j] * static_cast<double>(others);
+      host.sends += pieces - (reduced_[j] > 0 ? 1 : 0);
+      host.recvs += reduced_[j] > 0 ? others : 0;
+    }
+    reduced_.clear();
+  }
+
+  // Adds the load of a node to its parent, and to the step. Children come before their parents.
+  void climb(std::size_t at, std::size_t top, Step* step) {
+    State& node = nodes_[at];
+    if (node.sends + node.recvs > 0) {
+      const double processor = static_cast<double>(node.sends + node.recvs) * wire_.overhead +
+                               (node.in + node.out) * width_ * wire_.processing;
+      node.processor += processor;
+      node.messages += node.sends + node.recvs;  // up it sends the ones, down the others
+      step->processor = std::max(step->processor, processor);
+    }
+    if (node.in + node.out > 0) {
+      const double scale = width_ * static_cast<double>(lanes_);
+      node.way += node.latency;
+      node.total += (node.in + node.out) / 2 * scale;
+      step->link = std::max(step->link, std::max(node.in, node.out) * scale / node.rate);
+      step->latency = std::max(step->latency, node.way);
+      if (node.parent != top) {
+        State& parent = nodes_[node.parent];
+        parent.out += node.out;
+        parent.in += node.in;
+        parent.way = std::max(parent.way, node.way);
+      }
+    }
+    node.in = node.out = node.way = 0;
+    node.sends = node.recvs = 0;
+  }
+
+  const Rates& rates_;
+  const Wire& wire_;
+  double width_;
+  std::size_t lanes_;
+  std::vector<State> nodes_;  // in the order of the walk: what is below a node follows it
+  std::vector<std::size_t> open_;
+  std::map<int, std::size_t> host_at_;
+  std::vector<int> owners_;
+  std::vector<double> reduced_;  // elements, by the child whose owner reduces them
+  std::map<int, Step> steps_;    // by depth
+};
+
+}  // namespace
+
+std::size_t Chunking::chunk_bytes(std::size_t nbytes) const {
+  return std::clamp(nbytes / wanted_chunks, least_chunk, most_chunk);
+}
+
+Chunking usual_chunking(const Node& tree, int lanes) {
+  constexpr std::size_t kMessage = std::size_t{32} << 10;
+  constexpr std::size_t kMost = std::size_t{2} << 20;
+  Chunking chunking;
+  chunking.lanes = static_cast<std::size_t>(lanes);
+  const std::size_t messages = chunking.lanes * static_cast<std::size_t>(tree.widest());
+  chunking.most_chunk = std::clamp(kMessage * messages, chunking.most_chunk, kMost);
+  return chunking;
+}
+
+Wire usual_wire(const Node& tree) {
+  Wire wire;
+  wire.overhead = std::min(wire.overhead, Rates(tree, wire).least_latency());
+  return wire;
+}
+
+bool is_measured(const Node& tree) { return Rates(tree, Wire()).are_measured(); }
+
+Prediction predict_allreduce(const Node& tree, std::size_t nbytes, const Chunking& chunking,
+                             const Wire& wire) {
+  const Rates rates(tree, wire);
+  Prediction result;
+  result.bound = lower_bound(tree, static_cast<double>(nbytes), wire);
+  result.chunk = std::min(nbytes, chunking.chunk_bytes(nbytes));
+  if (nbytes == 0) return result;
+  result.chunks = (nbytes + result.chunk - 1) / result.chunk;
+
+  const std::size_t slice = std::max<std::size_t>(
+      1, result.chunk / chunking.width / std::max<std::size_t>(1, chunking.lanes));
+  Loads loads(rates, wire, static_cast<double>(chunking.width), chunking.lanes);
+  Walk<Loads>(kPlanUnit, &loads).run(tree, slice);
+  const double within = wire.within_host * static_cast<double>(result.chunk);
+  const double alone = loads.alone() + within;
+  std::string link;
+  const double links = loads.busiest_link(&link);
+  const double processor = loads.busiest_processor() + within;
+  const double window = alone / static_cast<double>(chunking.slots);
+  const double each = std::max({links, processor, window});
+  const double more = static_cast<double>(nbytes) / static_cast<double>(result.chunk) - 1;
+
+  const double agreement =
+      std::ceil(std::log2(tree.num_hosts())) * (diameter(tree, rates) + 2 * wire.overhead);
+  result.seconds = agreement + alone + more * each;
+  result.steps = loads.steps();
+  result.messages = loads.most_messages();
+  const double latency = agreement + loads.latency() + more * (each == window ? window : 0);
+  if (latency > result.seconds / 2) {
+    result.limit = "latency";
+  } else {
+    result.limit = links >= processor ? "link of " + link : "processors";
+  }
+  return result;
+}
+
+}  // namespace ddl

@@ -1,0 +1,72 @@
+// How long an allreduce between hosts takes, predicted from the tree, and how long at least.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "topology/tree.h"
+
+namespace ddl {
+
+// How a message between hosts is cut: into chunks that are under way together, each into one slice
+// per lane. There should be enough of them to fill the pipeline.
+struct Chunking {
+  std::size_t least_chunk = std::size_t{32} << 10;  // bytes
+  std::size_t most_chunk = std::size_t{128} << 10;
+  std::size_t wanted_chunks = 32;
+  std::size_t slots = 16;  // chunks under way
+  std::size_t lanes = 1;   // ranks of a host that take part, each with its slice
+  std::size_t width = 4;   // bytes per element
+
+  std::size_t chunk_bytes(std::size_t nbytes) const;
+};
+
+// With chunks as long as the widest group needs: a slice is cut once more, into a message for each
+// of its children, which should be long against its overhead.
+Chunking usual_chunking(const Node& tree, int lanes);
+
+// What the tree does not say. The defaults are those of MPI over TCP; in tests/bench's lab a
+// message costs 75 us where four ranks share a processor.
+struct Wire {
+  double goodput = 1.0;       // the share of a bandwidth that is payload
+  double bandwidth = 1.25e9;  // bytes/s of a host's link when none is known (else: their mean)
+  double latency = 20e-6;     // s, of a host's link that has none in the tree
+  double overhead = 20e-6;    // s, of a rank's processor for each message sent or received
+  double processing = 0;      // s, of a rank's processor for each byte sent or received
+  double within_host = 0;     // s per byte of the message, for the sum and the copies in a host
+};
+
+// What libddl assumes when it chooses: the defaults, but for messages that cost no more than the
+// latency of a host's link, of which they are a part (which tells RDMA from TCP).
+Wire usual_wire(const Node& tree);
+
+struct Prediction {
+  double seconds = 0;
+  double bound = 0;   // no schedule takes less
+  std::string limit;  // what takes the longest: "links of rack0", "latency", …
+  int steps = 0;
+  std::size_t messages = 0;  // that the busiest rank sends for a chunk
+  std::size_t chunk = 0;     // bytes
+  std::size_t chunks = 0;
+};
+
+// Whether every host's bandwidth is known; without, a prediction rests on Wire's.
+bool is_measured(const Node& tree);
+
+// The time of the plans that plan_allreduce makes for all hosts, of `tree` as limit_groups gave it,
+// for a message of `nbytes`.
+//
+// A chunk alone takes, for each step, the latency of the way, the slowest link's bytes over its
+// rate, and the busiest processor's messages. A further chunk adds what it takes of the busiest
+// link or processor in all steps together (links carry both directions at once), or its share of
+// the time that the window of `slots` chunks allows. First of all the ranks agree on the call, in
+// log2(hosts) messages.
+Prediction predict_allreduce(const Node& tree, std::size_t nbytes, const Chunking& chunking,
+                             const Wire& wire);
+
+// The least time of an allreduce, whatever the schedule: all hosts' data must enter and leave each
+// part of the tree through its link, and over all links of a partition into n parts each byte must
+// pass 2(n-1) times (Patarasuk and Yuan, 2009).
+double lower_bound(const Node& tree, double nbytes, const Wire& wire);
+
+}  // namespace ddl

@@ -1,0 +1,61 @@
+#include "schedule/radix.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "schedule/plan.h"
+
+namespace ddl {
+namespace {
+
+int depth_of(const Node& node) {
+  int deepest = 0;
+  for (const Node& child : node.children) deepest = std::max(deepest, 1 + depth_of(child));
+  return deepest;
+}
+
+// Groups of one size leave whole pieces to exchange, so a divisor is better than the radix itself.
+std::size_t number_of_groups(std::size_t n, std::size_t radix) {
+  std::size_t parts = radix;
+  while (parts > 1 && n % parts != 0) --parts;
+  return parts > 1 ? parts : radix;
+}
+
+std::vector<Node> split(std::vector<Node> nodes, std::size_t radix) {
+  if (nodes.size() <= radix) return nodes;
+  const std::size_t parts = number_of_groups(nodes.size(), radix);
+  std::vector<Node> groups;
+  for (std::size_t i = 0; i < parts; ++i) {
+    const auto begin = nodes.begin() + static_cast<long>(nodes.size() * i / parts);
+    const auto end = nodes.begin() + static_cast<long>(nodes.size() * (i + 1) / parts);
+    Node group;
+    group.name = "part";
+    group.children = split({std::make_move_iterator(begin), std::make_move_iterator(end)}, radix);
+    groups.push_back(group.children.size() == 1 ? std::move(group.children[0]) : std::move(group));
+  }
+  return groups;
+}
+
+Node limit(const Node& node, std::size_t radix) {
+  Node copy = node;
+  for (Node& child : copy.children) child = limit(child, radix);
+  copy.children = split(std::move(copy.children), radix);
+  return copy;
+}
+
+}  // namespace
+
+Node limit_groups(const Node& tree, int radix) {
+  if (radix == kDirect) return tree;
+  Node limited = limit(tree, static_cast<std::size_t>(radix));
+  return 2 * depth_of(limited) <= kMaxTags ? limited : tree;
+}
+
+std::string name_of_radix(int radix) {
+  if (radix == kDirect) return "direct";
+  if (radix == 2) return "halving";
+  return "radix:" + std::to_string(radix);
+}
+
+}  // namespace ddl

@@ -1,0 +1,53 @@
+// The links' rates as a prediction takes them: the tree's, else Wire's.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "schedule/cost.h"
+
+namespace ddl {
+
+class Rates {
+ public:
+  Rates(const Node& tree, const Wire& wire) : wire_(wire) {
+    add(tree);
+    unknown_ = known_ > 0 ? sum_ / known_ : wire.bandwidth;
+  }
+
+  // Payload bytes/s of the node's link. A group's that is not known holds nobody back.
+  double of(const Node& node) const {
+    if (node.up.bandwidth > 0) return node.up.bandwidth * wire_.goodput;
+    if (node.is_host()) return unknown_ * wire_.goodput;
+    return std::numeric_limits<double>::infinity();
+  }
+
+  double latency(const Node& node) const {
+    return node.is_host() && node.up.latency == 0 ? wire_.latency : node.up.latency;
+  }
+
+  double least_latency() const { return least_latency_; }  // of a host's link
+  bool are_measured() const { return known_ == hosts_; }
+
+ private:
+  void add(const Node& node) {
+    for (const Node& child : node.children) add(child);
+    if (!node.is_host()) return;
+    ++hosts_;
+    if (node.up.bandwidth > 0) ++known_;
+    sum_ += node.up.bandwidth;
+    least_latency_ = std::min(least_latency_, latency(node));
+  }
+
+  const Wire wire_;
+  int hosts_ = 0;
+  int known_ = 0;
+  double sum_ = 0;  // of the known hosts' bandwidths
+  double unknown_ = 0;
+  double least_latency_ = std::numeric_limits<double>::infinity();
+};
+
+// The latency of the longest way between two hosts.
+double diameter(const Node& tree, const Rates& rates);
+
+}  // namespace ddl
