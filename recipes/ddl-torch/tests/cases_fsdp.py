@@ -135,7 +135,13 @@ def fsdp_accumulates_gradients_and_divides_by_any_factor() -> None:
     nn.functional.cross_entropy(alone(inputs), labels).backward()
     for ours, whole in zip(by_default, alone.parameters(), strict=True):
         torch.testing.assert_close(ours, 2 * whole.grad, rtol=1e-5, atol=1e-6)
-    by_ten = accumulated(lambda model: model.set_gradient_divide_factor(10.0))
+
+    def set_ten(model: FSDPModule) -> None:
+        for part in model.modules():
+            if isinstance(part, FSDPModule):
+                part.set_gradient_divide_factor(10.0)
+
+    by_ten = accumulated(set_ten)
     for ours, whole in zip(by_ten, by_default, strict=True):
         torch.testing.assert_close(ours, whole * SIZE / 10, rtol=1e-5, atol=1e-6)
 

@@ -82,7 +82,7 @@ def sparse_sums() -> None:
 @case
 def sparse_tensors_that_cannot_be_summed() -> None:
     refused(lambda: dist.all_reduce(sparse_of(RANK), dist.ReduceOp.MAX), "to_dense")
-    refused(lambda: dist.broadcast(sparse_of(RANK), 0), "to_dense")
+    refused(lambda: dist.broadcast(sparse_of(RANK), 0), "sparse")
     if SIZE > 1:
         other = torch.eye(4 + (RANK == 1)).to_sparse()
         refused(lambda: dist.all_reduce(other), "differ in shape or type")

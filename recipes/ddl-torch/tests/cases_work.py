@@ -31,20 +31,16 @@ def a_wait_gives_up_in_time() -> None:
     group, again = dist.new_group(), dist.new_group()
     tensor = given(RANK, 3)
     if RANK == 0 and SIZE > 1:
-        same_moment(again)
+        dist.barrier(again)
     work = dist.all_reduce(tensor, group=group, async_op=True)
     if RANK != 0:
         refused(lambda: work.wait(timedelta(milliseconds=20)), "timed out")
         assert not work.is_completed()
-        same_moment(again)
+        dist.barrier(again)
     assert work.wait()
     same(tensor, everyone(3).sum(0))
     dist.destroy_process_group(group)
     dist.destroy_process_group(again)
-
-
-def same_moment(group: dist.ProcessGroup) -> None:
-    dist.barrier(group)
 
 
 @case
