@@ -75,7 +75,7 @@ def ddp_options() -> None:
         {"static_graph": True},
         {"find_unused_parameters": True},
         {"bucket_cap_mb": 0.0002},  # a bucket for each parameter
-        {"broadcast_buffers": False, "init_sync": False},
+        {"init_sync": False},
     ):
         model = trained(DistributedDataParallel(net(), **options), MINE)
         close(model.parameters(), expected.parameters())

@@ -102,7 +102,9 @@ def half_precision(reduce_dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor
     ours = [parameter.grad.full_tensor() for parameter in model.parameters()]
     narrow = net().bfloat16()
     every = [gradients(narrow, rank, torch.bfloat16) for rank in range(SIZE)]
-    means = [torch.stack(same_one).double().mean(0).float() for same_one in zip(*every)]
+    means = [
+        torch.stack(same_one).double().mean(0).float() for same_one in zip(*every, strict=True)
+    ]
     return ours, means
 
 

@@ -38,7 +38,10 @@ def functional_results() -> None:
     for op, result in (("sum", every.sum(0)), ("max", every.amax(0)), ("avg", every.mean(0))):
         same(funcol.all_reduce(mine, op, world()).wait(), result)
         same(funcol.reduce_scatter_single(mine, op, 0, world()).wait(), result.chunk(SIZE)[RANK])
-    same(funcol.reduce_scatter_single(mine.t(), "sum", 1, world()).wait(), every.sum(0).chunk(SIZE)[RANK].t())
+    same(
+        funcol.reduce_scatter_single(mine.t(), "sum", 1, world()).wait(),
+        every.sum(0).chunk(SIZE)[RANK].t(),
+    )
     same(funcol.all_gather_single(mine, 0, world()).wait(), every.flatten(0, 1))
     same(funcol.all_gather_single(mine, 1, world()) + 0, torch.cat(every.unbind(), 1))
     same(funcol.broadcast(mine, SIZE - 1, world()).wait(), given(SIZE - 1, 2 * SIZE, 3))

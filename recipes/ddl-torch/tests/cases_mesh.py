@@ -209,7 +209,7 @@ def tensor_parallel_with_fsdp() -> None:
 @case
 def loss_of_sharded_classes() -> None:
     mesh = line()
-    scores, labels = numbers(6, 9), torch.tensor([0, 8, 3, 3, 1, 7])
+    scores, labels = numbers(6, 10), torch.tensor([0, 8, 3, 9, 1, 7])
     alone = scores.clone().requires_grad_()
     nn.functional.cross_entropy(alone, labels).backward()
     ours = distribute_tensor(scores, mesh, [Shard(1)]).requires_grad_()

@@ -18,13 +18,18 @@ from torch.distributed.fsdp import fully_shard
 BATCH = 12
 
 
+def begin() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """The model, its inputs and its targets: the same in every process."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(5, 9), nn.Tanh(), nn.Linear(9, 3)).double()
+    return model, torch.randn(BATCH, 5).double(), torch.randn(BATCH, 3).double()
+
+
 def main() -> None:
     folder, steps = Path(sys.argv[1]), int(sys.argv[2])
     dist.init_process_group("ddl")
     rank, size = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(1)
-    model = nn.Sequential(nn.Linear(5, 9), nn.Tanh(), nn.Linear(9, 3)).double()
-    inputs, labels = torch.randn(BATCH, 5).double(), torch.randn(BATCH, 3).double()
+    model, inputs, targets = begin()
     mesh = init_device_mesh("cpu", (size,))
     fully_shard(model[0], mesh=mesh)
     fully_shard(model, mesh=mesh)
@@ -38,7 +43,7 @@ def main() -> None:
     mine = slice(BATCH // size * rank, BATCH // size * (rank + 1))
     for _ in range(steps):
         optimizer.zero_grad()
-        loss = nn.functional.mse_loss(model(inputs[mine]), labels[mine])
+        loss = nn.functional.mse_loss(model(inputs[mine]), targets[mine])
         loss.backward()
         optimizer.step()
         mean = loss.detach()

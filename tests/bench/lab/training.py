@@ -77,7 +77,9 @@ def train(lab: Lab, order: str, backend: str, prefix: Path, amount: Amount) -> T
     words = [str(prefix / "bin" / "python"), str(WORKER), backend, str(amount.nbytes)]
     words += [str(amount.iterations), str(amount.seconds), str(lab.counters), str(lab.folder)]
     words += [f"tcp://{lab.address(hosts[0])}:{PORT}"]
-    started = _start_ddl(lab, prefix, hosts, words) if backend == "ddl" else _start(lab, hosts, words)
+    started = (
+        _start_ddl(lab, prefix, hosts, words) if backend == "ddl" else _start(lab, hosts, words)
+    )
     env = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": DEVICE, **started.env}
     outcome = run_on(lab, "h0", started.command, env, amount.limit)
     key = (lab.layout.name, order, backend, amount.nbytes)

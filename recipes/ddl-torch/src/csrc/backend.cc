@@ -92,8 +92,8 @@ DdlBackend::WorkPtr DdlBackend::run(Lane& lane, OpType type, const char* title,
     const std::lock_guard<std::mutex> lock(mutex_);
     sequence = ++sequence_;
   }
-  auto work = c10::make_intrusive<OperationWork>(
-      getRank(), type, sequence, title, std::move(outputs), std::move(timed), completer_);
+  auto work = c10::make_intrusive<OperationWork>(getRank(), type, sequence, title,
+                                                 std::move(outputs), std::move(timed), completer_);
   lane.give(work);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (coalesced_) coalesced_->push_back(work);
@@ -162,7 +162,8 @@ void DdlBackend::close() {
 // --------------------------------------------------------------------------------------
 // Operations begin at once; the manager's end returns one work for them all. supportsCoalescing()
 // stays false: it would only let batch_isend_irecv go this way too, and when an operation in a
-// manager is refused, torch 2.13 leaves the group in the manager for ever, and swallows what follows.
+// manager is refused, torch 2.13 leaves the group in the manager for ever, and swallows what
+// follows.
 
 void DdlBackend::startCoalescing() {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -1,5 +1,6 @@
-// Threads that complete futures. What hangs on a future (`then`) is the user's code, and it may wait
-// for a later operation of the same lane, as PowerSGD's hook does: a lane must not run it itself.
+// Threads that complete futures. What hangs on a future (`then`) is the user's code, and it may
+// wait for a later operation of the same lane, as PowerSGD's hook does: a lane must not run it
+// itself.
 #pragma once
 
 #include <chrono>

@@ -133,8 +133,8 @@ void Reduction::restore(const at::Tensor& staged, const at::Tensor& tensor) cons
 
 void Reduction::allreduce(ddl_comm_t comm, const at::Tensor& from, const at::Tensor& to) const {
   if (bitwise_) return bitwise_allreduce(comm, *bitwise_, from, to);
-  check(ddl_comm_allreduce(comm, from.const_data_ptr(), to.data_ptr(), from.numel(), ddl_type_,
-                           op_));
+  check(
+      ddl_comm_allreduce(comm, from.const_data_ptr(), to.data_ptr(), from.numel(), ddl_type_, op_));
 }
 
 void Reduction::reduce_scatter(ddl_comm_t comm, const at::Tensor& from,

@@ -8,7 +8,8 @@ namespace ddl_torch {
 namespace {
 
 // Every rank's `from`, which has `rows` rows; all are padded to the most that any rank has.
-Tensors gather_rows(ddl_comm_t comm, const at::Tensor& from, const std::vector<std::int64_t>& rows) {
+Tensors gather_rows(ddl_comm_t comm, const at::Tensor& from,
+                    const std::vector<std::int64_t>& rows) {
   const std::int64_t most = *std::max_element(rows.begin(), rows.end());
   std::vector<std::int64_t> shape = from.sizes().vec();
   shape.at(0) = most;

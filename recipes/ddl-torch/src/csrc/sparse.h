@@ -13,7 +13,6 @@ namespace ddl_torch {
 void check_sparse(const char* what, const at::Tensor& tensor, const c10d::ReduceOp& op);
 
 // Replaces `tensor` by the sum, coalesced; the ranks' entries may differ in place and number.
-void sparse_allreduce(const char* what, ddl_comm_t comm, const at::Tensor& tensor,
-                      bool is_average);
+void sparse_allreduce(const char* what, ddl_comm_t comm, const at::Tensor& tensor, bool is_average);
 
 }  // namespace ddl_torch

@@ -11,7 +11,8 @@ void check_tensor(const char* what, const at::Tensor& tensor) {
                     "; this build of ddl takes CPU tensors only"));
   }
   if (tensor.layout() != at::kStrided) {
-    refuse(c10::str(what, ": sparse tensors are not supported, except by all_reduce; call to_dense() first"));
+    refuse(c10::str(
+        what, ": sparse tensors are not supported, except by all_reduce; call to_dense() first"));
   }
   if (tensor.is_conj() || tensor.is_neg()) {
     refuse(c10::str(what, ": a lazily conjugated or negated tensor; ",

@@ -84,9 +84,7 @@ def main() -> None:
     rank, size = (int(word) for word in who or (os.environ["PMI_RANK"], os.environ["PMI_SIZE"]))
     torch.set_num_threads(1)
     limit = timedelta(seconds=300)
-    dist.init_process_group(
-        backend, init_method=store, rank=rank, world_size=size, timeout=limit
-    )
+    dist.init_process_group(backend, init_method=store, rank=rank, world_size=size, timeout=limit)
     trainer = Trainer(int(nbytes), rank)
     trainer.step()  # DDP makes its buckets anew after the first
     trainer.step()
