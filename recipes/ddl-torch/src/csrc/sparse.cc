@@ -30,14 +30,13 @@ std::vector<std::int64_t> exchange_counts(const char* what, ddl_comm_t comm,
                                           const at::Tensor& tensor) {
   int size = 0;
   check(ddl_comm_size(comm, &size));
-  std::vector<std::int64_t> mine{tensor._nnz(), tensor.sparse_dim(), tensor.dense_dim(),
-                                 static_cast<std::int64_t>(tensor.scalar_type())};
-  // As many as ranks can differ in: the shape itself is compared by its numbers' hash.
-  std::uint64_t hash = 14695981039346656037u;
+  std::uint64_t shape = 14695981039346656037u;  // FNV-1a: ranks may differ in its length too
   for (const std::int64_t n : tensor.sizes()) {
-    hash = (hash ^ static_cast<std::uint64_t>(n)) * 1099511628211u;
+    shape = (shape ^ static_cast<std::uint64_t>(n)) * 1099511628211u;
   }
-  mine.push_back(static_cast<std::int64_t>(hash));
+  std::vector<std::int64_t> mine{tensor._nnz(), tensor.sparse_dim(), tensor.dense_dim(),
+                                 static_cast<std::int64_t>(tensor.scalar_type()),
+                                 static_cast<std::int64_t>(shape)};
   std::vector<std::int64_t> all(mine.size() * size);
   check(ddl_comm_allgather(comm, mine.data(), all.data(), mine.size() * sizeof(std::int64_t)));
   std::vector<std::int64_t> counts;
