@@ -7,7 +7,8 @@ Needs root, else it says so and does nothing. The model is all communication: it
 4 MiB, its data two rows a rank. A layout and an order are as in bench_lab.py, one rank to a host;
 ddl knows the racks from a topology file. Repetitions take turns over the backends. Prints a line
 for each run, then the table, and writes both as JSON; ends with 1 and names each row that falls
-short: ddl must be 1.35 times as fast as gloo with sorted ranks and 4 times with interleaved ones.
+short: ddl must be 1.35 times as fast as gloo with sorted ranks and 4 times with interleaved ones,
+and their losses after the same steps must agree.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Training:
         times: the seconds of each step, the slowest rank's.
         uplink: bytes on the busiest uplink, in one direction, by step and size.
         cores: processors that all ranks used together.
-        loss: after the last step.
+        loss: after the third step.
         failure: why there are no times, or "".
         library: what ran.
     """
