@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,8 +70,11 @@ def test_other_ranks_than_mpis_are_refused(ddlrun: Run) -> None:
     assert "for torch, but rank" in result.stderr
 
 
-def test_the_group_can_be_made_again(ddlrun: Run) -> None:
-    code = BEGIN + "dist.destroy_process_group()\n" + BEGIN + "dist.destroy_process_group()"
+def test_the_group_can_be_made_again(ddlrun: Run, tmp_path: Path) -> None:
+    """Over a store of its own: at the port of the first, a quick rank meets its closing store."""
+    store = f'init_method="file://{tmp_path}/store", rank=rank, world_size=2'
+    again = BEGIN.replace('"ddl",', f'"ddl", {store},')
+    code = BEGIN + "dist.destroy_process_group()\n" + again + "dist.destroy_process_group()"
     result = ddlrun(2, code=code)
     assert (result.returncode, result.stderr) == (0, "")
 
