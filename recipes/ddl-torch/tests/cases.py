@@ -12,9 +12,16 @@ import torch.distributed as dist
 
 assert "ddl_torch._backend" not in sys.modules, "import torch must not load MPI"
 
+import cases_checkpoint  # noqa: E402, F401
+import cases_ddp  # noqa: E402, F401
+import cases_fsdp  # noqa: E402, F401
+import cases_functional  # noqa: E402, F401
 import cases_groups  # noqa: E402, F401
+import cases_mesh  # noqa: E402, F401
 import cases_move  # noqa: E402, F401
 import cases_reduce  # noqa: E402, F401
+import cases_types  # noqa: E402, F401
+import cases_work  # noqa: E402, F401
 from harness import CASES, RANK  # noqa: E402
 
 

@@ -62,7 +62,7 @@ def groups() -> None:
 @case
 def unsupported_operations_are_refused_and_do_no_harm() -> None:
     for operation, words in (
-        (lambda: dist.all_reduce(given(0, 2), dist.ReduceOp.BAND), "ReduceOp.BAND"),
+        (lambda: dist.all_reduce(given(0, 2), dist.ReduceOp.BAND), "take integers"),
         (lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.AVG), "average"),
         (lambda: dist.all_reduce(given(0, 2).to(torch.float8_e4m3fn)), "Float8_e4m3fn"),
         (lambda: dist.all_gather_single(torch.empty(SIZE * 3), given(0, 2)), "elements"),

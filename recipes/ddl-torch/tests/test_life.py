@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,8 +70,11 @@ def test_other_ranks_than_mpis_are_refused(ddlrun: Run) -> None:
     assert "for torch, but rank" in result.stderr
 
 
-def test_the_group_can_be_made_again(ddlrun: Run) -> None:
-    code = BEGIN + "dist.destroy_process_group()\n" + BEGIN + "dist.destroy_process_group()"
+def test_the_group_can_be_made_again(ddlrun: Run, tmp_path: Path) -> None:
+    """Over a store of its own: at the port of the first, a quick rank meets its closing store."""
+    store = f'init_method="file://{tmp_path}/store", rank=rank, world_size=2'
+    again = BEGIN.replace('"ddl",', f'"ddl", {store},')
+    code = BEGIN + "dist.destroy_process_group()\n" + again + "dist.destroy_process_group()"
     result = ddlrun(2, code=code)
     assert (result.returncode, result.stderr) == (0, "")
 
@@ -126,6 +130,46 @@ def test_timeouts_are_torchs(ddlrun: Run) -> None:
     assert len(lines) == 1, result.stdout + result.stderr
     assert "ddl: " in lines[0]
     assert "rank 1" in lines[0]
+
+
+def test_a_monitored_barrier_names_the_rank_that_does_not_come(ddlrun: Run) -> None:
+    code = BEGIN + (
+        "if rank == 1: time.sleep(8)\n"
+        "try: dist.group.WORLD.monitored_barrier(timedelta(seconds=2))\n"
+        "except dist.DistBackendError as error: print('refused:', error)\n"
+    )
+    result = ddlrun(2, code=code)
+    lines = [line for line in result.stdout.splitlines() if line.startswith("[0@")]
+    assert len(lines) == 1, result.stdout + result.stderr
+    assert "refused: ddl: rank 1" in lines[0]
+
+
+def test_torchs_checks_of_every_call(ddlrun: Run) -> None:
+    """TORCH_DISTRIBUTED_DEBUG=DETAIL puts a wrapper of torch's around the backend."""
+    code = BEGIN + (
+        "model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 3))\n"
+        "model(torch.ones(2, 3)).sum().backward()\n"
+        "group = dist.new_group([0, 1])\n"
+        "dist.all_reduce(tensor, group=group)\n"
+        "assert tensor[0] == 4, tensor\n"
+        "try: dist.all_reduce(torch.ones(3 + rank))\n"
+        "except RuntimeError as error: print('found:', error)\n"
+        "dist.destroy_process_group()"
+    )
+    result = ddlrun(2, code=code, env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
+    assert result.returncode == 0, result.stderr
+    assert "found: Detected mismatch between collectives on ranks" in result.stdout
+
+
+def test_code_on_a_future_that_never_ends_does_not_hold_the_exit(ddlrun: Run) -> None:
+    code = BEGIN + (
+        "work = dist.all_reduce(tensor, async_op=True)\n"
+        "future = work.get_future().then(lambda f: time.sleep(60))\n"
+        "work.wait()"
+    )
+    result = ddlrun(2, code=code)
+    assert result.returncode != 0
+    assert "code that hangs on a future (then) is still running" in result.stderr
 
 
 def test_gloo_and_ddl_side_by_side(ddlrun: Run) -> None:

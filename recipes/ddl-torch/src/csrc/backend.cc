@@ -6,7 +6,6 @@
 #include <set>
 
 #include "error.h"
-#include "reduction.h"
 
 namespace ddl_torch {
 namespace {
@@ -52,6 +51,7 @@ DdlBackend::DdlBackend(int rank, std::vector<int> world_ranks, const std::string
   options_->global_ranks_in_group.assign(world_ranks.begin(), world_ranks.end());
   use_timeout(timeout);
   check(ddl_comm_create(world_ranks.data(), getSize(), tag_of(group_id), &comm_));
+  completer_ = std::make_shared<Completer>();
   collectives_ = std::make_unique<Lane>("ddl-collectives");
   init();
   const std::lock_guard<std::mutex> lock(registry().mutex);
@@ -93,8 +93,10 @@ DdlBackend::WorkPtr DdlBackend::run(Lane& lane, OpType type, const char* title,
     sequence = ++sequence_;
   }
   auto work = c10::make_intrusive<OperationWork>(getRank(), type, sequence, title,
-                                                 std::move(outputs), std::move(timed));
+                                                 std::move(outputs), std::move(timed), completer_);
   lane.give(work);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (coalesced_) coalesced_->push_back(work);
   return work;
 }
 
@@ -150,15 +152,64 @@ void DdlBackend::close() {
   if (!collectives) return;
   collectives.reset();  // waits for its end
   peers.clear();
+  // What hangs on futures is done before the group is; it can begin no operation any more.
+  completer_->close();
   // Without ddl there is nothing left to free; an error here has nobody to tell.
   if (ddl_initialized()) ddl_comm_free(comm_);
 }
 
+// -- Coalescing
+// --------------------------------------------------------------------------------------
+// Operations begin at once; the manager's end returns one work for them all. supportsCoalescing()
+// stays false: it would only let batch_isend_irecv go this way too, and when an operation in a
+// manager is refused, torch 2.13 leaves the group in the manager for ever, and swallows what
+// follows.
+
+void DdlBackend::startCoalescing() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  coalesced_.emplace();
+}
+
+DdlBackend::WorkPtr DdlBackend::endCoalescing() {
+  std::optional<std::vector<c10::intrusive_ptr<OperationWork>>> works;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    works.swap(coalesced_);
+  }
+  if (!works) refuse("endCoalescing without startCoalescing before it");
+  return c10::make_intrusive<CoalescedWork>(getRank(), std::move(*works));
+}
+
+// -- Splitting and leaving
+// ---------------------------------------------------------------------------
+
+c10::intrusive_ptr<c10d::Backend> DdlBackend::split(const c10::intrusive_ptr<c10d::Store>&,
+                                                    const std::vector<int>& ranks,
+                                                    const c10::intrusive_ptr<Options>& options) {
+  const auto mine = std::find(ranks.begin(), ranks.end(), getRank());
+  if (mine == ranks.end()) return nullptr;  // only members make a communicator
+  std::vector<int> world_ranks;
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= getSize()) {
+      refuse(c10::str("split: there is no rank ", rank, " in a group of ", getSize()));
+    }
+    world_ranks.push_back(static_cast<int>(options_->global_ranks_in_group[rank]));
+  }
+  return c10::make_intrusive<DdlBackend>(static_cast<int>(mine - ranks.begin()),
+                                         std::move(world_ranks), options->group_name,
+                                         options->timeout);
+}
+
 std::string DdlBackend::leave(std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  for (Lane* lane : lanes()) {
-    if (!lane->drain(deadline)) {
-      return c10::str("it exits while ", lane->current(), " waits for other ranks");
+  for (int pass = 0; pass < 2; ++pass) {  // what hangs on futures may begin operations
+    for (Lane* lane : lanes()) {
+      if (!lane->drain(deadline)) {
+        return c10::str("it exits while ", lane->current(), " waits for other ranks");
+      }
+    }
+    if (!completer_->drain(deadline)) {
+      return "it exits while code that hangs on a future (then) is still running";
     }
   }
   if (lanes().empty()) return "";  // shut down properly
@@ -180,103 +231,6 @@ std::string leave_all(std::chrono::milliseconds patience) {
     if (!problem.empty()) return problem;
   }
   return "";
-}
-
-// -- Reductions
-// ------------------------------------------------------------------------------------
-
-DdlBackend::Body DdlBackend::allreduce_body(const char* what, const at::Tensor& tensor,
-                                            const c10d::ReduceOp& op) {
-  check_tensor(what, tensor);
-  return [comm = comm_, tensor, how = Reduction(what, tensor, op)] {
-    const at::Tensor staged = how.stage(tensor);
-    check(ddl_comm_allreduce(comm, staged.const_data_ptr(), staged.data_ptr(), staged.numel(),
-                             how.ddl_type, how.op));
-    how.restore(staged, tensor);
-  };
-}
-
-DdlBackend::WorkPtr DdlBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  only("all_reduce", tensors);
-  return run(OpType::ALLREDUCE, "ddl:all_reduce", options.timeout, tensors,
-             allreduce_body("all_reduce", tensors[0], options.reduceOp));
-}
-
-DdlBackend::WorkPtr DdlBackend::allreduce_coalesced(
-    Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  std::vector<Body> bodies;
-  for (const at::Tensor& tensor : tensors) {
-    bodies.push_back(allreduce_body("all_reduce_coalesced", tensor, options.reduceOp));
-  }
-  return run_all(OpType::ALLREDUCE_COALESCED, "ddl:all_reduce_coalesced", options.timeout, tensors,
-                 std::move(bodies));
-}
-
-DdlBackend::WorkPtr DdlBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  const at::Tensor tensor = only("reduce", tensors);
-  const bool is_root = options.rootRank == getRank();
-  Reduction how("reduce", tensor, options.reduceOp);
-  return run(OpType::REDUCE, "ddl:reduce", options.timeout, tensors, [=, comm = comm_] {
-    const at::Tensor staged = how.stage(tensor);
-    const at::Tensor result = is_root ? staged : at::empty_like(staged);
-    check(ddl_comm_allreduce(comm, staged.const_data_ptr(), result.data_ptr(), staged.numel(),
-                             how.ddl_type, how.op));
-    if (is_root) how.restore(staged, tensor);
-  });
-}
-
-namespace {
-
-void reduce_scatter_now(ddl_comm_t comm, const Reduction& how, const at::Tensor& output,
-                        const at::Tensor& input) {
-  const at::Tensor from = how.stage(input);
-  const at::Tensor to = how.stage_empty(output);
-  check(ddl_comm_reduce_scatter(comm, from.const_data_ptr(), to.data_ptr(), to.numel(),
-                                how.ddl_type, how.op));
-  how.restore(to, output);
-}
-
-}  // namespace
-
-DdlBackend::Body DdlBackend::reduce_scatter_body(const char* what, const at::Tensor& output,
-                                                 const at::Tensor& input,
-                                                 const c10d::ReduceOp& op) {
-  check_blocks(what, output, input, getSize());
-  return [comm = comm_, output, input, how = Reduction(what, input, op)] {
-    reduce_scatter_now(comm, how, output, input);
-  };
-}
-
-DdlBackend::WorkPtr DdlBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                               const c10d::ReduceScatterOptions& options) {
-  const at::Tensor output = only("reduce_scatter", outputs);
-  if (inputs.size() != 1 || inputs[0].size() != static_cast<std::size_t>(getSize())) {
-    refuse(c10::str("reduce_scatter: needs one input tensor per rank: ", getSize()));
-  }
-  check_same("reduce_scatter", output, inputs[0]);
-  const Reduction how("reduce_scatter", output, options.reduceOp);
-  return run(
-      OpType::REDUCE_SCATTER, "ddl:reduce_scatter", options.timeout, outputs,
-      [=, comm = comm_, list = inputs[0]] { reduce_scatter_now(comm, how, output, pack(list)); });
-}
-
-DdlBackend::WorkPtr DdlBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                     const c10d::ReduceScatterOptions& options) {
-  return run(OpType::_REDUCE_SCATTER_BASE, "ddl:reduce_scatter_tensor", options.timeout,
-             Tensors{output},
-             reduce_scatter_body("reduce_scatter_tensor", output, input, options.reduceOp));
-}
-
-DdlBackend::WorkPtr DdlBackend::reduce_scatter_tensor_coalesced(
-    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
-  if (outputs.size() != inputs.size()) refuse("reduce_scatter_tensor: as many outputs as inputs");
-  std::vector<Body> bodies;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    bodies.push_back(
-        reduce_scatter_body("reduce_scatter_tensor", outputs[i], inputs[i], options.reduceOp));
-  }
-  return run_all(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "ddl:reduce_scatter_tensor_coalesced",
-                 options.timeout, outputs, std::move(bodies));
 }
 
 }  // namespace ddl_torch

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <tuple>
 
@@ -24,7 +25,10 @@ class DdlBackend : public c10d::Backend {
   ~DdlBackend() override;
 
   const std::string getBackendName() const override { return "ddl"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  // A copy: torch writes a new group's name and timeout into it when it splits this one.
+  c10::intrusive_ptr<Options> getBackendOptions() override {
+    return c10::make_intrusive<Options>(*options_);
+  }
   void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override;
@@ -34,9 +38,12 @@ class DdlBackend : public c10d::Backend {
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr allreduce_coalesced(Tensors& tensors,
                               const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  // Each rank that waits too long names one that did not arrive.
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options) override;
@@ -67,6 +74,16 @@ class DdlBackend : public c10d::Backend {
 
   WorkPtr send(Tensors& tensors, int peer, int tag) override;
   WorkPtr recv(Tensors& tensors, int peer, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
+  // `ranks` are this group's; nullptr for a rank that is not among them.
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& options) override;
 
   // Ends after all that has been given is done. What is given later is refused.
   void shutdown() override;
@@ -98,10 +115,12 @@ class DdlBackend : public c10d::Backend {
 
   c10::intrusive_ptr<Options> options_;
   ddl_comm_t comm_ = nullptr;
+  std::shared_ptr<Completer> completer_;
   std::mutex mutex_;  // of what follows
   std::uint64_t sequence_ = 0;
   std::unique_ptr<Lane> collectives_;
   std::map<std::tuple<bool, int, int>, std::unique_ptr<Lane>> peers_;
+  std::optional<std::vector<c10::intrusive_ptr<OperationWork>>> coalesced_;
 };
 
 // Lets all living backends leave; the first sentence about what went wrong, or "".

@@ -88,6 +88,10 @@ DdlBackend::WorkPtr DdlBackend::barrier(const c10d::BarrierOptions& options) {
              [comm = comm_] { check(ddl_comm_barrier(comm)); });
 }
 
+void DdlBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
+  barrier(options)->wait();
+}
+
 // -- Gathering
 // ---------------------------------------------------------------------------------------
 
@@ -258,6 +262,10 @@ DdlBackend::WorkPtr DdlBackend::recv(Tensors& tensors, int peer, int tag) {
                check(ddl_comm_recv(comm, to.data_ptr(), to.nbytes(), peer, tag));
                deliver(to, tensor);
              });
+}
+
+DdlBackend::WorkPtr DdlBackend::recvAnysource(Tensors&, int) {
+  refuse("recv: a receive from any rank is not supported; name the rank (src=)");
 }
 
 }  // namespace ddl_torch

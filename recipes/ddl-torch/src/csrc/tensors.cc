@@ -11,7 +11,8 @@ void check_tensor(const char* what, const at::Tensor& tensor) {
                     "; this build of ddl takes CPU tensors only"));
   }
   if (tensor.layout() != at::kStrided) {
-    refuse(c10::str(what, ": sparse tensors are not supported; call to_dense() first"));
+    refuse(c10::str(
+        what, ": sparse tensors are not supported, except by all_reduce; call to_dense() first"));
   }
   if (tensor.is_conj() || tensor.is_neg()) {
     refuse(c10::str(what, ": a lazily conjugated or negated tensor; ",
@@ -23,10 +24,14 @@ void check_tensors(const char* what, const Tensors& tensors) {
   for (const at::Tensor& tensor : tensors) check_tensor(what, tensor);
 }
 
-at::Tensor& only(const char* what, Tensors& tensors) {
+void check_one(const char* what, const Tensors& tensors) {
   if (tensors.size() != 1) {
     refuse(c10::str(what, ": takes one tensor, but got ", tensors.size()));
   }
+}
+
+at::Tensor& only(const char* what, Tensors& tensors) {
+  check_one(what, tensors);
   check_tensor(what, tensors[0]);
   return tensors[0];
 }

@@ -13,7 +13,10 @@ using Tensors = std::vector<at::Tensor>;
 void check_tensor(const char* what, const at::Tensor& tensor);
 void check_tensors(const char* what, const Tensors& tensors);
 
-// The only tensor of `tensors`.
+// Refuses a list that is not of one tensor.
+void check_one(const char* what, const Tensors& tensors);
+
+// The only tensor of `tensors`, checked.
 at::Tensor& only(const char* what, Tensors& tensors);
 
 // Refuses tensors whose type or number of elements is not that of `model`.

@@ -4,7 +4,11 @@
 #include <ATen/core/ivalue.h>
 
 #include <functional>
+#include <memory>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+#include "completer.h"
 
 namespace ddl_torch {
 
@@ -12,22 +16,47 @@ class OperationWork : public c10d::Work {
  public:
   // `outputs` is what the future holds: a list of tensors, or a list of such lists.
   OperationWork(int rank, c10d::OpType type, std::uint64_t sequence, const char* title,
-                c10::IValue outputs, std::function<void()> body);
+                c10::IValue outputs, std::function<void()> body,
+                std::shared_ptr<Completer> completer);
 
   void run();                           // on the lane's thread; never throws
   void fail(std::exception_ptr error);  // instead of run
 
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  bool wait(std::chrono::milliseconds timeout) override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   std::vector<at::Tensor> result() override;
   std::uint64_t getSequencenumber() const override { return sequence_; }
   const char* title() const { return title_; }
 
  private:
+  void complete(const std::exception_ptr& error);
+  void settle(const std::exception_ptr& error);
+
   std::uint64_t sequence_;
   const char* title_;
   c10::IValue outputs_;
   std::function<void()> body_;
+  std::shared_ptr<Completer> completer_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+  std::mutex future_mutex_;  // of what follows
+  bool is_future_taken_ = false;
+};
+
+// Several operations as one: what a coalescing manager returns.
+class CoalescedWork : public c10d::Work {
+ public:
+  CoalescedWork(int rank, std::vector<c10::intrusive_ptr<OperationWork>> works);
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;  // the first
+  bool wait(std::chrono::milliseconds timeout) override;
+  void synchronize() override {}
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  std::vector<at::Tensor> result() override;
+
+ private:
+  std::vector<c10::intrusive_ptr<OperationWork>> works_;
 };
 
 }  // namespace ddl_torch

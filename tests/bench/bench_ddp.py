@@ -1,0 +1,188 @@
+"""Training in the lab: a step of DistributedDataParallel on the backends ddl and gloo.
+
+    python tests/bench/bench_ddp.py
+    python tests/bench/bench_ddp.py --layouts racks-2x4 --orders interleaved --repetitions 1
+
+Needs root, else it says so and does nothing. The model is all communication: its gradients are
+4 MiB, its data two rows a rank. A layout and an order are as in bench_lab.py, one rank to a host;
+ddl knows the racks from a topology file. Repetitions take turns over the backends. Prints a line
+for each run, then the table, and writes both as JSON; ends with 1 and names each row that falls
+short: ddl must be 1.35 times as fast as gloo with sorted ranks and 4 times with interleaved ones,
+and their losses after the same steps must agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.bench_lab import commit, machine, parse_size
+from bench.lab.layout import Layout, parse_layout, rank_order
+from bench.lab.namespaces import LabError
+from bench.lab.network import bring_up, why_not
+from bench.lab.peers.ddl import built
+from bench.lab.report import size_text
+from bench.lab.training import Amount, Training, train
+
+HERE = Path(__file__).parent
+BACKENDS = ("ddl", "gloo")
+BAR = {"sorted": 1.35, "interleaved": 4.0}
+"""How many times faster than gloo ddl must be, by order, where racks share an uplink."""
+
+
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    ask = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    ask.add_argument("--layouts", nargs="+", default=["racks-2x4"], help="default: racks-2x4")
+    ask.add_argument("--orders", nargs="+", default=list(BAR), help="default: both of the bar")
+    ask.add_argument("--size", type=parse_size, default=4 << 20, help="of the gradients; 4M")
+    ask.add_argument("--repetitions", type=int, default=3)
+    ask.add_argument("--iterations", type=int, default=7, help="steps in a run")
+    ask.add_argument("--seconds", type=float, default=20, help="begin no further step after these")
+    ask.add_argument("--limit", type=float, default=240, help="kill a run after these seconds")
+    ask.add_argument("--host-mbit", type=float, default=250, help="rate of a host's link")
+    ask.add_argument("--uplink-mbit", type=float, default=50, help="rate of a rack's uplink")
+    ask.add_argument("--prefix", type=Path, help="where torch is; default: the built environment")
+    ask.add_argument("--out", type=Path, help="the JSON")
+    return ask.parse_args()
+
+
+Rows = dict[tuple[str, str], dict[str, list[Training]]]
+
+
+def rows_of(runs: list[Training]) -> Rows:
+    """The runs by layout and order, in each by backend."""
+    found: Rows = {}
+    for run in runs:
+        found.setdefault((run.layout, run.order), {}).setdefault(run.backend, []).append(run)
+    return found
+
+
+def median(runs: list[Training]) -> float:
+    """The median over all steps of the repetitions; NaN without any."""
+    times = [time for run in runs for time in run.times]
+    return statistics.median(times) if times else math.nan
+
+
+def gain(backends: dict[str, list[Training]]) -> float:
+    """How many times faster ddl is than gloo; NaN where one of them did not run."""
+    return median(backends.get("gloo", [])) / median(backends.get("ddl", []))
+
+
+def shortfalls(runs: list[Training], layouts: dict[str, Layout]) -> list[str]:
+    """A line for everything that is not as it must be."""
+    lines = [f"{where(run)}: {run.failure}" for run in runs if run.failure]
+    for (layout, order), backends in rows_of(runs).items():
+        bar = BAR.get(order) if len(layouts[layout].racks) > 1 else None
+        if bar and not gain(backends) >= bar:
+            lines.append(f"{layout} {order}: {gain(backends):.2f} x gloo, must be {bar} x")
+        losses = [run.loss for same in backends.values() for run in same if run.times]
+        # The same steps on the same data: backends may round sums otherwise, no more.
+        if losses and max(losses) - min(losses) > 1e-4 * max(losses):
+            lines.append(f"{layout} {order}: the losses differ: {min(losses)} to {max(losses)}")
+    return lines
+
+
+def where(run: Training) -> str:
+    """Which run it is."""
+    return f"{run.layout} {run.order} {size_text(run.nbytes)} {run.backend}"
+
+
+def run_text(run: Training) -> str:
+    """A run in a line, while they go on."""
+    if run.failure:
+        return f"{where(run)}: {run.failure}"
+    return f"{where(run)}: {1e3 * median([run]):.0f} ms, uplink {run.uplink:.2f} x"
+
+
+def make_table(runs: list[Training]) -> Table:
+    """A section for each layout and order, a row for each backend."""
+    table = Table("backend", "median ms", "min", "max", "steps", "uplink", "cores", "ddl's gain")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for (layout, order), backends in rows_of(runs).items():
+        size = size_text(next(iter(backends.values()))[0].nbytes)
+        table.add_row(f"[bold]{layout}, {order}, {size}[/]")
+        for backend, same in backends.items():
+            times = [1e3 * time for run in same for time in run.times]
+            if not times:
+                table.add_row(backend, "failed")
+                continue
+            figures = [f"{x:.0f}" for x in (statistics.median(times), min(times), max(times))]
+            uplink = f"{statistics.median(run.uplink for run in same if run.times):.2f}"
+            cores = f"{statistics.median(run.cores for run in same if run.times):.2f}"
+            ratio = f"{gain(backends):.2f}" if backend == "ddl" else ""
+            table.add_row(backend, *figures, str(len(times)), uplink, cores, ratio)
+        table.add_section()
+    return table
+
+
+def run_all(layouts: dict[str, Layout], ask: argparse.Namespace) -> Iterator[Training]:
+    """All runs; repetitions take turns."""
+    prefix = (ask.prefix or built()).resolve()
+    if not (prefix / "bin" / "python").exists():
+        raise ValueError(f"there is no bin/python in {prefix}; run make, or give --prefix")
+    amount = Amount(ask.size, ask.iterations, ask.seconds, ask.limit)
+    for layout, order in product(layouts.values(), ask.orders):
+        for _, backend in product(range(ask.repetitions), BACKENDS):
+            with bring_up(layout) as lab:  # in between, others on this machine have their turn
+                run = train(lab, order, backend, prefix, amount)
+            yield run
+
+
+def show_and_write(runs: list[Training], ask: argparse.Namespace) -> None:
+    """The table and the JSON."""
+    Console(width=110).print(make_table(runs))
+    now = datetime.datetime.now(datetime.UTC)
+    out = ask.out or HERE / "out" / "ddp.json"
+    out.parent.mkdir(exist_ok=True)
+    head = {"date": now.isoformat(timespec="seconds"), "commit": commit(), "machine": machine()}
+    gains = {" ".join(key): gain(backends) for key, backends in rows_of(runs).items()}
+    report = {**head, "options": vars(ask), "gains": gains, "runs": [asdict(run) for run in runs]}
+    out.write_text(json.dumps(report, indent=1, default=str) + "\n")
+    print(f"written: {out}")
+
+
+def main() -> None:
+    """Train, print the table, write the JSON; also of a run that is interrupted."""
+    ask = parse_options()
+    if why := why_not():
+        print(f"skipped: {why}")
+        return
+    layouts = {name: parse_layout(name, ask.host_mbit, ask.uplink_mbit) for name in ask.layouts}
+    for layout, order in product(layouts.values(), ask.orders):
+        rank_order(layout, order)  # a wrong name is said before the first run
+    runs: list[Training] = []
+    try:
+        for run in run_all(layouts, ask):
+            print(run_text(run), flush=True)
+            runs.append(run)
+    finally:
+        if runs:
+            show_and_write(runs, ask)
+    if missed := shortfalls(runs, layouts):
+        sys.exit("\n".join(["falls short:", *missed]))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (LabError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

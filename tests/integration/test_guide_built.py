@@ -1,0 +1,42 @@
+"""The programs in the user guide run as they stand there, on the built environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ddlce.env.layout import Layout
+from ddlce.settings import load_settings
+from ddlce.smoke import clean_environment
+
+pytestmark = pytest.mark.built
+
+GUIDE = Path(__file__).parents[2] / "docs" / "user-guide.md"
+
+
+def program(name: str) -> str:
+    """The block of Python that begins with its name."""
+    found = re.findall(rf"^```python\n(# {name}\n.*?)^```$", GUIDE.read_text(), re.M | re.S)
+    assert len(found) == 1, f"{name} is in the guide {len(found)} times"
+    return found[0]
+
+
+def test_sharded_training_and_its_checkpoint(tmp_path: Path) -> None:
+    prefix = Layout(load_settings().root).current("ddl-ce")
+    assert prefix, "there is no built environment: run `make` first"
+    (tmp_path / "fsdp.py").write_text(program("fsdp.py"))
+    done = subprocess.run(
+        [prefix / "bin" / "ddlrun", "-H", "localhost:2", prefix / "bin" / "python", "fsdp.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=clean_environment(prefix, os.environ),
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.count("sum of all rows: 24.0") == 2
+    assert (tmp_path / "checkpoint" / ".metadata").exists()

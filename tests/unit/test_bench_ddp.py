@@ -1,0 +1,67 @@
+"""The arithmetic of bench_ddp: gains, the bar, and what falls short of it."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+from rich.console import Console
+
+from bench.bench_ddp import BAR, gain, make_table, median, rows_of, shortfalls
+from bench.lab.layout import parse_layout
+from bench.lab.training import Training
+
+MIB = 1 << 20
+LAYOUTS = {name: parse_layout(name) for name in ("racks-2x4", "flat-4")}
+
+
+def run(
+    backend: str, *times: float, order: str = "sorted", loss: float = 1.0, layout: str = "racks-2x4"
+) -> Training:
+    return Training(layout, order, backend, 4 * MIB, times, loss=loss)
+
+
+def test_the_gain_is_of_medians_over_all_repetitions() -> None:
+    runs = [run("ddl", 1, 2), run("gloo", 8, 9), run("ddl", 3), run("gloo", 10)]
+    backends = rows_of(runs)["racks-2x4", "sorted"]
+    assert median(backends["ddl"]) == 2
+    assert gain(backends) == 4.5
+    assert math.isnan(gain({"ddl": [run("ddl", 1)]}))
+
+
+@pytest.mark.parametrize("order", BAR)
+def test_a_row_below_the_bar_is_named(order: str) -> None:
+    bar = BAR[order]
+    enough = [run("ddl", 1, order=order), run("gloo", bar, order=order)]
+    assert shortfalls(enough, LAYOUTS) == []
+    less = [run("ddl", 1, order=order), run("gloo", bar - 0.05, order=order)]
+    assert shortfalls(less, LAYOUTS) == [
+        f"racks-2x4 {order}: {bar - 0.05:.2f} x gloo, must be {bar} x"
+    ]
+
+
+def test_other_orders_and_flat_networks_have_no_bar() -> None:
+    for options in ({"order": "random:1"}, {"layout": "flat-4"}):
+        assert shortfalls([run("ddl", 2, **options), run("gloo", 1, **options)], LAYOUTS) == []
+
+
+def test_failures_and_losses_that_differ_fall_short() -> None:
+    failed = Training("racks-2x4", "sorted", "ddl", 4 * MIB, failure="exit 1: no")
+    lines = shortfalls([failed, run("gloo", 1)], LAYOUTS)
+    assert lines == [
+        "racks-2x4 sorted 4 MiB ddl: exit 1: no",
+        "racks-2x4 sorted: nan x gloo, must be 1.35 x",
+    ]
+    runs = [run("ddl", 1, loss=1.0), run("gloo", 2, loss=1.01)]
+    assert shortfalls(runs, LAYOUTS) == ["racks-2x4 sorted: the losses differ: 1.0 to 1.01"]
+
+
+def test_the_table() -> None:
+    out = io.StringIO()
+    runs = [run("ddl", 0.7), run("gloo", 1.4), Training("racks-2x4", "interleaved", "ddl", MIB)]
+    Console(file=out, width=110).print(make_table(runs))
+    text = out.getvalue()
+    assert "racks-2x4, sorted, 4 MiB" in text
+    assert "2.00" in text
+    assert "failed" in text
