@@ -51,8 +51,12 @@ void check_same_on_all_ranks(MpiTransport& transport, std::size_t chunk, const S
   };
   check("DDL_SHM_CHUNK", values[0], -values[1]);
   check("-fusion_bytes (or DDL_FUSION_BYTES)", values[2], -values[3]);
-  check("-deterministic", values[4], -values[5]);
-  check("-schedule (as a radix)", values[6], -values[7]);
+  const auto check_word = [](const char* name, long least, long most) {
+    if (least == most) return;
+    fail(DDL_ERROR_ARGUMENT, name, " differs between ranks; give all of them the same");
+  };
+  check_word("-deterministic", values[4], -values[5]);
+  check_word("-schedule", values[6], -values[7]);
 }
 
 // Runs `make` on every rank and tells every rank whether all succeeded: nobody waits for one that

@@ -190,11 +190,13 @@ def test_efficiency() -> None:
 def test_a_prediction_is_the_librarys() -> None:
     tree = _core.parse_tree(RACKS, "racks", None)
     assert tree.num_hosts() == 24
-    name, direct = _core.predict(tree, 4 << 20, "direct", _core.Pipeline(), _core.Wire())
+    chunking = _core.usual_chunking(tree, 1)
+    name, direct = _core.predict(tree, 4 << 20, "direct", chunking, _core.Wire())
     assert (name, direct.steps, direct.chunk) == ("direct", 4, 128 << 10)
-    _, halving = _core.predict(tree, 4 << 20, "halving", _core.Pipeline(), _core.Wire())
+    _, halving = _core.predict(tree, 4 << 20, "halving", chunking, _core.Wire())
     assert halving.steps > direct.steps
     assert halving.messages < direct.messages
+    assert chunking.most_chunk == 12 * 32 << 10  # a message for each of a rack's hosts
     with pytest.raises(ValueError, match="host 'x' of this job is not in the file"):
         _core.parse_tree(RACKS, "racks", ["x"])
 

@@ -176,7 +176,8 @@ DDL_API DDL_Result ddl_comm_recv(ddl_comm_t comm, void* buffer, size_t nbytes, i
  * at most `-fusion_bytes N` or DDL_FUSION_BYTES (1 MiB; 0: never), as soon as there are so many, a
  * call of another kind follows, some thread waits, or the first is `-fusion_wait MS` or
  * DDL_FUSION_WAIT old (1 ms). The ranks agree first on how many they all have. The results are bit
- * by bit the same as without. */
+ * by bit the same as without, on one host and with `-deterministic 1` or one `-schedule`; else the
+ * schedule, and with it the order of summation, goes by the size of the fused message. */
 
 /* An operation under way. DDL_REQUEST_NULL stands for one that is done and succeeded. */
 typedef struct ddl_request* ddl_request_t;

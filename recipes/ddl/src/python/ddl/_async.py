@@ -7,7 +7,8 @@ The operations of a group are carried out one after the other, in the order of t
 be the same on all ranks; blocking collectives of the group wait their turn behind them. A blocking
 call on one rank is not matched by an asynchronous one on another. Consecutive `allreduce_async` of
 the same element type and operation travel as one message while they are small: see `-fusion_bytes`
-and `-fusion_wait` in DDL_OPTIONS. The results are the same, bit by bit.
+and `-fusion_wait` in DDL_OPTIONS. The results are the same; between hosts bit by bit only where the
+schedule does not depend on the size (`-deterministic 1`, or a `-schedule`).
 """
 
 from __future__ import annotations
