@@ -1,0 +1,54 @@
+"""bench_host: its table and what it demands."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from bench.bench_host import make, table_of
+from bench.lab.bar_host import demands, host_shortfalls
+
+MIB = 1 << 20
+
+
+def test_the_bar_goes_by_ranks_and_size() -> None:
+    assert demands(4, 4) == {"intelmpi": 1.0, "openmpi": 1.0, "mpich": 1.0}
+    assert demands(2, 4 << 10) == {"openmpi": 1.0}
+    assert demands(2, MIB) == {"intelmpi": 1.0, "openmpi": 1.4, "mpich": 1.4}
+    assert demands(2, 64 * MIB)["copy"] == 0.65
+
+
+def test_each_miss_is_named() -> None:
+    times = {
+        (2, MIB, "ddl"): 200e-6,
+        (2, MIB, "intelmpi"): 210e-6,
+        (2, MIB, "openmpi"): 250e-6,
+        (2, 64 * MIB, "ddl"): 20e-3,
+        (2, 64 * MIB, "copy"): 16e-3,
+        (4, MIB, "openmpi"): 1.0,  # libddl was not measured
+    }
+    assert host_shortfalls(times) == [
+        "2 ranks, 1048576 bytes: openmpi takes 1.25 x as long; at least 1.4"
+    ]
+
+
+def test_table() -> None:
+    times = {
+        (2, 64 * MIB, "ddl"): 20e-3,
+        (2, 64 * MIB, "mpich"): 33e-3,
+        (2, 64 * MIB, "copy"): 16e-3,
+        (4, 4, "ddl"): 1e-6,
+    }
+    text = io.StringIO()
+    Console(file=text, width=110).print(table_of(2, times, ["ddl", "mpich", "copy"]))
+    (row,) = [line for line in text.getvalue().splitlines() if "67108864" in line]
+    assert [cell.strip() for cell in row.strip("│ ").split("│")] == [
+        *("67108864", "20000.0", "33000.0", "16000.0", "1.65 x", "80%")
+    ]
+
+
+def test_an_unknown_library() -> None:
+    with pytest.raises(ValueError, match="library nccl: not one of ddl, copy, mpich"):
+        make("nccl", None, None)
