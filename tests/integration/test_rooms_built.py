@@ -34,13 +34,15 @@ def test_the_room_s_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
     run_suite(prefix, room, tmp_path)
 
 
-def test_ranks_that_fail(prefix: Path, tmp_path: Path) -> None:
-    run_suite(prefix, "ddl/tests/ranks", tmp_path, "test_failures.py")
+@pytest.mark.parametrize("part", ["failures", "async", "storm", "sim"])
+def test_real_ranks(prefix: Path, tmp_path: Path, part: str) -> None:
+    run_suite(prefix, "ddl/tests/ranks", tmp_path, f"test_{part}.py", "-m", "not slow")
 
 
-def test_ranks_follow_the_topology(prefix: Path, tmp_path: Path) -> None:
-    chosen = ("test_collectives.py", "-k", "in_order or topology or mode")
-    run_suite(prefix, "ddl/tests/ranks", tmp_path, *chosen)
+# The temporary folder is named after the test, and -k looks at names of folders, too.
+def test_ranks_on_trees(prefix: Path, tmp_path: Path) -> None:
+    chosen = ("-m", "not slow", "-k", "in_order or topology or mode")
+    run_suite(prefix, "ddl/tests/ranks", tmp_path, "test_collectives.py", *chosen)
 
 
 def test_the_library_s_unit_tests(prefix: Path, tmp_path: Path) -> None:
