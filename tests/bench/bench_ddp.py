@@ -14,8 +14,6 @@ and their losses after the same steps must agree.
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import math
 import statistics
 import sys
@@ -29,13 +27,13 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.bench_lab import commit, machine, parse_size
+from bench.command import parse_size, run_command, write_report
+from bench.lab.cell import Budget
 from bench.lab.layout import Layout, parse_layout, rank_order
-from bench.lab.namespaces import LabError
 from bench.lab.network import bring_up, why_not
 from bench.lab.peers.ddl import built
 from bench.lab.report import size_text
-from bench.lab.training import Amount, Training, train
+from bench.lab.training import Training, train
 
 HERE = Path(__file__).parent
 BACKENDS = ("ddl", "gloo")
@@ -137,25 +135,20 @@ def run_all(layouts: dict[str, Layout], ask: argparse.Namespace) -> Iterator[Tra
     prefix = (ask.prefix or built()).resolve()
     if not (prefix / "bin" / "python").exists():
         raise ValueError(f"there is no bin/python in {prefix}; run make, or give --prefix")
-    amount = Amount(ask.size, ask.iterations, ask.seconds, ask.limit)
+    budget = Budget(ask.iterations, ask.seconds, ask.limit)
     for layout, order in product(layouts.values(), ask.orders):
         for _, backend in product(range(ask.repetitions), BACKENDS):
             with bring_up(layout) as lab:  # in between, others on this machine have their turn
-                run = train(lab, order, backend, prefix, amount)
+                run = train(lab, order, ask.size, backend, prefix, budget)
             yield run
 
 
 def show_and_write(runs: list[Training], ask: argparse.Namespace) -> None:
     """The table and the JSON."""
     Console(width=110).print(make_table(runs))
-    now = datetime.datetime.now(datetime.UTC)
     out = ask.out or HERE / "out" / "ddp.json"
-    out.parent.mkdir(exist_ok=True)
-    head = {"date": now.isoformat(timespec="seconds"), "commit": commit(), "machine": machine()}
     gains = {" ".join(key): gain(backends) for key, backends in rows_of(runs).items()}
-    report = {**head, "options": vars(ask), "gains": gains, "runs": [asdict(run) for run in runs]}
-    out.write_text(json.dumps(report, indent=1, default=str) + "\n")
-    print(f"written: {out}")
+    write_report(out, ask, gains=gains, runs=[asdict(run) for run in runs])
 
 
 def main() -> None:
@@ -180,9 +173,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (LabError, ValueError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_command(main)

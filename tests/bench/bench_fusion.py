@@ -15,11 +15,8 @@ tests/bench/out/fusion.json.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
-import platform
-import re
 import statistics
 import subprocess
 import sys
@@ -29,6 +26,10 @@ from collections.abc import Callable, Iterator
 from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.command import parse_size, run_command, write_report
 
 OUT = Path(__file__).parent / "out" / "fusion.json"
 NUMBER = 200
@@ -148,7 +149,7 @@ def measure(options: argparse.Namespace, ranks: int, hosts: int) -> list[dict[st
             messages[nbytes].append(answer["messages"])
             times["async", nbytes] += answer["times"]["async"]
             times["blocking", 0] += answer["times"]["blocking"]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for (kind, nbytes), values in sorted(times.items(), key=lambda item: (item[0][1], item[0][0])):
         name = kind if kind == "blocking" else f"async, {nbytes >> 10} KiB" if nbytes else "async"
         low, middle, high = statistics.quantiles(values, n=4)
@@ -168,14 +169,6 @@ def measure(options: argparse.Namespace, ranks: int, hosts: int) -> list[dict[st
     base = next(row["median_ms"] for row in rows if row["kind"] == "blocking")
     rows.sort(key=lambda row: row["kind"] != "blocking")
     return [row | {"speedup": base / row["median_ms"]} for row in rows]
-
-
-def parse_size(text: str) -> int:
-    """Bytes, from 65536, 64K or 4M."""
-    match = re.fullmatch(r"(\d+)([KM]?)", text)
-    if not match or int(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a size such as 64K or 4M")
-    return int(match[1]) << {"": 0, "K": 10, "M": 20}[match[2]]
 
 
 def parse_options() -> argparse.Namespace:
@@ -213,17 +206,8 @@ def main() -> None:
                 flush=True,
             )
             rows.append(row)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    machine = {"machine": platform.machine(), "kernel": platform.release(), "cpus": os.cpu_count()}
-    report = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        **machine,
-        "load": os.getloadavg(),
-        "tensors": sizes,
-        "rows": rows,
-    }
-    options.out.write_text(json.dumps(report, indent=1) + "\n")
+    write_report(options.out, options, load=os.getloadavg(), tensors=sizes, rows=rows)
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

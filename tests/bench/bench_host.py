@@ -12,7 +12,6 @@ JSON; ends with 1 and names each row of libddl that falls short of issue 3's bar
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import statistics
@@ -26,7 +25,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.bench_lab import commit, machine, parse_size
+from bench.command import parse_size, run_command, write_report
 from bench.lab.bar_host import host_shortfalls
 from bench.lab.peers.base import Unavailable
 from bench.lab.peers.ddl import built
@@ -163,17 +162,10 @@ def main() -> None:
         {"ranks": n, "bytes": size, "library": name, "seconds": times[n, size, name]}
         for n, size, name in times
     ]
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    report = {"date": now, "commit": commit(), "machine": machine(), "cells": rows}
-    asked.out.parent.mkdir(exist_ok=True)
-    asked.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"written: {asked.out}")
+    write_report(asked.out, asked, cells=rows)
     if missed := host_shortfalls(medians):
         sys.exit("\n".join(["falls short:", *missed]))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (RuntimeError, ValueError) as error:
-        sys.exit(f"error: {error}")
+    run_command(main)

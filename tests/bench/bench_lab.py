@@ -14,12 +14,6 @@ runs libddl alone, in a minute or two, and asks less of the time.
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
-import os
-import platform
-import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -30,11 +24,11 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.command import parse_size, run_command, write_report
 from bench.lab.bar import shortfalls
 from bench.lab.bound import lower_bound
 from bench.lab.cell import Budget, Cell, measure
 from bench.lab.layout import SHAPES, Layout, parse_layout, rank_order
-from bench.lab.namespaces import LabError
 from bench.lab.network import bring_up, why_not
 from bench.lab.peers import every_peer
 from bench.lab.peers.base import Peer, Unavailable
@@ -47,14 +41,6 @@ QUICK = {
     "ragged-3+1": "sorted",
     "slow-host": "sorted",
 }
-
-
-def parse_size(text: str) -> int:
-    """Bytes, from 65536, 64K or 4M."""
-    match = re.fullmatch(r"(\d+)([KM]?)", text)
-    if not match or int(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a size such as 64K or 4M")
-    return int(match[1]) << {"": 0, "K": 10, "M": 20}[match[2]]
 
 
 def parse_options() -> argparse.Namespace:
@@ -123,32 +109,13 @@ def run_layout(
             yield cell
 
 
-def machine() -> dict[str, object]:
-    """What it was measured on."""
-    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    processor = found[1] if found else platform.machine()
-    return {"processor": processor, "cpus": os.cpu_count(), "kernel": platform.release()}
-
-
-def commit() -> str:
-    """What of this tree was measured; libddl may come from elsewhere."""
-    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
 def show_and_write(cells: list[Cell], ask: argparse.Namespace) -> None:
     """The table, why there are gaps in it, and the JSON."""
     Console(width=110).print(make_table(cells))
     for line in failures(cells):
         print(line)
-    now = datetime.datetime.now(datetime.UTC)
     out = ask.out or HERE / "out" / ("lab-quick.json" if ask.quick else "lab.json")
-    out.parent.mkdir(exist_ok=True)
-    head = {"date": now.isoformat(timespec="seconds"), "commit": commit(), "machine": machine()}
-    report = {**head, "options": vars(ask), "cells": [asdict(cell) for cell in cells]}
-    out.write_text(json.dumps(report, indent=1, default=str) + "\n")
-    print(f"written: {out}")
+    write_report(out, ask, cells=[asdict(cell) for cell in cells])
 
 
 def main() -> None:
@@ -181,9 +148,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (LabError, ValueError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_command(main)

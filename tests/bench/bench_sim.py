@@ -13,7 +13,6 @@ there only the order of the schedules is of interest: --most-error 0 asks nothin
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import statistics
 import subprocess
@@ -27,11 +26,10 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.bench_lab import commit, machine, parse_size
+from bench.command import parse_size, run_command, write_report
 from bench.lab.bound import GOODPUT
 from bench.lab.cell import Budget, measure
 from bench.lab.layout import Layout, parse_layout, topology_yaml
-from bench.lab.namespaces import LabError
 from bench.lab.network import bring_up, why_not
 from bench.lab.peers.ddl import Ddl, built
 from bench.lab.report import percentile, size_text
@@ -162,14 +160,8 @@ def make_table(rows: list[Row]) -> Table:
 def show_and_write(rows: list[Row], ask: argparse.Namespace) -> None:
     """The table and the JSON."""
     Console(width=120).print(make_table(rows))
-    now = datetime.datetime.now(datetime.UTC)
-    out = ask.out or HERE / "out" / "sim.json"
-    out.parent.mkdir(exist_ok=True)
-    head = {"date": now.isoformat(timespec="seconds"), "commit": commit(), "machine": machine()}
     found = [{**asdict(row), "error": row.error} for row in rows]
-    report = {**head, "options": vars(ask), "lab": LAB, "rows": found}
-    out.write_text(json.dumps(report, indent=1, default=str) + "\n")
-    print(f"written: {out}")
+    write_report(ask.out or HERE / "out" / "sim.json", ask, lab=LAB, rows=found)
 
 
 def main() -> None:
@@ -197,9 +189,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (LabError, ValueError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_command(main)

@@ -15,9 +15,9 @@ import yaml
 
 import bench.lab
 from bench.lab.cell import Budget, measure
-from bench.lab.layout import parse_layout, rank_order, topology_yaml
+from bench.lab.layout import parse_layout, rank_order
 from bench.lab.network import Lab, bring_up
-from bench.lab.peers.ddl import Ddl, built
+from bench.lab.peers.ddl import Ddl, built, start_told
 from bench.lab.peers.mpich import hydra
 from bench.lab.run import run_on
 from support.lab import needs_lab
@@ -59,15 +59,11 @@ def test_other_collectives_cross_it_as_seldom(collective: str, share: float) -> 
     prefix = built()
     with bring_up(parse_layout("racks-2x4")) as lab:
         hosts = [f"h{host}" for host in rank_order(lab.layout, "interleaved")]
-        file = lab.folder / "topology.yaml"
-        file.write_text(topology_yaml(lab.layout))
         program = [str(prefix / "bin" / "python"), str(MOVE), collective, str(nbytes)]
-        started = hydra(lab, prefix, hosts, [*program, str(lab.counters), str(lab.folder)])
-        env = {**started.env, "DDL_OPTIONS": f"-topology {file}"}
-        outcome = run_on(lab, "h0", started.command, env, 60)
+        started = start_told(lab, prefix, hosts, [*program, str(lab.counters), str(lab.folder)])
+        outcome = run_on(lab, "h0", started.command, started.env, 60)
         assert outcome.code == 0, outcome  # every element was checked
-        begin, end = (lab.uplink_bytes((lab.folder / n).read_text()) for n in ("begin", "end"))
-    crossed = max(end[name] - begin[name] for name in end) / (3 * nbytes)
+        crossed = lab.crossed() / (3 * nbytes)
     assert share <= crossed <= 1.05 * share
 
 

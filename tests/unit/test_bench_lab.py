@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bench.bench_lab import orders_of, parse_size, size_of
+from bench.bench_lab import orders_of, size_of
+from bench.command import parse_size
 from bench.lab.bar import demand, shortfalls
 from bench.lab.bound import GOODPUT, bounds, lower_bound
 from bench.lab.cell import Cell

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from bench.lab.bound import lower_bound
 from bench.lab.layout import rank_order
 from bench.lab.network import Lab
 from bench.lab.peers.base import Peer
-from bench.lab.run import run_on
+from bench.lab.run import failure_of, report_of, run_on
 
 
 @dataclass(frozen=True)
@@ -65,25 +64,19 @@ def measure(lab: Lab, order: str, nbytes: int, peer: Peer, budget: Budget) -> Ce
     started = peer.start(lab, hosts, [*arguments, str(lab.counters), str(lab.folder)])
     outcome = run_on(lab, "h0", started.command, started.env, budget.limit)
     key = (lab.layout.name, order, nbytes, peer.name, lower_bound(lab.layout, nbytes))
-    lines = [line for line in outcome.stdout.splitlines() if line.startswith('{"times"')]
-    if outcome.code is None:
-        return Cell(*key, failure=f"not done after {budget.limit:g} s")
-    if not lines or outcome.code:
-        words = (outcome.stderr or outcome.stdout).strip().splitlines()
-        said = f"exit {outcome.code}: {words[0][:200] if words else 'no message'}"
-        return Cell(*key, failure=said, orphans=outcome.orphans)
-    report = json.loads(lines[-1])
+    if failure := failure_of(outcome, budget.limit):
+        orphans = 0 if outcome.code is None else outcome.orphans  # at the limit, all are killed
+        return Cell(*key, failure=failure, orphans=orphans)
+    report = report_of(outcome)
     times = tuple(report["times"])
     if report["wrong"]:
         return Cell(*key, failure=f"{report['wrong']} elements are wrong")
     if report["hosts"] != hosts:
         return Cell(*key, failure=f"its ranks are on {' '.join(report['hosts'])}")
-    before, after = (lab.uplink_bytes((lab.folder / n).read_text()) for n in ("begin", "end"))
-    moved = max((after[name] - before[name] for name in after), default=0)
     return Cell(
         *key,
         times=times,
-        uplink=moved / (len(times) * nbytes),
+        uplink=lab.crossed() / (len(times) * nbytes),
         cores=report["cpu"] / sum(times),
         orphans=outcome.orphans,
         library=report["library"],

@@ -85,6 +85,11 @@ class Lab:
                 found[f"rack{device[2:]} out"] = int(values[8])
         return found
 
+    def crossed(self) -> int:
+        """The bytes on the busiest uplink, in one direction, from `begin` to `end` of a worker."""
+        begin, end = (self.uplink_bytes((self.folder / n).read_text()) for n in ("begin", "end"))
+        return max((end[name] - begin[name] for name in end), default=0)
+
     def cut(self, host: str) -> None:
         """Pulls a host's cable."""
         run_lines("ip", SWITCH, [f"link set v{host[1:]} down"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from bench.lab.network import Lab
 
@@ -33,6 +35,29 @@ class Outcome:
     stderr: str
     seconds: float
     orphans: int
+
+
+def report_of(outcome: Outcome) -> dict[str, Any]:
+    """A worker's line of JSON; nothing without one."""
+    lines = [line for line in outcome.stdout.splitlines() if line.startswith('{"times"')]
+    report: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    return report
+
+
+def failure_of(outcome: Outcome, limit: float, line: int = 0) -> str:
+    """Why a worker has nothing to report, or "".
+
+    Args:
+        outcome: the worker's.
+        limit: the seconds that it had.
+        line: which line of its complaint says why: 0, the first, or -1, the last.
+    """
+    if outcome.code is None:
+        return f"not done after {limit:g} s"
+    if outcome.code or not report_of(outcome):
+        words = (outcome.stderr or outcome.stdout).strip().splitlines()
+        return f"exit {outcome.code}: {words[line][:200] if words else 'no message'}"
+    return ""
 
 
 def run_on(lab: Lab, host: str, command: list[str], env: dict[str, str], limit: float) -> Outcome:

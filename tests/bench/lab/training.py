@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.lab.layout import rank_order, topology_yaml
+from bench.lab.cell import Budget
+from bench.lab.layout import rank_order
 from bench.lab.network import Lab
 from bench.lab.peers.base import DEVICE, Start
-from bench.lab.peers.mpich import hydra
-from bench.lab.run import Outcome, run_on
+from bench.lab.peers.ddl import start_told
+from bench.lab.run import failure_of, report_of, run_on
 
 WORKER = Path(__file__).parent / "workers" / "ddp_step.py"
 PORT = 29500
-
-
-@dataclass(frozen=True)
-class Amount:
-    """How much is measured in a run.
-
-    Attributes:
-        nbytes: the size of all gradients.
-        iterations: steps that are timed.
-        seconds: no step is begun after these, but three are made.
-        limit: seconds after which the whole run is killed.
-    """
-
-    nbytes: int = 4 << 20
-    iterations: int = 7
-    seconds: float = 20
-    limit: float = 240
 
 
 @dataclass(frozen=True)
@@ -63,47 +46,47 @@ class Training:
     library: str = ""
 
 
-def train(lab: Lab, order: str, backend: str, prefix: Path, amount: Amount) -> Training:
+def train(
+    lab: Lab, order: str, nbytes: int, backend: str, prefix: Path, budget: Budget
+) -> Training:
     """Runs the training once; a failure is an outcome, not an error.
 
     Args:
         lab: the lab, one rank to a host.
         order: of the ranks, as `rank_order` takes it.
+        nbytes: the size of all gradients.
         backend: `ddl` or `gloo`; ddl is told the layout in a topology file.
         prefix: an environment with PyTorch, ddl_torch and MPICH.
-        amount: how much.
+        budget: how much; no step is begun after its seconds, but three are made.
     """
     hosts = [f"h{host}" for host in rank_order(lab.layout, order)]
-    words = [str(prefix / "bin" / "python"), str(WORKER), backend, str(amount.nbytes)]
-    words += [str(amount.iterations), str(amount.seconds), str(lab.counters), str(lab.folder)]
+    words = [str(prefix / "bin" / "python"), str(WORKER), backend, str(nbytes)]
+    words += [str(budget.iterations), str(budget.seconds), str(lab.counters), str(lab.folder)]
     words += [f"tcp://{lab.address(hosts[0])}:{PORT}"]
-    started = (
-        _start_ddl(lab, prefix, hosts, words) if backend == "ddl" else _start(lab, hosts, words)
-    )
+    starts = start_told if backend == "ddl" else _start
+    started = starts(lab, prefix, hosts, words)
     env = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": DEVICE, **started.env}
-    outcome = run_on(lab, "h0", started.command, env, amount.limit)
-    key = (lab.layout.name, order, backend, amount.nbytes)
-    if failure := _failure(outcome, amount):
+    outcome = run_on(lab, "h0", started.command, env, budget.limit)
+    key = (lab.layout.name, order, backend, nbytes)
+    if failure := failure_of(outcome, budget.limit, line=-1):
         return Training(*key, failure=failure)
-    report = json.loads(_line(outcome))
+    report = report_of(outcome)
     if report["differing"]:
         return Training(*key, failure=f"{report['differing']} weights differ between ranks")
     if report["hosts"] != hosts:
         return Training(*key, failure=f"its ranks are on {' '.join(report['hosts'])}")
-    before, after = (lab.uplink_bytes((lab.folder / n).read_text()) for n in ("begin", "end"))
-    moved = max((after[name] - before[name] for name in after), default=0)
     times = tuple(report["times"])
     return Training(
         *key,
         times=times,
-        uplink=moved / (len(times) * amount.nbytes),
+        uplink=lab.crossed() / (len(times) * nbytes),
         cores=report["cpu"] / sum(times),
         loss=report["loss"],
         library=report["library"],
     )
 
 
-def _start(lab: Lab, hosts: list[str], words: list[str]) -> Start:
+def _start(lab: Lab, _prefix: Path, hosts: list[str], words: list[str]) -> Start:
     """A process for each rank, started directly."""
     ranks = [
         shlex.join([str(lab.launcher), host, shlex.join([*words, str(rank), str(len(hosts))])])
@@ -112,27 +95,3 @@ def _start(lab: Lab, hosts: list[str], words: list[str]) -> Start:
     script = lab.folder / "start"
     script.write_text("\n".join([*(f"{rank} &" for rank in ranks), "wait"]) + "\n")
     return Start(["sh", str(script)])
-
-
-def _start_ddl(lab: Lab, prefix: Path, hosts: list[str], words: list[str]) -> Start:
-    """MPICH's mpiexec, and the layout in a topology file."""
-    started = hydra(lab, prefix, hosts, words)
-    file = lab.folder / "topology.yaml"
-    file.write_text(topology_yaml(lab.layout))
-    return Start(started.command, {**started.env, "DDL_OPTIONS": f"-topology {file}"})
-
-
-def _line(outcome: Outcome) -> str:
-    """The worker's line of JSON, or ""."""
-    lines = [line for line in outcome.stdout.splitlines() if line.startswith('{"times"')]
-    return lines[-1] if lines else ""
-
-
-def _failure(outcome: Outcome, amount: Amount) -> str:
-    """Why there is nothing to read, or ""."""
-    if outcome.code is None:
-        return f"not done after {amount.limit:g} s"
-    if outcome.code or not _line(outcome):
-        words = (outcome.stderr or outcome.stdout).strip().splitlines()
-        return f"exit {outcome.code}: {words[-1][:200] if words else 'no message'}"
-    return ""

@@ -19,6 +19,17 @@ def built() -> Path:
     return Layout(root).current("ddl-ce") or root / "envs" / "ddl-ce" / "current"
 
 
+def start_told(
+    lab: Lab, mpi: Path, hosts: list[str], worker: list[str], options: str = ""
+) -> Start:
+    """MPICH's mpiexec; libddl is told the layout, in a topology file, and these DDL_OPTIONS."""
+    started = hydra(lab, mpi, hosts, worker)
+    file = lab.folder / "topology.yaml"
+    file.write_text(topology_yaml(lab.layout))
+    told = f"-topology {file} {options}".rstrip()
+    return Start(started.command, {**started.env, "DDL_OPTIONS": told})
+
+
 class Ddl:
     """libddl's allreduce over the MPICH of its prefix."""
 
@@ -53,10 +64,7 @@ class Ddl:
 
     def start(self, lab: Lab, hosts: list[str], arguments: list[str]) -> Start:
         """MPICH's mpiexec."""
-        started = hydra(lab, self._mpi, hosts, [str(self._worker), *arguments])
+        worker = [str(self._worker), *arguments]
         if not self._topology:
-            return started
-        file = lab.folder / "topology.yaml"
-        file.write_text(topology_yaml(lab.layout))
-        options = f"-topology {file} -schedule {self._schedule}"
-        return Start(started.command, {**started.env, "DDL_OPTIONS": options})
+            return hydra(lab, self._mpi, hosts, worker)
+        return start_told(lab, self._mpi, hosts, worker, f"-schedule {self._schedule}")

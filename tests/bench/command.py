@@ -1,0 +1,59 @@
+"""What the benchmarks' commands have in common: sizes, the JSON that they write, how they end."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.lab.namespaces import LabError
+
+HERE = Path(__file__).parent
+
+
+def parse_size(text: str) -> int:
+    """Bytes, from 65536, 64K or 4M."""
+    match = re.fullmatch(r"(\d+)([KM]?)", text)
+    if not match or int(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a size such as 64K or 4M")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20}[match[2]]
+
+
+def machine() -> dict[str, object]:
+    """What it was measured on."""
+    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    processor = found[1] if found else platform.machine()
+    return {"processor": processor, "cpus": os.cpu_count(), "kernel": platform.release()}
+
+
+def commit() -> str:
+    """What of this tree was measured; libddl may come from elsewhere."""
+    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def write_report(out: Path, options: argparse.Namespace, **found: object) -> None:
+    """Writes what was found as JSON, with when, where and how, and says so."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    head = {"date": date, "commit": commit(), "machine": machine(), "options": vars(options)}
+    out.write_text(json.dumps({**head, **found}, indent=1, default=str) + "\n")
+    print(f"written: {out}")
+
+
+def run_command(main: Callable[[], None]) -> None:
+    """Runs a command: what is wrong is one line, and an interrupt is 130."""
+    try:
+        main()
+    except (LabError, RuntimeError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
