@@ -66,8 +66,9 @@ def functional_results_in_place_and_of_lists() -> None:
         same(scattered[n].wait(), every[n].sum(0).chunk(SIZE)[RANK])
     name = world().group_name
     tensor = given(RANK, 5)
-    same(torch.ops._c10d_functional.all_reduce_(tensor, "sum", name).clone(), tensor)
-    same(torch.ops._c10d_functional.wait_tensor(tensor), everyone(5).sum(0))
+    under_way = torch.ops._c10d_functional.all_reduce_(tensor, "sum", name)
+    assert under_way.data_ptr() == tensor.data_ptr()
+    same(torch.ops._c10d_functional.wait_tensor(under_way), everyone(5).sum(0))
 
 
 @case

@@ -86,7 +86,7 @@ class Job:
         found = []
         if self.timed_out:
             found.append(f"not done after {self.timeout:.0f} s")
-        elif said and not (error and "MPI_Abort" in said):  # which only follows from the error
+        elif said and not (error and _only_follows(said)):
             found.append(said)
         if error:
             log, text = error
@@ -128,6 +128,11 @@ def launcher_message(output: str) -> str | None:
         if line.startswith("ddlrun: "):
             return line.removeprefix("ddlrun: ")
     return None
+
+
+def _only_follows(said: str) -> bool:
+    """Whether the launcher tells of an end that an exception explains better."""
+    return "MPI_Abort" in said or "ended with exit code" in said
 
 
 @dataclass(frozen=True)

@@ -36,27 +36,35 @@ std::size_t choose_chunk(const Topology& topology, const Settings& settings) {
 
 // Ranks that cut, fuse or sum differently would not meet.
 void check_same_on_all_ranks(MpiTransport& transport, std::size_t chunk, const Settings& settings) {
-  const auto own_chunk = static_cast<long>(chunk);
-  const auto own_fusion = static_cast<long>(settings.fusion_bytes);
-  const long is_deterministic = settings.is_deterministic ? 1 : 0;
-  const long radix = settings.radix;
-  long values[8] = {own_chunk,        -own_chunk,        own_fusion, -own_fusion,
-                    is_deterministic, -is_deterministic, radix,      -radix};
+  struct Setting {
+    const char* name;
+    long value;
+    bool is_number;  // that says something in a message
+  };
+  const Setting same[] = {
+      {"DDL_SHM_CHUNK", static_cast<long>(chunk), true},
+      {"-fusion_bytes (or DDL_FUSION_BYTES)", static_cast<long>(settings.fusion_bytes), true},
+      {"-deterministic", settings.is_deterministic ? 1 : 0, false},
+      {"-schedule", settings.radix, false},
+  };
+  std::vector<long> bounds;  // of each, the least and the negated greatest
+  for (const Setting& setting : same) {
+    bounds.push_back(setting.value);
+    bounds.push_back(-setting.value);
+  }
   Batch batch(transport);
-  batch.all_min(values, 8);
+  batch.all_min(bounds.data(), static_cast<int>(bounds.size()));
   batch.wait();
-  const auto check = [](const char* name, long least, long most) {
-    if (least == most) return;
-    fail(DDL_ERROR_ARGUMENT, name, " differs between ranks: ", least, " and ", most);
-  };
-  check("DDL_SHM_CHUNK", values[0], -values[1]);
-  check("-fusion_bytes (or DDL_FUSION_BYTES)", values[2], -values[3]);
-  const auto check_word = [](const char* name, long least, long most) {
-    if (least == most) return;
-    fail(DDL_ERROR_ARGUMENT, name, " differs between ranks; give all of them the same");
-  };
-  check_word("-deterministic", values[4], -values[5]);
-  check_word("-schedule", values[6], -values[7]);
+  auto bound = bounds.begin();
+  for (const Setting& setting : same) {
+    const long least = *bound++;
+    const long most = -*bound++;
+    if (least == most) continue;
+    if (setting.is_number) {
+      fail(DDL_ERROR_ARGUMENT, setting.name, " differs between ranks: ", least, " and ", most);
+    }
+    fail(DDL_ERROR_ARGUMENT, setting.name, " differs between ranks; give all of them the same");
+  }
 }
 
 // Runs `make` on every rank and tells every rank whether all succeeded: nobody waits for one that

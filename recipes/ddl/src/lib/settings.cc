@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <sstream>
 
 #include "error.h"
@@ -89,8 +90,42 @@ int parse_schedule(const std::string& text) {
       parse_integer("-schedule " + text, text.substr(prefix.size()), 2, 1'000'000));
 }
 
+namespace {
+
+constexpr long kMany = 1'000'000'000;
+
+using Setter = void (*)(const std::string& name, const std::string& value, Settings* settings);
+
+// What each word of the options means; kValidOptions says it to people.
+const std::map<std::string, Setter>& options_by_name() {
+  using Text = const std::string&;
+  static const std::map<std::string, Setter> table = {
+      {"-mode", [](Text, Text value, Settings* s) { parse_mode(value, s); }},
+      {"-topology", [](Text, Text value, Settings* s) { s->topology_file = value; }},
+      {"-schedule", [](Text, Text value, Settings* s) { s->radix = parse_schedule(value); }},
+      {"-timeout",
+       [](Text name, Text value, Settings* s) { s->timeout = parse_seconds(name, value); }},
+      {"-deterministic", [](Text name, Text value,
+                            Settings* s) { s->is_deterministic = parse_int(name, value, 1) == 1; }},
+      {"-fusion_bytes", [](Text name, Text value,
+                           Settings* s) { s->fusion_bytes = parse_fusion_bytes(name, value); }},
+      {"-fusion_wait", [](Text name, Text value,
+                          Settings* s) { s->fusion_wait_ms = parse_milliseconds(name, value); }},
+      {"-dbg_level",
+       [](Text name, Text value, Settings* s) { s->debug_level = parse_int(name, value, 2); }},
+      {"-dump_iter",
+       [](Text name, Text value, Settings* s) { s->dump_every = parse_int(name, value, kMany); }},
+      {"-dev_sync",
+       [](Text name, Text value, Settings* s) { s->device_sync = parse_int(name, value, 2); }},
+      {"-rebind_iter",
+       [](Text name, Text value, Settings* s) { s->rebind_every = parse_int(name, value, kMany); }},
+  };
+  return table;
+}
+
+}  // namespace
+
 Settings parse_settings(const std::string& options) {
-  constexpr long kMany = 1'000'000'000;
   Settings settings;
   if (const char* text = std::getenv("DDL_TIMEOUT")) {
     settings.timeout = parse_seconds("DDL_TIMEOUT", text);
@@ -113,28 +148,15 @@ Settings parse_settings(const std::string& options) {
   for (std::string word; words >> word;) {
     // DDL's tools take -option and --option alike.
     const std::string name = word.rfind("--", 0) == 0 ? word.substr(1) : word;
+    const auto option = options_by_name().find(name);
     std::string value;
-    const bool known = name == "-mode" || name == "-topology" || name == "-schedule" ||
-                       name == "-timeout" || name == "-fusion_bytes" || name == "-fusion_wait" ||
-                       name == "-deterministic" || name == "-dbg_level" || name == "-dump_iter" ||
-                       name == "-dev_sync" || name == "-rebind_iter";
-    if (!known) {
+    if (option == options_by_name().end()) {
       fail(DDL_ERROR_ARGUMENT, "DDL options: unknown word '", word, "'; ", kValidOptions);
     }
     if (!(words >> value)) {
       fail(DDL_ERROR_ARGUMENT, "DDL options: ", word, " needs a value; ", kValidOptions);
     }
-    if (name == "-mode") parse_mode(value, &settings);
-    if (name == "-topology") settings.topology_file = value;
-    if (name == "-schedule") settings.radix = parse_schedule(value);
-    if (name == "-timeout") settings.timeout = parse_seconds(name, value);
-    if (name == "-deterministic") settings.is_deterministic = parse_int(name, value, 1) == 1;
-    if (name == "-fusion_bytes") settings.fusion_bytes = parse_fusion_bytes(name, value);
-    if (name == "-fusion_wait") settings.fusion_wait_ms = parse_milliseconds(name, value);
-    if (name == "-dbg_level") settings.debug_level = parse_int(name, value, 2);
-    if (name == "-dump_iter") settings.dump_every = parse_int(name, value, kMany);
-    if (name == "-dev_sync") settings.device_sync = parse_int(name, value, 2);
-    if (name == "-rebind_iter") settings.rebind_every = parse_int(name, value, kMany);
+    option->second(name, value, &settings);
   }
   return settings;
 }

@@ -257,3 +257,28 @@ def test_mpi_ranks_too_get_time_to_end(ddlrun: Run, marked: Marked, tmp_path: Pa
     )
     assert ddlrun("-np", "2", *mpi(marked, code)).returncode == 3
     assert (tmp_path / "tidy").exists()
+
+
+INSTALLED = {"PYTHONPATH": ""}  # the sources have no compiled library beside them
+ABORT = "import ddl, time; ddl.init(); ddl.rank() == 1 and ddl.abort('boom', {code}); time.sleep(60)"
+
+
+@pytest.mark.parametrize(("code", "status"), [(7, 7), (0, 1), (256, 1)])
+def test_ddl_abort(ddlrun: Run, marked: Marked, code: int, status: int) -> None:
+    """It exits, and ddlrun ends the others: MPI_Abort would now and then take the reason along."""
+    program = [sys.executable, "-c", ABORT.format(code=code), marked.mark]
+    result = ddlrun("-np", "3", *program, env=INSTALLED)
+    assert result.returncode == status, result.stderr
+    verdict = f"ddlrun: rank 1 on localhost ended with exit code {status} after "
+    assert last_words(result).startswith(verdict)
+    assert "ends the job: boom" in result.stderr
+    assert marked.all_gone()
+
+
+def test_ddl_abort_below_a_script(ddlrun: Run, marked: Marked) -> None:
+    """Which goes on when its python ends: then it has to be MPI_Abort."""
+    script = '"$@"; sleep 60'
+    program = ["bash", "-c", script, marked.mark, sys.executable, "-c", ABORT.format(code=7)]
+    result = ddlrun("-np", "2", "-timeout", "40", *program, env=INSTALLED)
+    assert result.returncode not in (0, 124), result.stderr
+    assert marked.all_gone()

@@ -86,8 +86,9 @@ DDL_API DDL_Result ddl_finalize(void);
 /* 1 between ddl_init and ddl_finalize, else 0. */
 DDL_API int ddl_initialized(void);
 
-/* Ends the whole job at once: prints `reason` with rank and host on stderr, then MPI_Abort with
- * `exit_code`. For a rank that cannot go on while others wait for it. Does not return. */
+/* Ends the whole job at once: prints `reason` with rank and host on stderr, then exits with
+ * `exit_code` (under ddlrun, which ends the others) or calls MPI_Abort with it. For a rank that
+ * cannot go on while others wait for it. Does not return. */
 DDL_API void ddl_abort(int exit_code, const char* reason);
 
 /* The sentence for this thread's latest error ("" before any). Valid until its next error. */

@@ -19,7 +19,6 @@ class PipelinedAllreduce final : public Pipeline {
         recv_(static_cast<std::byte*>(recv)),
         count_(count),
         chunk_(chunk),
-        reduce_(reduce_function(type, op)),
         divisor_(divisors.first),
         copy_out_(copy_function(count * width_, send == recv)) {}
 
@@ -92,10 +91,8 @@ class PipelinedAllreduce final : public Pipeline {
   std::byte* recv_;
   std::size_t count_;
   std::size_t chunk_;  // elements
-  ReduceFunction reduce_;
   double divisor_;
   CopyFunction copy_out_;
-  std::vector<const void*> inputs_;
 };
 
 bool is_16_bit(DDL_Type type) { return type == DDL_TYPE_HALF || type == DDL_TYPE_BFLOAT16; }

@@ -119,9 +119,7 @@ class PipelinedReduceScatter final : public Blocks {
                reduce_function(type, op), divisors.last),
         send_(static_cast<const std::byte*>(send)),
         recv_(static_cast<std::byte*>(recv)),
-        reduce_(reduce_function(type, op)),
-        divisor_(divisors.first),
-        inputs_(host_.size()) {}
+        divisor_(divisors.first) {}
 
  private:
   void bring(std::size_t c) override {
@@ -138,6 +136,7 @@ class PipelinedReduceScatter final : public Blocks {
     slot->plan = plan(c);
     slot->work = host_.output(slot_index(c)) + s.begin * width_;
     slot->own = slot->work;
+    inputs_.resize(host_.size());
     for (int i = 0; i < host_.size(); ++i) {
       inputs_[i] = host_.input(i, slot_index(c)) + s.begin * width_;
     }
@@ -156,9 +155,7 @@ class PipelinedReduceScatter final : public Blocks {
 
   const std::byte* send_;
   std::byte* recv_;
-  ReduceFunction reduce_;
   double divisor_;
-  std::vector<const void*> inputs_;
 };
 
 // Elements of every block that a chunk takes.

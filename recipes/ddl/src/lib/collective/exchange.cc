@@ -1,5 +1,7 @@
 // The collectives that move each byte to one rank only: direct messages, which MPI sends through
 // shared memory or the network as fits.
+#include "collective/exchange.h"
+
 #include <cstring>
 
 #include "collective/collectives.h"
@@ -52,22 +54,6 @@ void scatter(Comm& comm, const void* send, void* recv, std::size_t nbytes, int r
     batch.wait();
   });
 }
-
-namespace {
-
-// Sends and receives in the order of distance, so that the ranks do not all start on the same one.
-template <class Post>
-void exchange_with_all(Comm& comm, const Post& post) {
-  Batch batch(comm.transport());
-  for (int distance = 1; distance < comm.size(); ++distance) {
-    const int to = (comm.rank() + distance) % comm.size();
-    const int from = (comm.rank() - distance + comm.size()) % comm.size();
-    post(batch, to, from);
-  }
-  batch.wait();
-}
-
-}  // namespace
 
 void alltoall(Comm& comm, const void* send, void* recv, std::size_t nbytes) {
   const Call call{Collective::kAlltoall, 0, 0, 0, nbytes};

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "collective/between_hosts.h"
+#include "collective/exchange.h"
 #include "reduce/kernels.h"
 
 namespace ddl {
@@ -28,14 +29,10 @@ class OrderedSum {
   void run(const std::byte* send, std::size_t stride, std::byte* recv, std::size_t n) {
     const std::size_t nbytes = n * width_;
     std::byte* parts = comm_.workspace(nbytes * comm_.size());
-    Batch batch(comm_.transport());
-    for (int step = 1; step < comm_.size(); ++step) {  // not all start on the same rank
-      const int from = (comm_.rank() - step + comm_.size()) % comm_.size();
-      const int to = (comm_.rank() + step) % comm_.size();
+    exchange_with_all(comm_, [&](Batch& batch, int to, int from) {
       batch.recv(parts + from * nbytes, nbytes, from);
       batch.send(send + to * stride * width_, nbytes, to);
-    }
-    batch.wait();
+    });
     for (int rank = 0; rank < comm_.size(); ++rank) inputs_[rank] = parts + rank * nbytes;
     inputs_[comm_.rank()] = send + comm_.rank() * stride * width_;
     reduce_(recv, inputs_.data(), comm_.size(), n, divisor_);

@@ -28,13 +28,13 @@ std::size_t chunk_elements(const Comm& comm, std::size_t nbytes, std::size_t wid
 }
 
 Pipeline::Pipeline(Comm& comm, std::size_t chunks, std::size_t width, ReduceFunction reduce,
-                   double divisor)
+                   double last_divisor)
     : comm_(comm),
       host_(comm.host()),
       lanes_(comm.num_lanes()),
       width_(width),
       reduce_(reduce),
-      divisor_(divisor),
+      last_divisor_(last_divisor),
       chunks_(chunks),
       arrived_(host_.arrived()),
       done_(host_.done()),
@@ -195,7 +195,7 @@ void Pipeline::reduce(const Slot& slot, const Reduction& reduction) {
   }
   const bool is_last = slot.step + 1 == slot.plan->reducing;
   reduce_(slot.work + span.begin * width_, inputs_.data(), static_cast<int>(inputs_.size()),
-          span.count(), is_last ? divisor_ : 1.0);
+          span.count(), is_last ? last_divisor_ : 1.0);
 }
 
 void Pipeline::complete(std::uint64_t id) {

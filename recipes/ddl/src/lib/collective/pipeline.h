@@ -36,10 +36,10 @@ class Pipeline {
     std::size_t sending = 0;                        // messages that have not left
   };
 
-  // `width`: bytes per element. `reduce` divides the last sum of each element by `divisor`; null
-  // for plans without reductions.
+  // `width`: bytes per element. `reduce` divides the last sum of each element by
+  // `last_divisor`; null for plans without reductions.
   Pipeline(Comm& comm, std::size_t chunks, std::size_t width, ReduceFunction reduce,
-           double divisor);
+           double last_divisor);
 
   // What a collective does with a chunk, in this order; the memory of a slot is its own until all
   // of the host have released it.
@@ -57,6 +57,8 @@ class Pipeline {
   HostGroup& host_;
   const int lanes_;
   const std::size_t width_;
+  const ReduceFunction reduce_;
+  std::vector<const void*> inputs_;  // of the sum at hand
 
  private:
   // Each says whether it could do its part for the next chunk.
@@ -73,8 +75,7 @@ class Pipeline {
   void complete(std::uint64_t id);
   std::string missing_ranks() const;
 
-  ReduceFunction reduce_;
-  double divisor_;
+  double last_divisor_;
   std::size_t chunks_;
   std::uint32_t arrived_;
   std::uint32_t done_;
@@ -83,7 +84,6 @@ class Pipeline {
   std::size_t finished_ = 0;
   std::size_t released_ = 0;
   std::vector<Slot> slots_;
-  std::vector<const void*> inputs_;
   Batch batch_;
 };
 

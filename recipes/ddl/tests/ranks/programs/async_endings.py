@@ -6,11 +6,11 @@ import atexit
 import ctypes
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import ddl
 import numpy as np
+from support import error_of
 
 NUMBER = 30
 
@@ -26,14 +26,6 @@ def start_mpi(level: int) -> None:
     mpi.MPI_Init_thread(None, None, level, ctypes.byref(provided))
     assert provided.value == level, _core.mpi_library()
     atexit.register(mpi.MPI_Finalize)
-
-
-def error_of(call: Callable[[], object]) -> str:
-    try:
-        call()
-    except ddl.DDLError as error:
-        return f"{error.code.name}: {error}"
-    return "no error"
 
 
 def start() -> list[ddl.Handle]:

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 
 import ddl
 import numpy as np
+from support import error_of
 
 
 def total() -> int:
     return int(ddl.allreduce(np.array([1], np.int32))[0])
-
-
-def error_of(call: Callable[[], object]) -> str:
-    try:
-        call()
-    except ddl.DDLError as error:
-        return f"{error.code.name}: {error}"
-    return "no error"
 
 
 match sys.argv[1]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
+from functools import partial
 
 import ddl
 import numpy as np
+from support import in_threads
 
 ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()
@@ -73,24 +74,14 @@ def check_group(members: list[int]) -> None:
 def check_threads() -> None:
     """Two groups at work at once, each in a thread of its own."""
     groups = [ddl.new_group(list(range(SIZE)), tag) for tag in range(2)]
-    failures: list[BaseException] = []
 
     def work(group: ddl.Group, factor: int) -> None:
-        try:
-            for i in range(50):
-                x = np.full(1000 + i, factor * (RANK + 1), np.int64)
-                total = factor * SIZE * (SIZE + 1) // 2
-                assert (ddl.allreduce(x, group=group) == total).all()
-        except BaseException as error:
-            failures.append(error)
+        for i in range(50):
+            x = np.full(1000 + i, factor * (RANK + 1), np.int64)
+            total = factor * SIZE * (SIZE + 1) // 2
+            assert (ddl.allreduce(x, group=group) == total).all()
 
-    threads = [threading.Thread(target=work, args=(group, 10**i)) for i, group in enumerate(groups)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    in_threads([partial(work, group, 10**i) for i, group in enumerate(groups)])
 
 
 def check_allreduce_n() -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import gc
 import random
-import threading
 from collections.abc import Callable
 
 import ddl
 import numpy as np
+from support import in_threads
 
 ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()
@@ -133,24 +133,6 @@ def check_waiters() -> None:
         assert (handle.wait() == SIZE * (SIZE - 1) // 2).all()
 
     in_threads([work] * 4)
-
-
-def in_threads(tasks: list[Callable[[], None]]) -> None:
-    failures: list[BaseException] = []
-
-    def run(task: Callable[[], None]) -> None:
-        try:
-            task()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(task,)) for task in tasks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def check_dropped() -> None:

@@ -31,6 +31,7 @@ def main() -> None:
         os._exit(1)
     token = os.environ.pop("DDLRUN_TOKEN", "")
     prepare_environment(os.environ)
+    os.environ["DDLRUN_WRAPPER"] = str(os.getpid())  # so ddl_abort knows that we report its exit
     report(token, "started")
     child = start([unescape(word) for word in sys.argv[1:]])
     status = wait(child, signals, parent)
