@@ -260,7 +260,9 @@ def test_mpi_ranks_too_get_time_to_end(ddlrun: Run, marked: Marked, tmp_path: Pa
 
 
 INSTALLED = {"PYTHONPATH": ""}  # the sources have no compiled library beside them
-ABORT = "import ddl, time; ddl.init(); ddl.rank() == 1 and ddl.abort('boom', {code}); time.sleep(60)"
+ABORT = (
+    "import ddl, time; ddl.init()\nif ddl.rank() == 1: ddl.abort('boom', {code})\ntime.sleep(60)"
+)
 
 
 @pytest.mark.parametrize(("code", "status"), [(7, 7), (0, 1), (256, 1)])

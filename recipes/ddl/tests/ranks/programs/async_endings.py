@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ddl
 import numpy as np
-from support import error_of
+from helpers import error_of
 
 NUMBER = 30
 

@@ -7,7 +7,7 @@ import sys
 
 import ddl
 import numpy as np
-from support import error_of
+from helpers import error_of
 
 
 def total() -> int:

@@ -8,7 +8,7 @@ from functools import partial
 
 import ddl
 import numpy as np
-from support import in_threads
+from helpers import in_threads
 
 ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()

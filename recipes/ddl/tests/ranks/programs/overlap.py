@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import ddl
 import numpy as np
-from support import in_threads
+from helpers import in_threads
 
 ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()

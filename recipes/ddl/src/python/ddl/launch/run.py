@@ -188,7 +188,7 @@ class Run:
         for line in self._own_words:
             say(f"  mpiexec: {line.decode(errors='replace')}")
         if lost:
-            say(f"lost {name_ranks(lost)}: gone without a word (MPI_Abort, or killed from outside?)")
+            say(f"lost {name_ranks(lost)}: gone without a word (MPI_Abort, or killed?)")
             self._print_tail(lost[0])
         else:
             say(f"mpiexec ended with {status}, though every rank ended well")
