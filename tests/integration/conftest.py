@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.layout import remove_tree
-from ddlce.settings import Settings
+from ddlce.env.layout import Layout, remove_tree
+from ddlce.settings import Settings, load_settings
 from ddlce.sources import fetch as fetch_module
 from support.minichannel import make_channel
 from support.minienv import Site, site_of_channel
@@ -21,6 +21,14 @@ from support.sourceserver import Server
 def mini_channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The mini channel; read it, do not change it."""
     return make_channel(tmp_path_factory.mktemp("mini") / "channel")
+
+
+@pytest.fixture(scope="session")
+def prefix() -> Path:
+    """The environment that `make` built: the default release of ddl-ce."""
+    current = Layout(load_settings().root).current("ddl-ce")
+    assert current, "there is no built environment: run `make` first"
+    return current
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.layout import Layout
-from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment
 
 pytestmark = pytest.mark.built
@@ -25,9 +23,7 @@ def program(name: str) -> str:
     return found[0]
 
 
-def test_sharded_training_and_its_checkpoint(tmp_path: Path) -> None:
-    prefix = Layout(load_settings().root).current("ddl-ce")
-    assert prefix, "there is no built environment: run `make` first"
+def test_sharded_training_and_its_checkpoint(prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "fsdp.py").write_text(program("fsdp.py"))
     done = subprocess.run(
         [prefix / "bin" / "ddlrun", "-H", "localhost:2", prefix / "bin" / "python", "fsdp.py"],

@@ -10,22 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.layout import Layout
-from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment
 from support.suites import run_suite
 
 pytestmark = pytest.mark.built
 
 SUITE_TESTS = "ddl-ce-smoke/tests"
-
-
-@pytest.fixture(scope="module")
-def prefix() -> Path:
-    """The default release of ddl-ce."""
-    current = Layout(load_settings().root).current("ddl-ce")
-    assert current, "there is no built environment: run `make` first"
-    return current
 
 
 def smoke(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, str]:

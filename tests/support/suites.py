@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from ddlce.smoke import clean_environment
@@ -13,7 +14,13 @@ from support.minienv import packages_alone
 RECIPES = Path(__file__).parents[2] / "recipes"
 
 
-def run_suite(prefix: Path, room: str, folder: Path, *arguments: str) -> str:
+def run_suite(
+    prefix: Path,
+    room: str,
+    folder: Path,
+    *arguments: str,
+    variables: Mapping[str, str] | None = None,
+) -> str:
     """Run pytest on a copy of `recipes/ROOM`; its output if all tests pass.
 
     A copy, because tests beside their sources would import these, not what is installed.
@@ -23,6 +30,7 @@ def run_suite(prefix: Path, room: str, folder: Path, *arguments: str) -> str:
         room: a folder of tests below recipes/.
         folder: an empty one.
         arguments: for pytest.
+        variables: for the environment of the tests.
     """
     tests = shutil.copytree(
         RECIPES / room, folder / "tests", ignore=shutil.ignore_patterns("__pycache__")
@@ -42,6 +50,7 @@ def run_suite(prefix: Path, room: str, folder: Path, *arguments: str) -> str:
             **clean_environment(prefix, os.environ),
             "PYTHONPATH": str(alone),
             "PYTHONDONTWRITEBYTECODE": "1",
+            **(variables or {}),
         },
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

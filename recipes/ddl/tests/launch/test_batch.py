@@ -1,12 +1,17 @@
 """What batch systems say in the environment becomes hosts and slots."""
 
+import json
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from ddl.launch.batch import reserved_hosts
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import Host
+from ddl.launch.hydra import WRAPPER
 
 LSF = {"LSB_JOBID": "1"}
 TASKS = {"SLURM_NTASKS": "14"}
@@ -86,3 +91,24 @@ def test_what_is_not_understood(environ: dict[str, str], message: str) -> None:
     with pytest.raises(LaunchError) as error:
         reserved_hosts(environ)
     assert message in error.value.message
+
+
+# As mpiexec's proxy: it has the host's own variables, and gives ranks those of mpiexec's host.
+PROXY = "import json, subprocess, sys; subprocess.run(sys.argv[2:], env=json.loads(sys.argv[1]))"
+
+
+def test_a_host_keeps_what_slurm_says_of_its_place() -> None:
+    host = {"SLURM_TOPOLOGY_ADDR": "s0.s4.here", "SLURM_TOPOLOGY_ADDR_PATTERN": "switch.node"}
+    head = {
+        **dict.fromkeys(host, "of mpiexec's host"),
+        **{"MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1", "PMI_RANK": "0", "PMI_SIZE": "1"},
+        "OTHER": "of mpiexec's host",
+    }
+    show = "import json, os; print(json.dumps(dict(os.environ)))"
+    wrapped = [sys.executable, "-I", "-S", str(WRAPPER), sys.executable, "-c", show]
+    shown = subprocess.check_output(
+        [sys.executable, "-c", PROXY, json.dumps(head), *wrapped],
+        env={**os.environ, **host, "OTHER": "here"},
+        text=True,
+    )
+    assert json.loads(shown).items() >= {**host, "OTHER": "of mpiexec's host"}.items()

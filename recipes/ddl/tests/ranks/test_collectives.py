@@ -142,3 +142,17 @@ def test_disagreement_is_an_error_everywhere(passes: Launch, n: int, hosts: int)
 def test_more_elements_than_32_bits_count(passes: Launch, hosts: int) -> None:
     """Takes 9 GB of memory."""
     passes("huge", n=2, hosts=hosts)
+
+
+def test_hosts_that_know_their_place(passes: Launch) -> None:
+    verbose = {"DDL_OPTIONS": "-dbg_level 1"}
+    result = passes("places", "x/r1", "x/r0", "x/r1", "x", n=4, hosts=4, env=verbose)
+    tree = [line.split("ddl] ")[-1].split("/")[-1].strip() for line in result.stderr.splitlines()]
+    text = " ".join(tree)
+    assert "r1 0 2 1 3" in text or "r1 0 2 3 1" in text, result.stderr
+
+
+def test_a_wrong_place_is_an_error_on_every_rank(launch: Launch) -> None:
+    result = launch("places", "r1", "r//0", "r1", n=3, hosts=3)
+    assert result.returncode != 0
+    assert len(re.findall(r"host \S+/1 says that its place is 'r//0'", result.stderr)) >= 3

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "topology/file.h"
+#include "topology/place.h"
 #include "transport/mpi.h"
 
 namespace ddl {
@@ -36,6 +37,23 @@ HostIdentity identify_host(MPI_Comm comm) {
             "MPI_Allreduce");
   MPI_Comm_free(&shared);
   return identity;
+}
+
+// Of every host, what its first rank says; "" for hosts that are told nothing.
+std::vector<std::string> gather_places(MPI_Comm comm, const std::vector<Host>& hosts) {
+  struct Place {
+    char text[kMaxPlace + 1];
+  };
+  int size = 0;
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  Place mine{};
+  own_place().copy(mine.text, kMaxPlace);  // one of that length is refused
+  std::vector<Place> all(size);
+  check_mpi(MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, comm),
+            "MPI_Allgather");
+  std::vector<std::string> places;
+  for (const Host& host : hosts) places.emplace_back(all[host.ranks.front()].text);
+  return places;
 }
 
 std::vector<std::string> names_of(const std::vector<Host>& hosts) {
@@ -110,6 +128,9 @@ Topology Topology::discover(MPI_Comm comm, const Settings& settings) {
                                  names_of(topology.hosts_), settings.topology_file);
   } else if (settings.mode != 0) {
     topology.follow_mode(settings.dimensions);
+  } else {
+    topology.tree_ =
+        tree_of_places(names_of(topology.hosts_), gather_places(comm, topology.hosts_));
   }
   return topology;
 }

@@ -13,6 +13,7 @@ import time
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+PLACE = ("DDL_PLACE", "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN")  # see place.h
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 PATIENCE = 30.0  # seconds that a rank which has ended waits for mpiexec to end it
 
@@ -32,6 +33,7 @@ def main() -> None:
     token = os.environ.pop("DDLRUN_TOKEN", "")
     prepare_environment(os.environ)
     os.environ["DDLRUN_WRAPPER"] = str(os.getpid())  # so ddl_abort knows that we report its exit
+    keep_place(os.environ, parent)
     report(token, "started")
     child = start([unescape(word) for word in sys.argv[1:]])
     status = wait(child, signals, parent)
@@ -72,6 +74,23 @@ def prepare_environment(environ: "os._Environ[str]") -> None:
     if bind and len(cores) >= n_local:
         os.sched_setaffinity(0, {cpu for core in share for cpu in core})
     environ.setdefault("OMP_NUM_THREADS", str(max(1, len(cores) // n_local)))
+
+
+def keep_place(environ: "os._Environ[str]", proxy: int) -> None:
+    """Takes back what this host was told of its place in the cluster.
+
+    mpiexec gives all ranks the variables of the host that it runs on; its proxy on this host has
+    begun with those of srun or of the container.
+    """
+    try:
+        with open(f"/proc/{proxy}/environ", "rb") as file:  # noqa: PTH123
+            own = file.read().split(b"\0")
+    except OSError:
+        return
+    for variable in own:
+        name, _, value = os.fsdecode(variable).partition("=")
+        if name in PLACE:
+            environ[name] = value
 
 
 def allowed_cores() -> list[list[int]]:
