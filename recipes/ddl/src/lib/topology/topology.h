@@ -24,7 +24,8 @@ class Topology {
   Topology(const std::vector<int>& host_of, const std::vector<std::string>& names);
 
   // Asks all ranks of `comm` (collective): where they are, and how the hosts are connected, from
-  // the settings' topology file or mode, else from the hosts' places. Throws DDL_ERROR_ARGUMENT when these do not fit the job.
+  // the settings' topology file or mode, else from the hosts' places. Throws DDL_ERROR_ARGUMENT
+  // when these do not fit the job.
   static Topology discover(MPI_Comm comm, const Settings& settings);
 
   // The part of this topology that `ranks` see; rank i of the result is ranks[i] here.

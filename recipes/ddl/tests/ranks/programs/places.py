@@ -7,8 +7,8 @@ import sys
 
 os.environ["DDL_PLACE"] = sys.argv[1 + int(os.environ["PMI_RANK"])]
 
-import ddl  # noqa: E402
-import numpy as np  # noqa: E402
+import ddl
+import numpy as np
 
 ddl.init()
 total = ddl.allreduce(np.full(100_000, 2 ** ddl.rank(), np.int64))
