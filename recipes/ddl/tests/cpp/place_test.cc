@@ -36,16 +36,15 @@ TEST(PlaceTest, AGroupMayBeCalledAsAHost) {
 TEST(PlaceTest, WhatIsNoPathIsRefused) {
   const std::string longest(254, 'x');
   EXPECT_EQ(tree_of_places({"a", "b"}, {longest, longest}).name, longest);
-  for (const std::string& place : {std::string("/"), std::string("a/"), std::string("/a"),
-                                   std::string("a//b"), std::string("1/2/3/4/5/6/7/8/9"),
-                                   longest + "x"}) {
+  for (const std::string& place :
+       {std::string("/"), std::string("a/"), std::string("/a"), std::string("a//b"),
+        std::string("1/2/3/4/5/6/7/8/9"), longest + "x"}) {
     try {
       tree_of_places({"a", "node7"}, {"a", place});
       ADD_FAILURE() << place;
     } catch (const Error& error) {
       const std::string text = error.what();
-      EXPECT_NE(text.find("host node7 says that its place is '" + place + "'"),
-                std::string::npos)
+      EXPECT_NE(text.find("host node7 says that its place is '" + place + "'"), std::string::npos)
           << text;
     }
   }
