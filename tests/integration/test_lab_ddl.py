@@ -28,6 +28,7 @@ pytestmark = [
 ]
 
 TIMEOUT = 3.0
+PROGRAMS = Path(__file__).parents[2] / "recipes" / "ddl" / "tests" / "ranks" / "programs"
 MOVE = Path(bench.lab.__file__).parent / "workers" / "move.py"
 
 
@@ -90,6 +91,55 @@ def test_a_cut_cable_is_an_error_on_every_survivor(ddl: Ddl, cut: str) -> None:
     why = re.search(r"rank 0 \(host h0\) ends the job: no answer .* from (.*);", outcome.stderr)
     assert why, outcome.stderr
     assert f"(host {cut})" in why[1]
+
+
+@pytest.mark.parametrize(
+    ("layout", "seed"),
+    [
+        ("ragged-2+1", 1),
+        *(
+            pytest.param(layout, seed, marks=pytest.mark.slow)
+            for layout in ("ragged-2+1", "racks-2x2x2")
+            for seed in range(2, 12)
+        ),
+    ],
+)
+def test_a_cable_cut_at_a_random_moment_is_an_error_on_every_rank(layout: str, seed: int) -> None:
+    """Random collectives in a random order of ranks; the rank that is cut off notices it too."""
+    prefix = built()
+    with bring_up(parse_layout(layout)) as lab:
+        hosts = [f"h{host}" for host in rank_order(lab.layout, f"random:{seed}")]
+        hosts = hosts if hosts[-1] != "h0" else hosts[::-1]  # mpiexec's own is not cut
+        ended, reports = lab.folder / "ended", lab.folder / "reports"
+        ended.mkdir()
+        reports.mkdir()
+        storm = [str(PROGRAMS / "survive.py"), str(PROGRAMS / "storm.py"), "cut", str(seed)]
+        program = [str(prefix / "bin" / "python"), *storm, str(reports)]
+        started = start_told(lab, prefix, hosts, program, f"-timeout {TIMEOUT:g}")
+        victim = threading.Thread(target=cut_off, args=(lab, hosts[-1], reports, len(hosts)))
+        victim.start()
+        outcome = run_on(lab, "h0", started.command, {**started.env, "SURVIVE": str(ended)}, 60)
+        victim.join()
+        told = {int(file.name): file.read_text() for file in reports.glob("[0-9]*")}
+    assert set(told) == set(range(len(hosts))), (told, outcome)
+    assert outcome.code == 1, outcome  # not killed at the limit
+    assert outcome.orphans == 0
+    for rank, text in told.items():
+        found = re.match(rf"rank {rank}: (\w+) after .* calls, (\S+) s late: ", text)
+        assert found, text
+        assert found[1] in {"TIMEOUT", "PEER_LOST", "MPI"}, text
+
+
+def cut_off(lab: Lab, host: str, reports: Path, ranks: int) -> None:
+    """Cut a host off from when storm.py says so until all ranks have reported, or for 20 s."""
+    end = time.monotonic() + 40
+    while not (reports / "cut").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    lab.cut(host)
+    end = time.monotonic() + 20
+    while len(list(reports.glob("[0-9]*"))) < ranks and time.monotonic() < end:
+        time.sleep(0.1)
+    lab.restore(host)  # mpiexec waits for its proxies
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,12 @@ CODES = {"TIMEOUT", "PEER_LOST", "MPI"}
 
 def ride_out(folder: Path, how: str, seed: int, n: int, hosts: int) -> None:
     """One job with one fault."""
+    ended, reports = folder / "ended", folder / "reports"
+    ended.mkdir()
+    reports.mkdir()
     job = subprocess.Popen(
-        command("survive", str(PROGRAMS / "storm.py"), how, str(seed), n=n),
-        env=environment(SURVIVE=folder, DDL_TIMEOUT=TIMEOUT, DDL_FAKE_HOSTS=hosts),
+        command("survive", str(PROGRAMS / "storm.py"), how, str(seed), str(reports), n=n),
+        env=environment(SURVIVE=ended, DDL_TIMEOUT=TIMEOUT, DDL_FAKE_HOSTS=hosts),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -1,6 +1,7 @@
-"""Random collectives, checked, until one rank dies or stops at a random moment; the others report.
+"""Random collectives, checked, until something happens to one rank at a random moment; all report.
 
-Arguments: what the last rank does (kill, stop), the seed.
+Arguments: what happens to the last rank (kill, stop; cut: somebody pulls its host's cable when the
+file `cut` is there), the seed, a folder for `cut` and for the reports, named by rank.
 """
 
 from __future__ import annotations
@@ -11,20 +12,25 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 import ddl
 import numpy as np
 
 ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()
-how, seed = sys.argv[1], int(sys.argv[2])
+how, seed, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 shared = random.Random(seed)  # the same calls on all ranks
 moment = 0.05 + random.Random(seed + 1).random()
 
 if RANK == SIZE - 1:
     print("pid", os.getpid(), flush=True)
-    number = signal.SIGKILL if how == "kill" else signal.SIGSTOP
-    threading.Timer(moment, os.kill, (os.getpid(), number)).start()
+    happens = {
+        "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+        "cut": (folder / "cut").touch,
+    }
+    threading.Timer(moment, happens[how]).start()
 
 
 def one_call() -> None:
@@ -59,7 +65,8 @@ try:
         calls += 1
 except ddl.DDLError as error:
     late = time.monotonic() - begin - moment
-    print(f"rank {RANK}: {error.code.name} after {calls} calls, {late:.1f} s late: {error}")
-    sys.stdout.flush()
+    report = f"rank {RANK}: {error.code.name} after {calls} calls, {late:.1f} s late: {error}"
+    (folder / str(RANK)).write_text(report)
+    print(report, flush=True)
     # Raising would end the whole job, and perhaps before the other ranks have told their error.
     os._exit(7)
