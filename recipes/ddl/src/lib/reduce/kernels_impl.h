@@ -66,7 +66,8 @@ inline std::uint16_t float_to_bfloat(float value) {
 }
 
 // An element type: how it is stored, what it is accumulated in, and the way between, for one and in
-// bulk; by eights where the compiler does not find the instructions itself.
+// bulk; and by sixteens, in two vectors (which elements are in which is its own affair), where the
+// compiler does not find the instructions itself.
 template <class T>
 struct Plain {
   using Stored = T;
@@ -89,6 +90,12 @@ struct Half {
   static void store8(std::uint16_t* out, __m256 values) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out),
                      _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static __m256 load_first(const std::uint16_t* in) { return load8(in); }
+  static __m256 load_second(const std::uint16_t* in) { return load8(in + 8); }
+  static void store16(std::uint16_t* out, __m256 first, __m256 second) {
+    store8(out, first);
+    store8(out + 8, second);
   }
 #else
   static constexpr bool kHasVectors = false;
@@ -114,22 +121,29 @@ struct Bfloat {
   using Accumulator = float;
 #if defined(__AVX2__)
   static constexpr bool kHasVectors = true;
-  static __m256 load8(const std::uint16_t* in) {
-    const __m128i upper = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(upper), 16));
+  // A float's upper half. Unpacking and packing both work within 128 bits, so that no element has
+  // to cross them.
+  static __m256 load_first(const std::uint16_t* in) {
+    return _mm256_castsi256_ps(_mm256_unpacklo_epi16(_mm256_setzero_si256(), load16(in)));
   }
-  static void store8(std::uint16_t* out, __m256 values) {
-    const __m256i bits = _mm256_castps_si256(values);
-    const __m256i upper = _mm256_srli_epi32(bits, 16);
-    const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
-    const __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-    const __m256i nan = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
-    const __m256 is_nan = _mm256_cmp_ps(values, values, _CMP_UNORD_Q);
-    const __m256i rounded =
-        _mm256_blendv_epi8(_mm256_srli_epi32(up, 16), nan, _mm256_castps_si256(is_nan));
-    const __m256i packed = _mm256_packus_epi32(rounded, rounded);
-    const __m256i ordered = _mm256_permute4x64_epi64(packed, 0x08);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm256_castsi256_si128(ordered));
+  static __m256 load_second(const std::uint16_t* in) {
+    return _mm256_castsi256_ps(_mm256_unpackhi_epi16(_mm256_setzero_si256(), load16(in)));
+  }
+  static void store16(std::uint16_t* out, __m256 first, __m256 second) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
+                        _mm256_packus_epi32(round(first), round(second)));
+  }
+  static __m256i load16(const std::uint16_t* in) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in));
+  }
+  // To nearest, ties to even; what is no number stays none: it is made quiet and not rounded.
+  static __m256i round(__m256 values) {
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_UNORD_Q));
+    const __m256i bits = _mm256_or_si256(_mm256_castps_si256(values),
+                                         _mm256_and_si256(is_nan, _mm256_set1_epi32(0x400000)));
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    return _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_andnot_si256(is_nan, half)), 16);
   }
 #else
   static constexpr bool kHasVectors = false;
@@ -233,8 +247,11 @@ void fold(typename Element::Stored* out, const typename Element::Stored* const (
   std::size_t begin = 0;
 #if defined(__AVX2__)
   if constexpr (Element::kHasVectors) {
-    const auto load = [](const auto* from) { return Element::load8(from); };
-    for (; begin + 8 <= n; begin += 8) Element::store8(out + begin, combine(load, begin));
+    const auto first = [](const auto* from) { return Element::load_first(from); };
+    const auto second = [](const auto* from) { return Element::load_second(from); };
+    for (; begin + 16 <= n; begin += 16) {
+      Element::store16(out + begin, combine(first, begin), combine(second, begin));
+    }
   }
 #endif
   const auto load = [](const auto* from) { return Element::widen(*from); };
