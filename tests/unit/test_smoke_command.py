@@ -96,3 +96,22 @@ def test_no_such_environment(settings: Settings, name: str) -> None:
 def test_a_folder_that_is_no_environment(settings: Settings, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not an environment"):
         find_prefix(settings, str(tmp_path))
+
+
+def test_the_suite_ends_with_ddlce(settings: Settings, prefix: Path) -> None:
+    """`ddlce all` is killed: the suite gets SIGTERM, and ends its ranks."""
+    program = prefix / "bin" / "ddlce-smoke"
+    program.write_text("#!/bin/sh\necho started\nexec sleep 60\n")
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from ddlce.cli.all import smoke_once\nfrom ddlce.settings import Settings\n"
+        f"root = Path({str(settings.root)!r})\n"
+        f"smoke_once(Settings(repo=None, cache=root, root=root), {str(prefix)!r})"
+    )
+    ddlce = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert ddlce.stdout
+    assert ddlce.stdout.readline() == "started\n"
+    ddlce.kill()
+    ddlce.wait()
+    # The suite holds the other end until it is gone, too.
+    assert ddlce.communicate(timeout=30)[0] == ""

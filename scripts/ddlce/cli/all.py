@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -76,6 +78,14 @@ def smoke_once(settings: Settings, name: str) -> None:
         out.print(f"smoke: this release has passed; again with: ddlce smoke {name}", markup=False)
     else:
         command = smoke_command(settings, name, ["--report", str(report)], os.environ)
-        if subprocess.run(command.argv, env=command.environ, check=False).returncode:
+        done = subprocess.run(
+            command.argv, env=command.environ, check=False, preexec_fn=_end_with_parent
+        )
+        if done.returncode:
             raise WorkError(f"the smoke suite of {prefix} failed", f"see {page}")
     out.print(f"smoke: {page}", markup=False)
+
+
+def _end_with_parent() -> None:
+    """The suite, and so its ranks, get SIGTERM should ddlce be killed."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
