@@ -8,4 +8,5 @@ mpiexec -n 4 python oracle.py
 DDL_FAKE_HOSTS=2 mpiexec -n 4 python oracle.py
 mpiexec -n 2 python -m ddl.info
 mpiexec -n 2 python -m ddl.bench --max 64K --repetitions 3
+mpiexec -n 3 python -m ddl.bench --dtype bfloat16 --max 4K --repetitions 1
 ddlrun --help

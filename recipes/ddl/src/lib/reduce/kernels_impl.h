@@ -121,29 +121,37 @@ struct Bfloat {
   using Accumulator = float;
 #if defined(__AVX2__)
   static constexpr bool kHasVectors = true;
-  // A float's upper half. Unpacking and packing both work within 128 bits, so that no element has
-  // to cross them.
+  // A float's upper half. One vector has the even elements, one the odd ones: none has to move.
   static __m256 load_first(const std::uint16_t* in) {
-    return _mm256_castsi256_ps(_mm256_unpacklo_epi16(_mm256_setzero_si256(), load16(in)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(load16(in), 16));
   }
   static __m256 load_second(const std::uint16_t* in) {
-    return _mm256_castsi256_ps(_mm256_unpackhi_epi16(_mm256_setzero_si256(), load16(in)));
+    return _mm256_castsi256_ps(_mm256_and_si256(load16(in), _mm256_set1_epi32(~0xffff)));
   }
   static void store16(std::uint16_t* out, __m256 first, __m256 second) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
-                        _mm256_packus_epi32(round(first), round(second)));
+    if (_mm256_movemask_ps(_mm256_cmp_ps(first, second, _CMP_UNORD_Q)) != 0) {
+      first = quiet(first);
+      second = quiet(second);
+    }
+    _mm256_storeu_si256(
+        reinterpret_cast<__m256i*>(out),
+        _mm256_blend_epi16(_mm256_srli_epi32(round(first), 16), round(second), 0xaa));
   }
   static __m256i load16(const std::uint16_t* in) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in));
   }
-  // To nearest, ties to even; what is no number stays none: it is made quiet and not rounded.
+  // To nearest, ties to even; the lower halves are left over.
   static __m256i round(__m256 values) {
-    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_UNORD_Q));
-    const __m256i bits = _mm256_or_si256(_mm256_castps_si256(values),
-                                         _mm256_and_si256(is_nan, _mm256_set1_epi32(0x400000)));
+    const __m256i bits = _mm256_castps_si256(values);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    return _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_andnot_si256(is_nan, half)), 16);
+    return _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+  }
+  // What is no number without what rounding might carry, and so that it stays none.
+  static __m256 quiet(__m256 values) {
+    const __m256 is_nan = _mm256_cmp_ps(values, values, _CMP_UNORD_Q);
+    const __m256i upper = _mm256_and_si256(_mm256_castps_si256(values), _mm256_set1_epi32(~0xffff));
+    const __m256i nan = _mm256_or_si256(upper, _mm256_set1_epi32(0x400000));
+    return _mm256_blendv_ps(values, _mm256_castsi256_ps(nan), is_nan);
   }
 #else
   static constexpr bool kHasVectors = false;
