@@ -34,9 +34,7 @@ bool get_attribute(void* out, CUpointer_attribute attribute, const void* pointer
   return found(out, attribute, reinterpret_cast<CUdeviceptr>(pointer)) == CUDA_SUCCESS;
 }
 
-std::string version_of(int major, int minor) {
-  return concat(major, ".", minor);
-}
+std::string version_of(int major, int minor) { return concat(major, ".", minor); }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -85,6 +86,7 @@ void CudaDevice::run(const Call& call, const void* send, const void* recv,
 // Collective over the communicator: whether NCCL is used must be the same everywhere.
 void CudaDevice::set_up() {
   auto gpu = std::make_unique<Gpu>();
+  const bool is_on_many = comm_.num_hosts() > 1;
   long can_use_nccl = comm_.is_deterministic() || is_gpu_shared() ? 0 : 1;
   Batch batch(comm_.transport());
   batch.all_min(&can_use_nccl, 1);
@@ -94,11 +96,19 @@ void CudaDevice::set_up() {
     gpu->nccl.emplace(id, comm_.host().size(), comm_.host().rank(),
                       [this](const std::function<bool()>& is_done) { wait(is_done); });
     const int lane = comm_.host().rank();
-    if (comm_.num_hosts() > 1 && lane < comm_.num_lanes()) {
+    if (is_on_many && lane < comm_.num_lanes()) {
       std::vector<int> ranks;
       for (const Host& host : comm_.topology().hosts()) ranks.push_back(host.ranks[lane]);
       gpu->lane = comm_.subset(ranks, kLaneTag);
     }
+  }
+  if (comm_.settings().debug_level >= 1) {
+    std::fprintf(stderr, "[ddl] %s: GPU %d (%s): collectives go %s\n",
+                 comm_.describe(comm_.rank()).c_str(), device_.load(), bus_id(device_).text,
+                 !gpu->nccl   ? "through host memory"
+                 : gpu->lane  ? "through NCCL and between hosts"
+                 : is_on_many ? "through NCCL, to a rank that goes between hosts"
+                              : "through NCCL");
   }
   gpu_ = std::move(gpu);
 }

@@ -63,8 +63,8 @@ class CudaDevice final : public Device {
   std::string who() const;
 
   // What is done with chunk c, in slot c % kSlots. `bring` and `deliver` only give work to the
-  // stream; what `bring` gave is done when `exchange` runs, and what `deliver` gave when the slot is
-  // used again.
+  // stream; what `bring` gave is done when `exchange` runs, and what `deliver` gave when the slot
+  // is used again.
   struct Steps {
     std::function<void(std::size_t c)> bring;
     std::function<void(std::size_t c)> exchange;

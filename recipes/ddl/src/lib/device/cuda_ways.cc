@@ -79,7 +79,9 @@ void CudaDevice::allreduce_between_hosts(Gpu& gpu, const std::byte* send, std::b
   const auto work = [&](std::size_t c) { return gpu.work[c % kSlots].at_least(0); };
   const auto pinned = [&](std::size_t c) { return gpu.input[c % kSlots].at_least(0); };
   const auto length = [&](std::size_t c) { return std::min(chunk, count - c * chunk); };
-  const auto slice = [&](std::size_t c) { return round_up((length(c) + lanes - 1) / lanes, kUnit); };
+  const auto slice = [&](std::size_t c) {
+    return round_up((length(c) + lanes - 1) / lanes, kUnit);
+  };
   // Of our slice, without the padding; all of its lane have as many.
   const auto own = [&](std::size_t c) {
     if (!gpu.lane) return std::size_t{0};
@@ -173,8 +175,9 @@ void CudaDevice::reduce_scatter(const void* send, void* recv, std::size_t recv_c
     }
     const std::size_t width = size_of(type);
     const auto blocks = static_cast<std::size_t>(comm_.size());
-    through_host(gpu, call, recv_count * width, width, {const_cast<std::byte*>(bytes(send)), blocks},
-                 {bytes(recv), 1}, [&](const std::byte* in, std::byte* out, std::size_t n) {
+    through_host(gpu, call, recv_count * width, width,
+                 {const_cast<std::byte*>(bytes(send)), blocks}, {bytes(recv), 1},
+                 [&](const std::byte* in, std::byte* out, std::size_t n) {
                    agreed::reduce_scatter(comm_, in, out, n / width, type, op);
                  });
   });
