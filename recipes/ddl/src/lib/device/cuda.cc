@@ -72,7 +72,9 @@ void check_device_present(const char* function) {
   if (code == cudaSuccess && count > 0) return;
   cudaGetLastError();
   fail(DDL_ERROR_ARGUMENT, function, ": no CUDA device here: ",
-       code == cudaSuccess ? "the driver knows none" : cudaGetErrorString(code),
+       code == cudaSuccess                   ? "the driver knows none"
+       : code == cudaErrorInsufficientDriver ? "the driver is missing or too old"
+                                             : cudaGetErrorString(code),
        "; look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use host memory");
 }
 
