@@ -13,25 +13,19 @@ namespace ddl {
 namespace {
 
 // Of the driver, not of the runtime, whose own function would make a context on the current GPU:
-// host buffers shall cost no GPU memory. A program that has not loaded the driver has no GPU
-// buffers.
+// host buffers shall cost no GPU memory. Null on a machine without a driver.
 using GetAttribute = decltype(&cuPointerGetAttribute);
 GetAttribute find_get_attribute() {
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY);  // as the runtime does
   if (driver == nullptr) return nullptr;
   return reinterpret_cast<GetAttribute>(dlsym(driver, "cuPointerGetAttribute"));
 }
 
-// False for what is not CUDA's.
+// False for what is not CUDA's, and as long as the program has not begun to use CUDA.
 bool get_attribute(void* out, CUpointer_attribute attribute, const void* pointer) {
-  static GetAttribute get = nullptr;
-  GetAttribute found = __atomic_load_n(&get, __ATOMIC_RELAXED);
-  if (found == nullptr) {
-    found = find_get_attribute();
-    if (found == nullptr) return false;
-    __atomic_store_n(&get, found, __ATOMIC_RELAXED);
-  }
-  return found(out, attribute, reinterpret_cast<CUdeviceptr>(pointer)) == CUDA_SUCCESS;
+  static const GetAttribute get = find_get_attribute();
+  return get != nullptr &&
+         get(out, attribute, reinterpret_cast<CUdeviceptr>(pointer)) == CUDA_SUCCESS;
 }
 
 std::string version_of(int major, int minor) { return concat(major, ".", minor); }

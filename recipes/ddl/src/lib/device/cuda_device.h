@@ -77,13 +77,13 @@ class CudaDevice final : public Device {
   // call `collective` on host memory once for each.
   struct Side {
     std::byte* data;   // null: none on this rank
-    std::size_t rows;  // `nbytes` each, one after the other
+    std::size_t rows;  // `nbytes` each, one after the other; as many on all ranks
   };
   using HostCollective =
       std::function<void(const std::byte* input, std::byte* output, std::size_t n)>;
   void through_host(Gpu& gpu, const Call& call, std::size_t nbytes, std::size_t width,
                     const Side& from, const Side& to, const HostCollective& collective);
-  std::size_t part_bytes(std::size_t most_rows, std::size_t width) const;
+  std::size_t part_bytes(std::size_t rows, std::size_t width) const;
 
   Comm& comm_;
   std::atomic<int> device_{-1};  // -1: no collective so far

@@ -38,9 +38,9 @@ void copy(void* to, const void* from, std::size_t nbytes, cudaMemcpyKind kind,
 }  // namespace
 
 // Of one row of a chunk, a multiple of `width`; at most kPartBytes for all rows together.
-std::size_t CudaDevice::part_bytes(std::size_t most_rows, std::size_t width) const {
+std::size_t CudaDevice::part_bytes(std::size_t rows, std::size_t width) const {
   const std::size_t wanted = comm_.settings().chunk_bytes;
-  const std::size_t part = (wanted > 0 ? wanted : kPartBytes) / most_rows / width * width;
+  const std::size_t part = (wanted > 0 ? wanted : kPartBytes) / rows / width * width;
   return std::max(part, 16 * width);
 }
 
@@ -117,8 +117,7 @@ void CudaDevice::allreduce_between_hosts(Gpu& gpu, const std::byte* send, std::b
 
 void CudaDevice::through_host(Gpu& gpu, const Call& call, std::size_t nbytes, std::size_t width,
                               const Side& from, const Side& to, const HostCollective& collective) {
-  // All ranks cut alike, whether or not they bring or get something.
-  const std::size_t part = part_bytes(comm_.size(), width);
+  const std::size_t part = part_bytes(std::max(from.rows, to.rows), width);
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
     gpu.input[slot].at_least(part * from.rows);
     gpu.output[slot].at_least(part * to.rows);
@@ -130,9 +129,10 @@ void CudaDevice::through_host(Gpu& gpu, const Call& call, std::size_t nbytes, st
   Steps steps;
   steps.bring = [&](std::size_t c) {
     if (from.data == nullptr) return;
-    check_cuda(cudaMemcpy2DAsync(input(c), length(c), from.data + c * part, nbytes, length(c),
-                                 from.rows, cudaMemcpyDeviceToHost, gpu.stream),
-               "a copy from the GPU");
+    for (std::size_t row = 0; row < from.rows; ++row) {
+      copy(input(c) + row * length(c), from.data + row * nbytes + c * part, length(c),
+           cudaMemcpyDeviceToHost, gpu.stream);
+    }
   };
   steps.exchange = [&](std::size_t c) {
     if (c > 0) comm_.begin(call);  // nobody still reads what the last part left in shared memory
@@ -140,9 +140,10 @@ void CudaDevice::through_host(Gpu& gpu, const Call& call, std::size_t nbytes, st
   };
   steps.deliver = [&](std::size_t c) {
     if (to.data == nullptr) return;
-    check_cuda(cudaMemcpy2DAsync(to.data + c * part, nbytes, output(c), length(c), length(c),
-                                 to.rows, cudaMemcpyHostToDevice, gpu.stream),
-               "a copy to the GPU");
+    for (std::size_t row = 0; row < to.rows; ++row) {
+      copy(to.data + row * nbytes + c * part, output(c) + row * length(c), length(c),
+           cudaMemcpyHostToDevice, gpu.stream);
+    }
   };
   in_chunks(gpu, (nbytes + part - 1) / part, steps);
 }

@@ -28,7 +28,7 @@ TYPES = {
 
 
 class Buffer(NamedTuple):
-    """A contiguous piece of memory, of the host or a GPU. Valid as long as the array that it was made of."""
+    """A contiguous piece of memory. Valid as long as the array that it was made of."""
 
     address: int
     length: int  # elements
