@@ -38,7 +38,7 @@ shared = pytest.mark.parametrize(("n", "hosts"), SHARED)
 def test_results(passes: Launch, program: str, n: int, hosts: int, way: str) -> None:
     result = passes(program, n=n, hosts=hosts, chunk=CHUNK, options="-dbg_level 1")
     if program == "values":
-        assert f"collectives go {way}" in result.stderr, result.stderr
+        assert f"collectives go {way}\n" in result.stderr, result.stderr
 
 
 @shared
