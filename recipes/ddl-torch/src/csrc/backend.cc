@@ -6,6 +6,7 @@
 #include <set>
 
 #include "error.h"
+#include "stream.h"
 
 namespace ddl_torch {
 namespace {
@@ -81,19 +82,21 @@ std::uint64_t DdlBackend::getSequenceNumberForGroup() {
 // ---------------------------------------------------------------------------------------
 
 DdlBackend::WorkPtr DdlBackend::run(Lane& lane, OpType type, const char* title,
-                                    milliseconds timeout, c10::IValue outputs, Body body) {
+                                    milliseconds timeout, c10::IValue outputs, Body body,
+                                    std::optional<c10::Device> device) {
   if (timeout <= milliseconds(0)) timeout = options_->timeout;
-  auto timed = [timeout, body = std::move(body)] {
+  const c10::Device where = device ? *device : device_of(outputs);
+  auto timed = [timeout, order = StreamOrder(where), body = std::move(body)] {
     use_timeout(timeout);
-    body();
+    order.run(body);
   };
   std::uint64_t sequence = 0;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     sequence = ++sequence_;
   }
-  auto work = c10::make_intrusive<OperationWork>(getRank(), type, sequence, title,
-                                                 std::move(outputs), std::move(timed), completer_);
+  auto work = c10::make_intrusive<OperationWork>(
+      getRank(), type, sequence, title, std::move(outputs), where, std::move(timed), completer_);
   lane.give(work);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (coalesced_) coalesced_->push_back(work);
@@ -101,14 +104,15 @@ DdlBackend::WorkPtr DdlBackend::run(Lane& lane, OpType type, const char* title,
 }
 
 DdlBackend::WorkPtr DdlBackend::run(OpType type, const char* title, milliseconds timeout,
-                                    c10::IValue outputs, Body body) {
+                                    c10::IValue outputs, Body body,
+                                    std::optional<c10::Device> device) {
   Lane* lane = nullptr;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     lane = collectives_.get();
   }
   if (lane == nullptr) refuse(c10::str(title, ": the process group has been destroyed"));
-  return run(*lane, type, title, timeout, std::move(outputs), std::move(body));
+  return run(*lane, type, title, timeout, std::move(outputs), std::move(body), device);
 }
 
 DdlBackend::WorkPtr DdlBackend::run_all(OpType type, const char* title, milliseconds timeout,

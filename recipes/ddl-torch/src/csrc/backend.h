@@ -1,4 +1,4 @@
-// The backend `ddl` of torch.distributed: CPU tensors over ddl's communicators.
+// The backend `ddl` of torch.distributed: tensors over ddl's communicators.
 #pragma once
 
 #include <ddl/ddl.h>
@@ -96,10 +96,11 @@ class DdlBackend : public c10d::Backend {
  private:
   using Body = std::function<void()>;
 
+  // `device`: of the tensors; not given, of the outputs.
   WorkPtr run(Lane& lane, c10d::OpType type, const char* title, std::chrono::milliseconds timeout,
-              c10::IValue outputs, Body body);
+              c10::IValue outputs, Body body, std::optional<c10::Device> device = std::nullopt);
   WorkPtr run(c10d::OpType type, const char* title, std::chrono::milliseconds timeout,
-              c10::IValue outputs, Body body);
+              c10::IValue outputs, Body body, std::optional<c10::Device> device = std::nullopt);
   WorkPtr run_all(c10d::OpType type, const char* title, std::chrono::milliseconds timeout,
                   c10::IValue outputs, std::vector<Body> bodies);
   Lane& peer_lane(bool is_send, int peer, int tag);

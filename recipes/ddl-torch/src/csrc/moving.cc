@@ -173,13 +173,16 @@ DdlBackend::WorkPtr DdlBackend::gather(std::vector<Tensors>& outputs, Tensors& i
     list = list_of_ranks("gather", outputs, getSize());
     check_same("gather", input, list);
   }
-  return run(OpType::GATHER, "ddl:gather", options.timeout, nested(outputs), [=, comm = comm_] {
-    const at::Tensor from = input.contiguous();
-    const at::Tensor all = list.empty() ? at::Tensor() : flat_like(list);
-    void* const to = list.empty() ? nullptr : all.data_ptr();
-    check(ddl_comm_gather(comm, from.const_data_ptr(), to, from.nbytes(), root));
-    if (!list.empty()) unpack(all, list);
-  });
+  return run(
+      OpType::GATHER, "ddl:gather", options.timeout, nested(outputs),
+      [=, comm = comm_] {
+        const at::Tensor from = input.contiguous();
+        const at::Tensor all = list.empty() ? at::Tensor() : flat_like(list);
+        void* const to = list.empty() ? nullptr : all.data_ptr();
+        check(ddl_comm_gather(comm, from.const_data_ptr(), to, from.nbytes(), root));
+        if (!list.empty()) unpack(all, list);
+      },
+      input.device());
 }
 
 DdlBackend::WorkPtr DdlBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,

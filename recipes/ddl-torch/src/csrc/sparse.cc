@@ -53,10 +53,7 @@ std::vector<std::int64_t> exchange_counts(const char* what, ddl_comm_t comm,
 }  // namespace
 
 void check_sparse(const char* what, const at::Tensor& tensor, const c10d::ReduceOp& op) {
-  if (!tensor.device().is_cpu()) {
-    refuse(c10::str(what, ": the tensor is on ", tensor.device(),
-                    "; this build of ddl takes CPU tensors only"));
-  }
+  check_device(what, tensor);
   if (tensor.layout() != at::kSparse) {
     refuse(c10::str(what, ": of the sparse layouts only COO is supported; ",
                     "call to_sparse_coo() or to_dense() first"));

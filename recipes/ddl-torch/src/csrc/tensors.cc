@@ -1,15 +1,35 @@
 #include "tensors.h"
 
+#include <ddl/ddl.h>
+
 #include "error.h"
 
 namespace ddl_torch {
+namespace {
+
+void check_same_device(const char* what, const at::Tensor& one, const at::Tensor& other) {
+  if (one.device() == other.device()) return;
+  refuse(c10::str(what, ": the tensors are on ", one.device(), " and ", other.device(),
+                  "; all must be on one device"));
+}
+
+}  // namespace
+
+void check_device(const char* what, const at::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return;
+  if (!tensor.device().is_cuda()) {
+    refuse(c10::str(what, ": the tensor is on ", tensor.device(),
+                    "; ddl takes tensors on the CPU and on CUDA GPUs"));
+  }
+  if (ddl_cuda_library()[0] == '\0') {
+    refuse(c10::str(what, ": the tensor is on ", tensor.device(),
+                    "; this build of ddl takes CPU tensors only; install the CUDA variant of ddl"));
+  }
+}
 
 void check_tensor(const char* what, const at::Tensor& tensor) {
   if (!tensor.defined()) refuse(c10::str(what, ": a tensor is missing"));
-  if (!tensor.device().is_cpu()) {
-    refuse(c10::str(what, ": the tensor is on ", tensor.device(),
-                    "; this build of ddl takes CPU tensors only"));
-  }
+  check_device(what, tensor);
   if (tensor.layout() != at::kStrided) {
     refuse(c10::str(
         what, ": sparse tensors are not supported, except by all_reduce; call to_dense() first"));
@@ -39,6 +59,7 @@ at::Tensor& only(const char* what, Tensors& tensors) {
 void check_same(const char* what, const at::Tensor& model, const Tensors& tensors) {
   for (const at::Tensor& tensor : tensors) {
     check_tensor(what, tensor);
+    check_same_device(what, model, tensor);
     if (tensor.scalar_type() != model.scalar_type() || tensor.numel() != model.numel()) {
       refuse(c10::str(what, ": the tensors differ: ", model.numel(), " elements of ",
                       model.scalar_type(), " and ", tensor.numel(), " of ", tensor.scalar_type(),
@@ -50,6 +71,7 @@ void check_same(const char* what, const at::Tensor& model, const Tensors& tensor
 void check_blocks(const char* what, const at::Tensor& one, const at::Tensor& all, int n) {
   check_tensor(what, one);
   check_tensor(what, all);
+  check_same_device(what, one, all);
   if (one.scalar_type() != all.scalar_type() || one.numel() * n != all.numel()) {
     refuse(c10::str(what, ": the larger tensor must have ", n, " times the smaller's elements (",
                     one.numel(), " of ", one.scalar_type(), "), but has ", all.numel(), " of ",

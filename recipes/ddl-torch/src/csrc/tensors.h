@@ -9,7 +9,10 @@ namespace ddl_torch {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Refuses what is not a dense CPU tensor; `what` names the operation.
+// Refuses a tensor on a device that libddl does not know; `what` names the operation.
+void check_device(const char* what, const at::Tensor& tensor);
+
+// Refuses what is not dense, too.
 void check_tensor(const char* what, const at::Tensor& tensor);
 void check_tensors(const char* what, const Tensors& tensors);
 

@@ -4,9 +4,17 @@
 #include <atomic>
 
 namespace ddl_torch {
+namespace {
+
+// As a future wants them: the CPU is none.
+std::vector<c10::Device> devices_of(c10::Device device) {
+  return device.is_cpu() ? std::vector<c10::Device>() : std::vector<c10::Device>{device};
+}
+
+}  // namespace
 
 OperationWork::OperationWork(int rank, c10d::OpType type, std::uint64_t sequence, const char* title,
-                             c10::IValue outputs, std::function<void()> body,
+                             c10::IValue outputs, c10::Device device, std::function<void()> body,
                              std::shared_ptr<Completer> completer)
     : c10d::Work(rank, type, title),
       sequence_(sequence),
@@ -14,7 +22,7 @@ OperationWork::OperationWork(int rank, c10d::OpType type, std::uint64_t sequence
       outputs_(std::move(outputs)),
       body_(std::move(body)),
       completer_(std::move(completer)),
-      future_(c10::make_intrusive<c10::ivalue::Future>(outputs_.type())) {}
+      future_(c10::make_intrusive<c10::ivalue::Future>(outputs_.type(), devices_of(device))) {}
 
 void OperationWork::run() {
   std::exception_ptr error;
@@ -104,9 +112,13 @@ bool CoalescedWork::wait(std::chrono::milliseconds timeout) {
 
 c10::intrusive_ptr<c10::ivalue::Future> CoalescedWork::getFuture() {
   using c10::ivalue::Future;
-  auto all = c10::make_intrusive<Future>(c10::ListType::ofTensors());
   std::vector<c10::intrusive_ptr<Future>> futures;
   for (const auto& work : works_) futures.push_back(work->getFuture());
+  std::vector<c10::Device> devices;
+  for (const auto& future : futures) {
+    if (!future->devices().empty()) devices = future->devices();  // a group has one at most
+  }
+  auto all = c10::make_intrusive<Future>(c10::ListType::ofTensors(), devices);
   const auto left = std::make_shared<std::atomic<std::size_t>>(futures.size());
   const auto tensors = result();
   // Not collectAll: it wants futures of one type, and hides errors.

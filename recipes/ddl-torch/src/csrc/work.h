@@ -14,9 +14,9 @@ namespace ddl_torch {
 
 class OperationWork : public c10d::Work {
  public:
-  // `outputs` is what the future holds: a list of tensors, or a list of such lists.
+  // `outputs` is what the future holds: a list of tensors on `device`, or a list of such lists.
   OperationWork(int rank, c10d::OpType type, std::uint64_t sequence, const char* title,
-                c10::IValue outputs, std::function<void()> body,
+                c10::IValue outputs, c10::Device device, std::function<void()> body,
                 std::shared_ptr<Completer> completer);
 
   void run();                           // on the lane's thread; never throws

@@ -1,10 +1,14 @@
-"""The backend `ddl` of torch.distributed, for CPU tensors.
+"""The backend `ddl` of torch.distributed, for tensors on the CPU and on CUDA GPUs.
 
     torch.distributed.init_process_group("ddl")
 
 No import is needed: torch finds this package by itself. Start the program with `ddlrun`, which sets
 the variables that `init_process_group` reads. The backend runs over MPI and shared memory by
 `libddl`, with the algorithms of DDL_OPTIONS.
+
+GPU tensors need a torch with CUDA and the CUDA variant of ddl. An operation begins after what its
+tensors' stream was given before, on a thread and a stream of its own; `wait()` returns when the
+result is there.
 
 Timeouts are torch's (30 minutes unless `init_process_group(timeout=...)` says else); ddl has one
 for the whole process, so groups that wait at the same time share the latest.
@@ -27,10 +31,12 @@ def register() -> None:
 
     It costs next to nothing: MPI and the extension are loaded when the first group is made.
     """
+    import torch
     import torch.distributed as dist
 
     if dist.is_available() and "ddl" not in dist.Backend.backend_list:
-        dist.Backend.register_backend("ddl", _create, extended_api=True, devices=["cpu"])
+        devices = ["cpu", "cuda"] if torch.version.cuda else ["cpu"]
+        dist.Backend.register_backend("ddl", _create, extended_api=True, devices=devices)
 
 
 def _create(options: Any, _backend_options: Any) -> ProcessGroup:

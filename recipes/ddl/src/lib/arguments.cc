@@ -29,6 +29,7 @@ void check_blocks(const char* function, const Comm& comm, const void* small, con
   check_buffer(function, small_name, small, nbytes);
   check_buffer(function, large_name, large, all);
   check_overlap(function, small, nbytes, large, all, small == offset(large, comm.rank() * nbytes));
+  check_same_memory(function, small, nbytes, large, all);
 }
 
 }  // namespace
@@ -72,6 +73,15 @@ void check_overlap(const char* function, const void* send, std::size_t send_byte
   }
 }
 
+void check_same_memory(const char* function, const void* send, std::size_t send_bytes,
+                       const void* recv, std::size_t recv_bytes) {
+  if (send == recv || send_bytes == 0 || recv_bytes == 0) return;
+  if (is_on_device(send) == is_on_device(recv)) return;
+  fail(DDL_ERROR_ARGUMENT, function, ": ", is_on_device(send) ? "send" : "recv",
+       " is on a GPU and ", is_on_device(send) ? "recv" : "send",
+       " in host memory; give both in the same memory");
+}
+
 void check_allreduce(const char* function, const void* send, const void* recv, std::size_t count,
                      DDL_Type type, DDL_Op op) {
   check_reduction(function, type, op);
@@ -79,6 +89,7 @@ void check_allreduce(const char* function, const void* send, const void* recv, s
   check_buffer(function, "send", send, nbytes);
   check_buffer(function, "recv", recv, nbytes);
   check_overlap(function, send, nbytes, recv, nbytes, send == recv);
+  check_same_memory(function, send, nbytes, recv, nbytes);
 }
 
 void check_reduce_scatter(const char* function, const Comm& comm, const void* send,

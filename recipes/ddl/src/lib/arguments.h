@@ -23,6 +23,10 @@ void check_tag(const char* function, int tag);
 void check_overlap(const char* function, const void* send, std::size_t send_bytes, const void* recv,
                    std::size_t recv_bytes, bool is_in_place);
 
+// Both in host memory, or both on a GPU.
+void check_same_memory(const char* function, const void* send, std::size_t send_bytes,
+                       const void* recv, std::size_t recv_bytes);
+
 // Those of the collectives that exist both blocking and asynchronous.
 void check_allreduce(const char* function, const void* send, const void* recv, std::size_t count,
                      DDL_Type type, DDL_Op op);

@@ -13,6 +13,7 @@
 #include "arguments.h"
 #include "collective/collectives.h"
 #include "context.h"
+#include "device/host_copy.h"
 #include "guard.h"
 
 namespace ddl {
@@ -23,6 +24,13 @@ ddl_comm_t handle_of(Comm* comm) { return reinterpret_cast<ddl_comm_t>(comm); }
 template <class Get>
 DDL_Result get_int(const char* function, int* out, const Get& get) {
   return guard([&] { set(out, get(context()->world()), function); });
+}
+
+// Bytes up to the end of the last block.
+std::size_t extent(const std::size_t* nbytes, const std::size_t* offsets, int n) {
+  std::size_t end = 0;
+  for (int i = 0; i < n; ++i) end = std::max(end, offsets[i] + nbytes[i]);
+  return end;
 }
 
 }  // namespace
@@ -79,6 +87,15 @@ const char* ddl_mpi_library(void) {
     return std::string(version, length);
   }();
   return text.c_str();
+}
+
+const char* ddl_cuda_library(void) { return cuda_library(); }
+
+DDL_Result ddl_set_stream(void* stream) {
+  return guard([&] {
+    check_device_present("ddl_set_stream");
+    t_stream = stream;
+  });
 }
 
 DDL_Result ddl_rank(int* rank) {
@@ -204,7 +221,11 @@ DDL_Result ddl_comm_gather(ddl_comm_t comm, const void* send, void* recv, size_t
     const auto ctx = context();
     Comm& group = ctx->resolve(comm);
     check_rooted("gather", group, root, send, "send", recv, "recv", nbytes);
-    gather(group, send, recv, nbytes, root);
+    const std::size_t all = group.rank() == root ? nbytes * group.size() : 0;
+    const HostInput input(group, send, nbytes);
+    HostOutput output(group, recv, all);
+    gather(group, input.data(), output.data(), nbytes, root);
+    output.deliver(0, all);
   });
 }
 
@@ -214,7 +235,10 @@ DDL_Result ddl_comm_scatter(ddl_comm_t comm, const void* send, void* recv, size_
     const auto ctx = context();
     Comm& group = ctx->resolve(comm);
     check_rooted("scatter", group, root, recv, "recv", send, "send", nbytes);
-    scatter(group, send, recv, nbytes, root);
+    const HostInput input(group, send, group.rank() == root ? nbytes * group.size() : 0);
+    HostOutput output(group, recv, nbytes);
+    scatter(group, input.data(), output.data(), nbytes, root);
+    output.deliver(0, nbytes);
   });
 }
 
@@ -226,7 +250,10 @@ DDL_Result ddl_comm_alltoall(ddl_comm_t comm, const void* send, void* recv, size
     check_buffer("alltoall", "send", send, all);
     check_buffer("alltoall", "recv", recv, all);
     check_overlap("alltoall", send, all, recv, all, false);
-    alltoall(group, send, recv, nbytes);
+    const HostInput input(group, send, all);
+    HostOutput output(group, recv, all);
+    alltoall(group, input.data(), output.data(), nbytes);
+    output.deliver(0, all);
   });
 }
 
@@ -239,7 +266,14 @@ DDL_Result ddl_comm_alltoallv(ddl_comm_t comm, const void* send, const size_t* s
         recv_offsets == nullptr) {
       fail(DDL_ERROR_ARGUMENT, "alltoallv: a list of counts or offsets is null");
     }
-    alltoallv(ctx->resolve(comm), send, send_bytes, send_offsets, recv, recv_bytes, recv_offsets);
+    Comm& group = ctx->resolve(comm);
+    const HostInput input(group, send, extent(send_bytes, send_offsets, group.size()));
+    HostOutput output(group, recv, extent(recv_bytes, recv_offsets, group.size()));
+    alltoallv(group, input.data(), send_bytes, send_offsets, output.data(), recv_bytes,
+              recv_offsets);
+    for (int rank = 0; rank < group.size(); ++rank) {
+      output.deliver(recv_offsets[rank], recv_bytes[rank]);
+    }
   });
 }
 
@@ -250,8 +284,9 @@ DDL_Result ddl_comm_send(ddl_comm_t comm, const void* buffer, size_t nbytes, int
     check_rank("send", "dest", dest, group);
     check_tag("send", tag);
     check_buffer("send", "buffer", buffer, nbytes);
+    const HostInput input(group, buffer, nbytes);
     Batch batch(group.transport());
-    batch.send(buffer, nbytes, dest, tag);
+    batch.send(input.data(), nbytes, dest, tag);
     batch.wait();
   });
 }
@@ -263,9 +298,11 @@ DDL_Result ddl_comm_recv(ddl_comm_t comm, void* buffer, size_t nbytes, int sourc
     check_rank("recv", "source", source, group);
     check_tag("recv", tag);
     check_buffer("recv", "buffer", buffer, nbytes);
+    HostOutput output(group, buffer, nbytes);
     Batch batch(group.transport());
-    batch.recv(buffer, nbytes, source, tag);
+    batch.recv(output.data(), nbytes, source, tag);
     batch.wait();
+    output.deliver(0, nbytes);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -54,6 +55,15 @@ DDL_Result submit(const char* function, ddl_comm_t comm, ddl_request_t* request,
   });
 }
 
+// An operation for the worker, in order with the stream of the thread that asks for it.
+template <class Run>
+std::function<void()> in_stream_order(Run run) {
+  return [run, stream = t_stream] {
+    const StreamScope scope(stream);
+    run();
+  };
+}
+
 // Frees the request, which is done; the result is its operation's.
 DDL_Result take_outcome(ddl_request_t* request) {
   const std::unique_ptr<ddl_request> handle(std::exchange(*request, DDL_REQUEST_NULL));
@@ -90,6 +100,10 @@ DDL_Result ddl_comm_iallreduce(ddl_comm_t comm, const void* send, void* recv, si
                                DDL_Type type, DDL_Op op, ddl_request_t* request) {
   return submit("iallreduce", comm, request, [&](Comm& group) {
     check_allreduce("iallreduce", send, recv, count, type, op);
+    if (count > 0 && is_on_device(recv)) {  // never fused
+      return group.queue().submit(
+          in_stream_order([=, &group] { allreduce(group, send, recv, count, type, op); }));
+    }
     return group.queue().submit(Allreduce{send, recv, count, type, op});
   });
 }
@@ -100,7 +114,7 @@ DDL_Result ddl_comm_ireduce_scatter(ddl_comm_t comm, const void* send, void* rec
   return submit("ireduce_scatter", comm, request, [&](Comm& group) {
     check_reduce_scatter("ireduce_scatter", group, send, recv, recv_count, type, op);
     return group.queue().submit(
-        [=, &group] { reduce_scatter(group, send, recv, recv_count, type, op); });
+        in_stream_order([=, &group] { reduce_scatter(group, send, recv, recv_count, type, op); }));
   });
 }
 
@@ -108,7 +122,8 @@ DDL_Result ddl_comm_ibroadcast(ddl_comm_t comm, void* buffer, size_t nbytes, int
                                ddl_request_t* request) {
   return submit("ibroadcast", comm, request, [&](Comm& group) {
     check_broadcast("ibroadcast", group, buffer, nbytes, root);
-    return group.queue().submit([=, &group] { broadcast(group, buffer, nbytes, root); });
+    return group.queue().submit(
+        in_stream_order([=, &group] { broadcast(group, buffer, nbytes, root); }));
   });
 }
 
@@ -116,7 +131,8 @@ DDL_Result ddl_comm_iallgather(ddl_comm_t comm, const void* send, void* recv, si
                                ddl_request_t* request) {
   return submit("iallgather", comm, request, [&](Comm& group) {
     check_allgather("iallgather", group, send, recv, nbytes);
-    return group.queue().submit([=, &group] { allgather(group, send, recv, nbytes); });
+    return group.queue().submit(
+        in_stream_order([=, &group] { allgather(group, send, recv, nbytes); }));
   });
 }
 

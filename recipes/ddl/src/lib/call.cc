@@ -106,19 +106,21 @@ const char* name_of(DDL_Op op) {
 
 std::string describe(const Call& call) {
   const char* name = name_of(call.collective);
+  const char* where = call.is_on_device ? ", on a GPU" : "";
   switch (call.collective) {
     case Collective::kAllreduce:
     case Collective::kReduceScatter:
     case Collective::kIallreduce:
       return concat(name, "(", call.count, " x ", name_of(static_cast<DDL_Type>(call.type)), ", ",
-                    name_of(static_cast<DDL_Op>(call.op)), is_fused(call) ? ", fused)" : ")");
+                    name_of(static_cast<DDL_Op>(call.op)), is_fused(call) ? ", fused" : "", where,
+                    ")");
     case Collective::kBroadcast:
     case Collective::kGather:
     case Collective::kScatter:
-      return concat(name, "(", call.count, " bytes, root ", call.root, ")");
+      return concat(name, "(", call.count, " bytes, root ", call.root, where, ")");
     case Collective::kAllgather:
     case Collective::kAlltoall:
-      return concat(name, "(", call.count, " bytes)");
+      return concat(name, "(", call.count, " bytes", where, ")");
     default:
       return concat(name, "()");
   }

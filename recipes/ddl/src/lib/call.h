@@ -33,11 +33,12 @@ struct Call {
   std::uint64_t count = 0;  // elements for reductions, else bytes
   // kIallreduce: how many this rank could fuse; ranks may differ. Else a fingerprint of the sizes
   // that are fused in the message, 0 when it is not fused.
-  std::uint64_t fusion = 0;
+  std::uint32_t fusion = 0;
+  std::uint32_t is_on_device = 0;  // whether the buffers are on a GPU
 
   bool operator==(const Call& other) const {
     return collective == other.collective && type == other.type && op == other.op &&
-           root == other.root && count == other.count &&
+           root == other.root && count == other.count && is_on_device == other.is_on_device &&
            (collective == Collective::kIallreduce || fusion == other.fusion);
   }
 };

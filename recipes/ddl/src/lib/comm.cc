@@ -99,14 +99,12 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
            const Settings& settings)
     : topology_(std::move(topology)),
       rank_(rank_in(comm)),
-      is_deterministic_(settings.is_deterministic),
-      debug_level_(settings.debug_level),
-      dump_every_(settings.dump_every),
-      radix_(settings.radix),
+      settings_(settings),
       transport_(comm, make_peers(topology_, world_ranks)),
       host_(make_host_group(transport_, topology_, rank_, settings)),
       chunking_(usual_chunking(topology_.tree(), num_lanes())),
       fusion_(std::make_unique<Fusion>(*this, settings.fusion_bytes)),
+      device_(make_device(*this)),
       queue_({settings.fusion_bytes,
               std::chrono::duration<double, std::milli>(settings.fusion_wait_ms)},
              [this](const std::vector<Allreduce>& queued) { return fusion_->run(queued); }) {
@@ -121,6 +119,26 @@ Comm::~Comm() {
   if (queue_.is_ahead()) {
     host_.give_up(Error(DDL_ERROR_PEER_LOST, "it ended with asynchronous operations under way"));
   }
+}
+
+std::unique_ptr<Comm> Comm::subset(const std::vector<int>& ranks, int tag) const {
+  MPI_Group all = MPI_GROUP_NULL;
+  MPI_Group members = MPI_GROUP_NULL;
+  check_mpi(MPI_Comm_group(transport_.comm(), &all), "MPI_Comm_group");
+  check_mpi(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members),
+            "MPI_Group_incl");
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_create_group(transport_.comm(), members, tag, &comm), "MPI_Comm_create_group");
+  MPI_Group_free(&members);
+  MPI_Group_free(&all);
+  std::vector<int> world_ranks;
+  for (const int rank : ranks) world_ranks.push_back(transport_.peers()[rank].world_rank);
+  return std::make_unique<Comm>(comm, topology_.subset(ranks), world_ranks, settings_);
+}
+
+Device& Comm::device() {
+  if (!device_) check_device_present("a buffer on a GPU");
+  return *device_;
 }
 
 ddl_stats Comm::stats() const {
@@ -140,7 +158,7 @@ std::shared_ptr<const Plan> Comm::plan(const PlanKey& key) {
 }
 
 int Comm::radix_for(std::size_t nbytes) {
-  if (radix_ != kAnyRadix) return radix_;
+  if (settings_.radix != kAnyRadix) return settings_.radix;
   if (radixes_.size() >= kMaxPlans) radixes_.clear();
   const auto [entry, is_new] = radixes_.try_emplace(nbytes, kDirect);
   if (is_new) entry->second = choose_radix(topology_.tree(), nbytes, chunking_);
@@ -183,9 +201,8 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
     throw Error(failure_->code(),
                 concat("this communicator is unusable since an earlier error: ", failure_->what()));
   }
-  const bool is_traced =
-      debug_level_ >= 2 ||
-      (dump_every_ > 0 && (num_calls_ + 1) % static_cast<std::uint64_t>(dump_every_) == 0);
+  const auto every = static_cast<std::uint64_t>(settings_.dump_every);
+  const bool is_traced = settings_.debug_level >= 2 || (every > 0 && (num_calls_ + 1) % every == 0);
   const Clock::time_point start = is_traced ? Clock::now() : Clock::time_point();
   try {
     collective();
@@ -221,7 +238,7 @@ void Comm::announce(const Call& call) {
 
 void Comm::agree_on_host() { enforce(compare_calls()); }
 
-std::uint64_t Comm::begin(const Call& call) {
+std::uint32_t Comm::begin(const Call& call) {
   announce(call);
   Verdict verdict = compare_calls();
   if (num_hosts() > 1) verdict = agree_between_hosts(verdict);

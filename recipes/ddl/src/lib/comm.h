@@ -17,6 +17,7 @@
 
 #include "async/queue.h"
 #include "call.h"
+#include "device/device.h"
 #include "schedule/cost.h"
 #include "schedule/plan.h"
 #include "settings.h"
@@ -45,6 +46,10 @@ class Comm {
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
+  // A communicator of these of its ranks, in this order; `tag` as in ddl_comm_create. Collective
+  // over them.
+  std::unique_ptr<Comm> subset(const std::vector<int>& ranks, int tag) const;
+
   int rank() const { return rank_; }
   int size() const { return topology_.size(); }
   const Topology& topology() const { return topology_; }
@@ -53,10 +58,13 @@ class Comm {
   const std::vector<int>& local_ranks() const { return topology_.host_of(rank_).ranks; }
   std::string describe(int rank) const { return transport_.peers()[rank].describe(); }
 
-  bool is_deterministic() const { return is_deterministic_; }
+  const Settings& settings() const { return settings_; }
+  bool is_deterministic() const { return settings_.is_deterministic; }
   HostGroup& host() { return host_; }
   const HostGroup& host() const { return host_; }
   MpiTransport& transport() { return transport_; }
+  // For buffers on a GPU. Throws in the CPU variant.
+  Device& device();
 
   // Between hosts, lane k joins the k-th rank of every host; every host has that many ranks.
   int num_lanes() const { return topology_.min_local_size(); }
@@ -88,10 +96,10 @@ class Comm {
 
   // Returns when all ranks have entered and made the same call; throws Disagreement on all if not.
   // The result is the least `fusion` of all ranks.
-  std::uint64_t begin(const Call& call);
+  std::uint32_t begin(const Call& call);
 
   // From now on allreduces are announced as fused of what `fingerprint` stands for; 0: not fused.
-  void announce_as_fused(std::uint64_t fingerprint) { fusion_fingerprint_ = fingerprint; }
+  void announce_as_fused(std::uint32_t fingerprint) { fusion_fingerprint_ = fingerprint; }
 
   // begin() in two halves, for collectives within one host that bring their input along.
   void announce(const Call& call);
@@ -109,10 +117,7 @@ class Comm {
 
   Topology topology_;
   int rank_;
-  bool is_deterministic_;
-  int debug_level_;
-  int dump_every_;
-  int radix_;  // kAnyRadix: chosen by size
+  Settings settings_;
   std::vector<std::byte> workspace_;
   MpiTransport transport_;
   HostGroup host_;
@@ -122,10 +127,11 @@ class Comm {
   std::map<std::size_t, int> radixes_;                                    // by bytes
   std::size_t call_bytes_ = 0;  // of the collective under way, in all
   std::uint64_t num_calls_ = 0;
-  std::uint64_t fusion_fingerprint_ = 0;
+  std::uint32_t fusion_fingerprint_ = 0;
   std::atomic<std::uint64_t> num_collectives_{0};
   std::optional<Error> failure_;
   std::unique_ptr<Fusion> fusion_;
+  std::unique_ptr<Device> device_;
   Queue queue_;  // the last member: its thread uses the others until it has ended
 };
 

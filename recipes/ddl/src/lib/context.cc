@@ -85,17 +85,7 @@ Comm* Context::create(const std::vector<int>& world_ranks, int tag) {
     fail(DDL_ERROR_ARGUMENT, "ddl_comm_create: only members may call it; rank ", world_->rank(),
          " is not in the list");
   }
-  MPI_Group all = group_of(world_->transport().comm());
-  MPI_Group members = MPI_GROUP_NULL;
-  check_mpi(MPI_Group_incl(all, static_cast<int>(world_ranks.size()), world_ranks.data(), &members),
-            "MPI_Group_incl");
-  MPI_Comm comm = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_create_group(world_->transport().comm(), members, tag, &comm),
-            "MPI_Comm_create_group");
-  MPI_Group_free(&members);
-  MPI_Group_free(&all);
-  auto group =
-      std::make_unique<Comm>(comm, world_->topology().subset(world_ranks), world_ranks, settings_);
+  auto group = world_->subset(world_ranks, tag);
   const std::lock_guard<std::mutex> lock(mutex_);
   Comm* handle = group.get();
   groups_.emplace(handle, std::move(group));

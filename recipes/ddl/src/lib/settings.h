@@ -28,7 +28,8 @@ struct Settings {
 
   int debug_level = 0;  // -dbg_level: 1 prints the topology at start, 2 every collective
   int dump_every = 0;   // -dump_iter N: prints every N-th collective; 0 = never
-  int device_sync = 0;  // -dev_sync 0|1|2: for device buffers; host buffers need no synchronisation
+  int device_sync =
+      0;  // -dev_sync 0|1|2: 0 = collectives on a GPU wait for one stream, else for all
   int rebind_every =
       0;  // -rebind_iter N: how often to choose schedules anew; the choice depends on size only
 

@@ -82,6 +82,8 @@ using Unlocked = nb::call_guard<nb::gil_scoped_release>;
 NB_MODULE(_core, m) {
   m.def("version", [] { return std::string(ddl_version()); });
   m.def("mpi_library", [] { return std::string(ddl_mpi_library()); });
+  m.def("cuda_library", [] { return std::string(ddl_cuda_library()); });
+  m.def("set_stream", [](Address stream) -> int { return ddl_set_stream(memory_at(stream)); });
   m.def("last_error", [] { return std::string(ddl_last_error()); });
   m.def("initialized", [] { return ddl_initialized() != 0; });
   m.def(

@@ -45,7 +45,8 @@ typedef enum {
   DDL_ERROR_TIMEOUT = 4,         /* a rank did not arrive in time */
   DDL_ERROR_PEER_LOST = 5,       /* a rank died, or gave up before us */
   DDL_ERROR_MPI = 6,             /* MPI reported an error */
-  DDL_ERROR_SYSTEM = 7           /* the operating system refused (memory, shared memory) */
+  DDL_ERROR_SYSTEM = 7,          /* the operating system refused (memory, shared memory) */
+  DDL_ERROR_DEVICE = 8           /* CUDA or NCCL reported an error */
 } DDL_Result;
 
 /* Element types. The values are part of the ABI. */
@@ -97,6 +98,29 @@ DDL_API const char* ddl_last_error(void);
 /* "0.1.0", and the MPI library's own description. Both may be called at any time. */
 DDL_API const char* ddl_version(void);
 DDL_API const char* ddl_mpi_library(void);
+
+/* -- GPUs: the CUDA variant of the library ------------------------------------------------------
+ *
+ * Every collective, send and receive takes buffers in the memory of a CUDA GPU where it takes host
+ * memory. A communicator uses one GPU on each rank, that of its first buffer. Buffers of an
+ * allreduce, reduce_scatter, broadcast or allgather are on GPUs on all ranks, or on none, else it
+ * is DDL_ERROR_MISMATCH; the other calls do not mind.
+ *
+ * A call begins after the work that has been given to the thread's stream so far, and when it (or
+ * its request) is done, the result is in place for every stream.
+ *
+ * Sums inside a host are NCCL's: it decides on their order, 16-bit floats are rounded at every
+ * addition, MIN and MAX need not pass a NaN on, and an average multiplies each input by 1/size
+ * first. Where NCCL cannot be used, because ranks share a GPU, and with `-deterministic 1`, the
+ * data goes through host memory and the sums are those of host buffers. `-dev_sync 1` or `2` lets
+ * every call wait for all that the GPU does, not for one stream only: to find missing order. */
+
+/* "CUDA 12.9, NCCL 2.32.3": what the library was built with. "" in the CPU variant. */
+DDL_API const char* ddl_cuda_library(void);
+
+/* From now on, `stream` (a cudaStream_t; at first NULL, CUDA's default stream) is the one that
+ * calls of this thread come after. */
+DDL_API DDL_Result ddl_set_stream(void* stream);
 
 /* -- Where am I? All need ddl_init. ------------------------------------------------------------ */
 

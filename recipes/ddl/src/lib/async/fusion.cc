@@ -8,11 +8,11 @@ namespace ddl {
 namespace {
 
 // FNV-1a over the sizes: ranks whose parts differ shall see it even when the sums of them do not.
-std::uint64_t fingerprint_of(const std::vector<Allreduce>& parts) {
-  std::uint64_t hash = 14695981039346656037U;
+std::uint32_t fingerprint_of(const std::vector<Allreduce>& parts) {
+  std::uint32_t hash = 2166136261U;
   for (const Allreduce& part : parts) {
     std::uint64_t count = part.count;
-    for (int i = 0; i < 8; ++i, count >>= 8) hash = (hash ^ (count & 0xff)) * 1099511628211U;
+    for (int i = 0; i < 8; ++i, count >>= 8) hash = (hash ^ (count & 0xff)) * 16777619U;
   }
   return hash | 1;  // 0 means: not fused
 }
@@ -20,7 +20,7 @@ std::uint64_t fingerprint_of(const std::vector<Allreduce>& parts) {
 // While it lives, the communicator's allreduces are announced as fused.
 class Announcement {
  public:
-  Announcement(Comm& comm, std::uint64_t fingerprint) : comm_(comm) {
+  Announcement(Comm& comm, std::uint32_t fingerprint) : comm_(comm) {
     comm_.announce_as_fused(fingerprint);
   }
   ~Announcement() { comm_.announce_as_fused(0); }
@@ -76,7 +76,7 @@ std::size_t Fusion::agree_on_number(const std::vector<Allreduce>& queued) {
                   static_cast<std::uint32_t>(first.op),
                   0,
                   first.count,
-                  queued.size()};
+                  static_cast<std::uint32_t>(queued.size())};
   std::size_t number = 0;
   comm_.run(call, [&] { number = comm_.begin(call); });
   return number;

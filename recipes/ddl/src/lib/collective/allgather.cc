@@ -28,17 +28,21 @@ void allgather_on_host(Comm& comm, const std::byte* send, std::byte* recv, std::
 
 }  // namespace
 
+void agreed::allgather(Comm& comm, const void* send, void* recv, std::size_t nbytes) {
+  if (comm.num_hosts() > 1) {
+    allgather_between_hosts(comm, send, recv, nbytes);
+  } else {
+    allgather_on_host(comm, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv),
+                      nbytes);
+  }
+}
+
 void allgather(Comm& comm, const void* send, void* recv, std::size_t nbytes) {
+  if (nbytes > 0 && is_on_device(recv)) return comm.device().allgather(send, recv, nbytes);
   const Call call{Collective::kAllgather, 0, 0, 0, nbytes};
   comm.run(call, [&] {
     comm.begin(call);
-    if (nbytes == 0) return;
-    if (comm.num_hosts() > 1) {
-      allgather_between_hosts(comm, send, recv, nbytes);
-    } else {
-      allgather_on_host(comm, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv),
-                        nbytes);
-    }
+    if (nbytes > 0) agreed::allgather(comm, send, recv, nbytes);
   });
 }
 

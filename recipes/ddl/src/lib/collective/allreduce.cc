@@ -32,9 +32,23 @@ void allreduce_small(Comm& comm, const Call& call, const void* send, void* recv,
 
 }  // namespace
 
+void agreed::allreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
+                       DDL_Op op) {
+  if (comm.num_hosts() > 1 && comm.is_deterministic()) {
+    allreduce_ordered(comm, send, recv, count, type, op);
+  } else if (comm.num_hosts() > 1) {
+    allreduce_between_hosts(comm, send, recv, count, type, op);
+  } else {
+    allreduce_on_host(comm, send, recv, count, type, op);
+  }
+}
+
 void allreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
                DDL_Op op) {
   const std::size_t nbytes = count * size_of(type);
+  if (nbytes > 0 && is_on_device(recv)) {
+    return comm.device().allreduce(send, recv, count, type, op);
+  }
   const Call call{Collective::kAllreduce, static_cast<std::uint32_t>(type),
                   static_cast<std::uint32_t>(op), 0, count};
   comm.run(call, [&] {
@@ -44,14 +58,7 @@ void allreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_
       return;
     }
     comm.begin(call);
-    if (count == 0) return;
-    if (comm.num_hosts() > 1 && comm.is_deterministic()) {
-      allreduce_ordered(comm, send, recv, count, type, op);
-    } else if (comm.num_hosts() > 1) {
-      allreduce_between_hosts(comm, send, recv, count, type, op);
-    } else {
-      allreduce_on_host(comm, send, recv, count, type, op);
-    }
+    if (count > 0) agreed::allreduce(comm, send, recv, count, type, op);
   });
 }
 

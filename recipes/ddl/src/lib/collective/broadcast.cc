@@ -36,16 +36,20 @@ void broadcast_on_host(Comm& comm, std::byte* buffer, std::size_t nbytes, int ro
 
 }  // namespace
 
+void agreed::broadcast(Comm& comm, void* buffer, std::size_t nbytes, int root) {
+  if (comm.num_hosts() > 1) {
+    broadcast_between_hosts(comm, buffer, nbytes, root);
+  } else {
+    broadcast_on_host(comm, static_cast<std::byte*>(buffer), nbytes, root);
+  }
+}
+
 void broadcast(Comm& comm, void* buffer, std::size_t nbytes, int root) {
+  if (nbytes > 0 && is_on_device(buffer)) return comm.device().broadcast(buffer, nbytes, root);
   const Call call{Collective::kBroadcast, 0, 0, root, nbytes};
   comm.run(call, [&] {
     comm.begin(call);
-    if (nbytes == 0) return;
-    if (comm.num_hosts() > 1) {
-      broadcast_between_hosts(comm, buffer, nbytes, root);
-    } else {
-      broadcast_on_host(comm, static_cast<std::byte*>(buffer), nbytes, root);
-    }
+    if (nbytes > 0) agreed::broadcast(comm, buffer, nbytes, root);
   });
 }
 

@@ -8,12 +8,14 @@
 
 namespace ddl {
 
+// These four also take buffers on a GPU, then both of them.
 void allreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
                DDL_Op op);
 void reduce_scatter(Comm& comm, const void* send, void* recv, std::size_t recv_count, DDL_Type type,
                     DDL_Op op);
 void broadcast(Comm& comm, void* buffer, std::size_t nbytes, int root);
 void allgather(Comm& comm, const void* send, void* recv, std::size_t nbytes);
+
 void barrier(Comm& comm);
 void gather(Comm& comm, const void* send, void* recv, std::size_t nbytes, int root);
 void scatter(Comm& comm, const void* send, void* recv, std::size_t nbytes, int root);
@@ -21,5 +23,18 @@ void alltoall(Comm& comm, const void* send, void* recv, std::size_t nbytes);
 void alltoallv(Comm& comm, const void* send, const std::size_t* send_bytes,
                const std::size_t* send_offsets, void* recv, const std::size_t* recv_bytes,
                const std::size_t* recv_offsets);
+
+// In host memory; the ranks have just agreed on the call (Comm::begin), and there is something to
+// move.
+namespace agreed {
+
+void allreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
+               DDL_Op op);
+void reduce_scatter(Comm& comm, const void* send, void* recv, std::size_t recv_count, DDL_Type type,
+                    DDL_Op op);
+void broadcast(Comm& comm, void* buffer, std::size_t nbytes, int root);
+void allgather(Comm& comm, const void* send, void* recv, std::size_t nbytes);
+
+}  // namespace agreed
 
 }  // namespace ddl

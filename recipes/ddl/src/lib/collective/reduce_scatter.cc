@@ -41,21 +41,28 @@ void reduce_scatter_on_host(Comm& comm, const std::byte* send, std::byte* recv, 
 
 }  // namespace
 
+void agreed::reduce_scatter(Comm& comm, const void* send, void* recv, std::size_t recv_count,
+                            DDL_Type type, DDL_Op op) {
+  if (comm.num_hosts() > 1 && comm.is_deterministic()) {
+    reduce_scatter_ordered(comm, send, recv, recv_count, type, op);
+  } else if (comm.num_hosts() > 1) {
+    reduce_scatter_between_hosts(comm, send, recv, recv_count, type, op);
+  } else {
+    reduce_scatter_on_host(comm, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv),
+                           recv_count, type, op);
+  }
+}
+
 void reduce_scatter(Comm& comm, const void* send, void* recv, std::size_t recv_count, DDL_Type type,
                     DDL_Op op) {
+  if (recv_count > 0 && is_on_device(recv)) {
+    return comm.device().reduce_scatter(send, recv, recv_count, type, op);
+  }
   const Call call{Collective::kReduceScatter, static_cast<std::uint32_t>(type),
                   static_cast<std::uint32_t>(op), 0, recv_count};
   comm.run(call, [&] {
     comm.begin(call);
-    if (recv_count == 0) return;
-    if (comm.num_hosts() > 1 && comm.is_deterministic()) {
-      reduce_scatter_ordered(comm, send, recv, recv_count, type, op);
-    } else if (comm.num_hosts() > 1) {
-      reduce_scatter_between_hosts(comm, send, recv, recv_count, type, op);
-    } else {
-      reduce_scatter_on_host(comm, static_cast<const std::byte*>(send),
-                             static_cast<std::byte*>(recv), recv_count, type, op);
-    }
+    if (recv_count > 0) agreed::reduce_scatter(comm, send, recv, recv_count, type, op);
   });
 }
 

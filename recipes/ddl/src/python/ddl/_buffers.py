@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from ddl import _core
+
 if TYPE_CHECKING:
     import torch
 
@@ -26,7 +28,7 @@ TYPES = {
 
 
 class Buffer(NamedTuple):
-    """A contiguous piece of host memory. Valid as long as the array that it was made of."""
+    """A contiguous piece of memory. Valid as long as the array that it was made of."""
 
     address: int
     length: int  # elements
@@ -52,7 +54,8 @@ def buffer_of(name: str, x: Array, *, writable: bool = False) -> Buffer:
     """Describe the memory of `x`, the argument called `name`.
 
     Raises:
-        TypeError: not a NumPy array or torch CPU tensor, or its elements are Python objects.
+        TypeError: not a NumPy array or torch tensor, on a device that the library does not know, or
+            its elements are Python objects.
         ValueError: not contiguous, not aligned, of foreign byte order, or read-only though it would
             be written to.
     """
@@ -60,7 +63,7 @@ def buffer_of(name: str, x: Array, *, writable: bool = False) -> Buffer:
         return _buffer_of_tensor(name, x)
     if isinstance(x, np.ndarray):
         return _buffer_of_array(name, x, writable)
-    raise TypeError(f"{name}: expected a NumPy array or a torch CPU tensor, got {type(x).__name__}")
+    raise TypeError(f"{name}: expected a NumPy array or a torch tensor, got {type(x).__name__}")
 
 
 def _buffer_of_array(name: str, x: np.ndarray[Any, Any], writable: bool) -> Buffer:
@@ -85,7 +88,7 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 
 def _buffer_of_tensor(name: str, x: Any) -> Buffer:
     if x.device.type != "cpu":
-        raise TypeError(f"{name}: the tensor is on {x.device}; move it with {name}.cpu()")
+        _check_device(name, x)
     if str(x.layout) != "torch.strided":
         raise TypeError(f"{name}: {x.layout} tensors cannot be sent; use {name}.to_dense()")
     if not x.is_contiguous():
@@ -94,6 +97,20 @@ def _buffer_of_tensor(name: str, x: Any) -> Buffer:
         raise ValueError(f"{name}: a lazily conjugated or negated view; use {name}.clone()")
     count = x.numel()
     return Buffer(x.data_ptr(), count, count * x.element_size(), str(x.dtype).split(".")[-1])
+
+
+def _check_device(name: str, x: Any) -> None:
+    if x.device.type != "cuda":
+        raise TypeError(f"{name}: the tensor is on {x.device}; move it with {name}.cpu()")
+    if not _core.cuda_library():
+        raise TypeError(
+            f"{name}: the tensor is on {x.device}, but this ddl was built without CUDA; move it "
+            f"with {name}.cpu() or install the CUDA variant of ddl"
+        )
+    # The collective begins after what torch has been told to do with the tensor so far.
+    import torch  # the tensor shows that it is loaded
+
+    _core.set_stream(torch.cuda.current_stream(x.device).cuda_stream)
 
 
 def empty_like(x: ArrayT, shape: tuple[int, ...] | None = None) -> ArrayT:

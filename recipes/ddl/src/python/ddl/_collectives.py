@@ -1,4 +1,4 @@
-"""The blocking collectives on NumPy arrays and torch CPU tensors.
+"""The blocking collectives on NumPy arrays and torch tensors, in the CUDA variant also on GPUs.
 
 They are called by every rank of the group in the same order, and release the interpreter lock while
 they wait. What they return is of the kind that they were given.

@@ -18,13 +18,14 @@ class Result(enum.IntEnum):
     PEER_LOST = 5
     MPI = 6
     SYSTEM = 7
+    DEVICE = 8
 
 
 class DDLError(RuntimeError):
     """A collective or the library failed; the message says what, on which rank and host.
 
-    After `Result.MISMATCH` the group can still be used; after `TIMEOUT`, `PEER_LOST`, `MPI` or
-    `SYSTEM` every further call on it raises the same error.
+    After `Result.MISMATCH` the group can still be used; after `TIMEOUT`, `PEER_LOST`, `MPI`,
+    `SYSTEM` or `DEVICE` every further call on it raises the same error.
 
     Attributes:
         code: which kind of failure.

@@ -22,6 +22,7 @@ def describe() -> dict[str, Any]:
     return {
         "ddl": ddl.__version__,
         "mpi": _core.mpi_library().strip().splitlines()[0].replace("\t", " "),
+        "cuda": _core.cuda_library() or None,
         "ranks": ddl.size(),
         "hosts": hosts,
         "timeout_s": ddl.timeout(),
@@ -48,6 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     print(f"ddl      {facts['ddl']}")
     print(f"MPI      {facts['mpi']}")
+    print(f"CUDA     {facts['cuda'] or 'no'}")
     print(f"ranks    {facts['ranks']} on {len(facts['hosts'])} host(s)")
     for host, ranks in facts["hosts"].items():
         print(f"  {host}: {' '.join(map(str, ranks))}")

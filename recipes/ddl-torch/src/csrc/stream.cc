@@ -1,0 +1,56 @@
+#include "stream.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <ddl/ddl.h>
+
+#include <optional>
+
+#include "error.h"
+
+namespace ddl_torch {
+namespace {
+
+using c10::impl::VirtualGuardImpl;
+
+// One for each thread, so that a lane's staging buffers can be used again.
+c10::Stream own_stream(c10::Device device) {
+  thread_local std::optional<c10::Stream> stream;
+  if (!stream || stream->device() != device) {
+    stream = VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  }
+  return *stream;
+}
+
+}  // namespace
+
+c10::Device device_of(const c10::IValue& tensors) {
+  if (tensors.isTensor() && tensors.toTensor().defined()) return tensors.toTensor().device();
+  if (tensors.isList()) {
+    for (const c10::IValue& element : tensors.toListRef()) {
+      const c10::Device device = device_of(element);
+      if (!device.is_cpu()) return device;
+    }
+  }
+  return c10::kCPU;
+}
+
+StreamOrder::StreamOrder(c10::Device device) : device_(device) {
+  if (device_.is_cpu()) return;
+  const c10::DeviceGuard on_device(device_);
+  asked_ = std::make_shared<c10::Event>(device_.type());
+  asked_->record(VirtualGuardImpl(device_.type()).getStream(device_));
+}
+
+void StreamOrder::run(const std::function<void()>& body) const {
+  if (device_.is_cpu()) return body();
+  const c10::Stream stream = own_stream(device_);
+  const c10::StreamGuard on_stream(stream);  // and its device
+  asked_->block(stream);
+  check(ddl_set_stream(stream.native_handle()));
+  body();
+  stream.synchronize();
+}
+
+}  // namespace ddl_torch

@@ -1,0 +1,93 @@
+// CUDA's handles as objects that free them, and its codes as errors.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace ddl {
+
+// Throws DDL_ERROR_DEVICE with CUDA's own words when `code` is not cudaSuccess.
+void check_cuda(cudaError_t code, const char* what);
+
+// The GPU that the memory belongs to.
+int device_of(const void* pointer);
+
+// While it lives, `device` is the thread's current one.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int device);
+  ~CurrentDevice() { cudaSetDevice(before_); }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+// Runs in order with the streams that it is told to wait for, and with no others.
+class Stream {
+ public:
+  Stream();
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// A point in a stream.
+class Event {
+ public:
+  Event();
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void record(cudaStream_t stream);
+  // What `stream` is given from now on waits for the event.
+  void block(cudaStream_t stream) const;
+  bool has_come() const;
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// Host memory that the GPU reads and writes by itself.
+class PinnedMemory {
+ public:
+  PinnedMemory() = default;
+  ~PinnedMemory() { free(); }
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+
+  // The contents are lost when it has to grow; nobody may be using them then.
+  std::byte* at_least(std::size_t nbytes);
+
+ private:
+  void free();
+  void* data_ = nullptr;
+  std::size_t nbytes_ = 0;
+};
+
+// Memory of the current device.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  ~DeviceMemory() { free(); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  // The contents are lost when it has to grow; nobody may be using them then.
+  std::byte* at_least(std::size_t nbytes);
+
+ private:
+  void free();
+  void* data_ = nullptr;
+  std::size_t nbytes_ = 0;
+};
+
+}  // namespace ddl

@@ -1,0 +1,202 @@
+// Collectives on GPUs. On one host they are NCCL's. Between hosts, an allreduce sums inside every
+// host by NCCL, so that each rank has a slice, and the k-th ranks of all hosts sum slice k as ranks
+// that are alone on their hosts, from pinned host memory. Everything else goes through host memory
+// as a whole, as does all of it when NCCL cannot be used.
+#include "device/cuda_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace ddl {
+namespace {
+
+constexpr int kLaneTag = 32770;  // of MPI_Comm_create_group; a program's tags are below 32768
+
+// A GPU's name on its host.
+struct BusId {
+  char text[32];
+  bool operator==(const BusId& other) const { return std::strcmp(text, other.text) == 0; }
+};
+static_assert(sizeof(BusId) <= HostGroup::kSmallBytes);
+
+BusId bus_id(int device) {
+  BusId id{};
+  check_cuda(cudaDeviceGetPCIBusId(id.text, sizeof(id.text), device), "cudaDeviceGetPCIBusId");
+  return id;
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_device(Comm& comm) { return std::make_unique<CudaDevice>(comm); }
+
+CudaDevice::~CudaDevice() {
+  if (!gpu_) return;
+  try {
+    const CurrentDevice current(device_);
+    gpu_.reset();
+  } catch (const Error&) {
+    // The process exits without ddl_finalize, and CUDA is gone, with its handles.
+    static_cast<void>(gpu_.release());
+  }
+}
+
+// The first call chooses the communicator's GPU.
+int CudaDevice::check_device(const Call& call, const void* buffer) {
+  const int device = device_of(buffer);
+  int first = -1;
+  if (!device_.compare_exchange_strong(first, device) && first != device) {
+    fail(DDL_ERROR_ARGUMENT, describe(call), ": a buffer is on GPU ", device,
+         ", but this communicator's first was on GPU ", first,
+         "; make another communicator for the other GPU");
+  }
+  return device;
+}
+
+void CudaDevice::run(const Call& call, const void* send, const void* recv,
+                     const std::function<void(Gpu&)>& way) {
+  const int device = check_device(call, send);
+  check_device(call, recv);
+  void* const stream = t_stream;  // the call may have to wait its turn on another thread
+  comm_.run(call, [&] {
+    const CurrentDevice current(device);
+    // Read by the host's ranks in set_up(); the next call but one writes there again.
+    std::memcpy(comm_.host().small(comm_.host().rank(), comm_.call_parity() ^ 1),
+                bus_id(device).text, sizeof(BusId));
+    comm_.begin(call);
+    if (!gpu_) set_up();
+    Gpu& gpu = *gpu_;
+    try {
+      if (comm_.settings().device_sync > 0) check_cuda(cudaDeviceSynchronize(), "the GPU's work");
+      gpu.ready.record(static_cast<cudaStream_t>(stream));
+      gpu.ready.block(gpu.stream);
+      way(gpu);
+      gpu.finished.record(gpu.stream);
+      wait(gpu.finished);
+    } catch (...) {
+      stop(gpu);
+      throw;
+    }
+  });
+}
+
+// Collective over the communicator: whether NCCL is used must be the same everywhere.
+void CudaDevice::set_up() {
+  auto gpu = std::make_unique<Gpu>();
+  const bool is_on_many = comm_.num_hosts() > 1;
+  long can_use_nccl = comm_.is_deterministic() || is_gpu_shared() ? 0 : 1;
+  Batch batch(comm_.transport());
+  batch.all_min(&can_use_nccl, 1);
+  batch.wait();
+  if (can_use_nccl == 1) {
+    const ncclUniqueId id = share_nccl_id();
+    gpu->nccl.emplace(id, comm_.host().size(), comm_.host().rank(),
+                      [this](const std::function<bool()>& is_done) { wait(is_done); });
+    const int lane = comm_.host().rank();
+    if (is_on_many && lane < comm_.num_lanes()) {
+      std::vector<int> ranks;
+      for (const Host& host : comm_.topology().hosts()) ranks.push_back(host.ranks[lane]);
+      gpu->lane = comm_.subset(ranks, kLaneTag);
+    }
+  }
+  if (comm_.settings().debug_level >= 1) {
+    std::fprintf(stderr, "[ddl] %s: GPU %d (%s): collectives go %s\n",
+                 comm_.describe(comm_.rank()).c_str(), device_.load(), bus_id(device_).text,
+                 !gpu->nccl   ? "through host memory"
+                 : gpu->lane  ? "through NCCL and between hosts"
+                 : is_on_many ? "through NCCL, to a rank that goes between hosts"
+                              : "through NCCL");
+  }
+  gpu_ = std::move(gpu);
+}
+
+// Two ranks of a host on one GPU, which NCCL refuses.
+bool CudaDevice::is_gpu_shared() const {
+  const HostGroup& host = comm_.host();
+  std::vector<BusId> ids(host.size());
+  for (int rank = 0; rank < host.size(); ++rank) {
+    std::memcpy(&ids[rank], host.small(rank, comm_.call_parity()), sizeof(BusId));
+    if (std::find(ids.begin(), ids.begin() + rank, ids[rank]) != ids.begin() + rank) return true;
+  }
+  return false;
+}
+
+// The host's first rank makes it.
+ncclUniqueId CudaDevice::share_nccl_id() {
+  const std::vector<int>& ranks = comm_.local_ranks();
+  ncclUniqueId id;
+  Batch batch(comm_.transport());
+  if (comm_.host().rank() == 0) {
+    id = NcclGroup::new_id();
+    for (std::size_t i = 1; i < ranks.size(); ++i) {
+      batch.send(&id, sizeof(id), ranks[i], Batch::kSetupTag);
+    }
+  } else {
+    batch.recv(&id, sizeof(id), ranks[0], Batch::kSetupTag);
+  }
+  batch.wait();
+  return id;
+}
+
+// After an error: the program may free its buffers, so nothing shall be using them any more. What
+// waits for a stream that never comes is left alone.
+void CudaDevice::stop(Gpu& gpu) {
+  constexpr std::chrono::seconds kPatience{2};
+  if (gpu.nccl) gpu.nccl->abort();
+  const Clock::time_point start = Clock::now();
+  while (cudaStreamQuery(gpu.stream) == cudaErrorNotReady && Clock::now() - start < kPatience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  cudaGetLastError();
+}
+
+void CudaDevice::wait(const std::function<bool()>& is_done) const {
+  Patience patience(comm_.transport());
+  while (!is_done()) {
+    patience.wait([this] { return who(); });
+  }
+}
+
+void CudaDevice::wait(const Event& event) const {
+  wait([&] {
+    if (event.has_come()) return true;
+    if (gpu_->nccl) gpu_->nccl->check_health();
+    return false;
+  });
+}
+
+std::string CudaDevice::who() const {
+  std::string text;
+  for (const int rank : comm_.local_ranks()) {
+    text += (text.empty() ? "the GPUs of " : ", ") + comm_.describe(rank);
+  }
+  return text;
+}
+
+// A stream of their own: sends and receives of other threads must not wait for a collective.
+void CudaDevice::to_host(void* host, const void* device, std::size_t nbytes) {
+  const CurrentDevice current(device_of(device));
+  Event ready;
+  const Stream stream;
+  ready.record(static_cast<cudaStream_t>(t_stream));
+  ready.block(stream);
+  check_cuda(cudaMemcpyAsync(host, device, nbytes, cudaMemcpyDeviceToHost, stream),
+             "a copy from the GPU");
+  check_cuda(cudaStreamSynchronize(stream), "a copy from the GPU");
+}
+
+void CudaDevice::to_device(void* device, const void* host, std::size_t nbytes) {
+  const CurrentDevice current(device_of(device));
+  Event ready;
+  const Stream stream;
+  ready.record(static_cast<cudaStream_t>(t_stream));
+  ready.block(stream);
+  check_cuda(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, stream),
+             "a copy to the GPU");
+  check_cuda(cudaStreamSynchronize(stream), "a copy to the GPU");
+}
+
+}  // namespace ddl

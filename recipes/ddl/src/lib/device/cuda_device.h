@@ -1,0 +1,93 @@
+// The collectives of one communicator on GPUs, see cuda_device.cc for the ways and cuda_ways.cc for
+// what each does.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "comm.h"
+#include "device/cuda.h"
+#include "device/device.h"
+#include "device/nccl.h"
+
+namespace ddl {
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(Comm& comm) : comm_(comm) {}
+  ~CudaDevice() override;
+
+  void allreduce(const void* send, void* recv, std::size_t count, DDL_Type type,
+                 DDL_Op op) override;
+  void reduce_scatter(const void* send, void* recv, std::size_t recv_count, DDL_Type type,
+                      DDL_Op op) override;
+  void broadcast(void* buffer, std::size_t nbytes, int root) override;
+  void allgather(const void* send, void* recv, std::size_t nbytes) override;
+  void to_host(void* host, const void* device, std::size_t nbytes) override;
+  void to_device(void* device, const void* host, std::size_t nbytes) override;
+
+ private:
+  // Chunks that are under way at a time.
+  static constexpr std::size_t kSlots = 2;
+
+  // What a communicator has on its GPU, from its first collective on.
+  struct Gpu {
+    Stream stream;  // of all that is done here, so that all ranks of a host do it in one order
+    Event ready;    // the program's stream has come to the call
+    Event finished;
+    std::array<Event, kSlots> brought;  // a chunk's input is in host memory
+    std::array<PinnedMemory, kSlots> input;
+    std::array<PinnedMemory, kSlots> output;
+    std::array<DeviceMemory, kSlots> work;
+    std::optional<NcclGroup> nccl;  // of this host's ranks; none: through host memory
+    std::unique_ptr<Comm> lane;     // the same local rank on every host; several hosts only
+  };
+
+  // Runs `way` on the communicator's GPU, after what the thread's stream has been given, and
+  // returns when the GPU is done with it.
+  void run(const Call& call, const void* send, const void* recv,
+           const std::function<void(Gpu&)>& way);
+  int check_device(const Call& call, const void* buffer);
+  void set_up();
+  bool is_gpu_shared() const;
+  ncclUniqueId share_nccl_id();
+  void stop(Gpu& gpu);
+
+  // Waits without blocking; throws when a rank is lost, NCCL has failed, or time is up.
+  void wait(const std::function<bool()>& is_done) const;
+  void wait(const Event& event) const;
+  std::string who() const;
+
+  // What is done with chunk c, in slot c % kSlots. `bring` and `deliver` only give work to the
+  // stream; what `bring` gave is done when `exchange` runs, and what `deliver` gave when the slot
+  // is used again.
+  struct Steps {
+    std::function<void(std::size_t c)> bring;
+    std::function<void(std::size_t c)> exchange;
+    std::function<void(std::size_t c)> deliver;
+  };
+  void in_chunks(Gpu& gpu, std::size_t chunks, const Steps& steps);
+  void allreduce_between_hosts(Gpu& gpu, const std::byte* send, std::byte* recv, std::size_t count,
+                               DDL_Type type, DDL_Op op);
+  // Through host memory: a chunk has `n` bytes from `begin` on of each row of `nbytes`; all ranks
+  // call `collective` on host memory once for each.
+  struct Side {
+    std::byte* data;   // null: none on this rank
+    std::size_t rows;  // `nbytes` each, one after the other; as many on all ranks
+  };
+  using HostCollective =
+      std::function<void(const std::byte* input, std::byte* output, std::size_t n)>;
+  void through_host(Gpu& gpu, const Call& call, std::size_t nbytes, std::size_t width,
+                    const Side& from, const Side& to, const HostCollective& collective);
+  std::size_t part_bytes(std::size_t rows, std::size_t width) const;
+
+  Comm& comm_;
+  std::atomic<int> device_{-1};  // -1: no collective so far
+  std::unique_ptr<Gpu> gpu_;
+};
+
+}  // namespace ddl

@@ -1,0 +1,59 @@
+// Collectives on buffers in the memory of a GPU. The CUDA variant has them (cuda_device.h), the CPU
+// variant has not (none.cc): CMake compiles one or the other, and nothing else knows of CUDA.
+#pragma once
+
+#include <ddl/ddl.h>
+
+#include <cstddef>
+#include <memory>
+
+namespace ddl {
+
+class Comm;
+
+// Whether the program's pointer is to memory of a GPU. False on null, and in the CPU variant.
+bool is_on_device(const void* pointer);
+
+// "CUDA 12.9, NCCL 2.32.3"; "" in the CPU variant.
+const char* cuda_library();
+
+// A cudaStream_t: collectives on a GPU that this thread calls begin after what has been given to it
+// so far. Null is CUDA's default stream.
+inline thread_local void* t_stream = nullptr;
+
+// While it lives, `stream` is the thread's.
+class StreamScope {
+ public:
+  explicit StreamScope(void* stream) : before_(t_stream) { t_stream = stream; }
+  ~StreamScope() { t_stream = before_; }
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  void* before_;
+};
+
+// Throws unless there is a GPU to communicate with, and the reason why there is none.
+void check_device_present(const char* function);
+
+// One communicator's. All buffers are on one GPU, the one of the first; there is something to move.
+// The result is in place when a call returns. Arguments as in collectives.h.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual void allreduce(const void* send, void* recv, std::size_t count, DDL_Type type,
+                         DDL_Op op) = 0;
+  virtual void reduce_scatter(const void* send, void* recv, std::size_t recv_count, DDL_Type type,
+                              DDL_Op op) = 0;
+  virtual void broadcast(void* buffer, std::size_t nbytes, int root) = 0;
+  virtual void allgather(const void* send, void* recv, std::size_t nbytes) = 0;
+
+  // Copies after what is in the thread's stream; any thread, at any time.
+  virtual void to_host(void* host, const void* device, std::size_t nbytes) = 0;
+  virtual void to_device(void* device, const void* host, std::size_t nbytes) = 0;
+};
+
+// Costs nothing before its first collective. Null in the CPU variant.
+std::unique_ptr<Device> make_device(Comm& comm);
+
+}  // namespace ddl

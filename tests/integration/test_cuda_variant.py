@@ -1,0 +1,109 @@
+"""The CUDA variant of ddl on a machine without a GPU: compiled, linked, loaded, and on host memory.
+
+Against the pinned wheels of CUDA and NCCL, with the machine's compiler and the environment's MPI.
+The tests that need a GPU are in recipes/ddl/tests/gpu.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.lab.peers.base import Unavailable
+from bench.lab.peers.install import pip_prefix
+from ddlce.env.layout import Layout
+from ddlce.settings import load_settings
+from ddlce.smoke import clean_environment
+from support.suites import run_suite
+
+pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
+
+ROOM = Path(__file__).parents[2] / "recipes" / "ddl"
+
+LIBRARY = """
+import ctypes
+library = ctypes.CDLL("libddl.so.1")
+library.ddl_cuda_library.restype = library.ddl_last_error.restype = ctypes.c_char_p
+print(library.ddl_cuda_library().decode())
+print(library.ddl_set_stream(None), library.ddl_last_error().decode())
+"""
+
+
+@pytest.fixture(scope="module")
+def prefix() -> Path:
+    """The default release of ddl-ce."""
+    current = Layout(load_settings().root).current("ddl-ce")
+    assert current, "there is no built environment: run `make` first"
+    return current
+
+
+@pytest.fixture(scope="module")
+def environment(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables with which the environment's programs use the CUDA variant of libddl."""
+    try:
+        site = next(pip_prefix("cuda").glob("lib/python3*/site-packages/nvidia"))
+    except Unavailable as error:
+        pytest.skip(str(error))
+    build = tmp_path_factory.mktemp("cuda") / "build"
+    parts = ("cuda_runtime", "cuda_nvcc", "cuda_cccl", "nccl")
+    folders = ";".join(str(folder) for folder in (prefix, *(site / part for part in parts)))
+    configure = [
+        *("cmake", "-S", ROOM / "src", "-B", build, "-G", "Ninja"),
+        *("-DDDL_CUDA=ON", "-DDDL_WERROR=ON", "-DDDL_PYTHON=OFF"),
+        *(f"-DMPI_C_COMPILER={prefix}/bin/mpicc", f"-DCMAKE_PREFIX_PATH={folders}"),
+        f"-DCMAKE_BUILD_RPATH={prefix}/lib",
+    ]
+    for command in (configure, ["cmake", "--build", build, "-j2"]):
+        made = subprocess.run(
+            command, capture_output=True, text=True, env=os.environ | {"MPICH_CC": "gcc"}
+        )
+        assert made.returncode == 0, made.stdout[-4000:] + made.stderr
+    # The name of the library is the same: what is loaded first serves all.
+    return clean_environment(prefix, os.environ) | {"LD_PRELOAD": str(build / "libddl.so.1")}
+
+
+def run(environment: dict[str, str], *command: object) -> str:
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def test_a_gpu_is_asked_for_where_there_is_none(prefix: Path, environment: dict[str, str]) -> None:
+    without = environment | {"CUDA_VISIBLE_DEVICES": ""}
+    version, answer = run(without, prefix / "bin" / "python", "-c", LIBRARY).splitlines()
+    assert version == "CUDA 12.9, NCCL 2.32.3"
+    assert answer.startswith("2 ddl_set_stream: no CUDA device here: ")
+    assert "use host memory" in answer
+
+
+def test_the_cpu_variant_says_what_it_is(prefix: Path) -> None:
+    environment = clean_environment(prefix, os.environ)
+    version, answer = run(environment, prefix / "bin" / "python", "-c", LIBRARY).split("\n")[:2]
+    assert version == ""
+    assert answer == (
+        "2 ddl_set_stream: this libddl was built without CUDA; install the CUDA variant of the "
+        "package ddl"
+    )
+
+
+@pytest.mark.parametrize("hosts", [0, 2])
+@pytest.mark.parametrize("program", [["reductions.py", "exact"], ["movement.py"], ["overlap.py"]])
+def test_host_memory(
+    prefix: Path, environment: dict[str, str], program: list[str], hosts: int
+) -> None:
+    programs = ROOM / "tests" / "ranks" / "programs"
+    small = environment | {"DDL_SHM_CHUNK": "1024", "PYTHONDONTWRITEBYTECODE": "1"}
+    if hosts:
+        small["DDL_FAKE_HOSTS"] = str(hosts)
+    words = [prefix / "bin" / "python", programs / program[0], *program[1:]]
+    run(small, prefix / "bin" / "mpiexec", "-n", 2, *words)
+
+
+def test_the_tests_on_gpus_are_ready(prefix: Path, tmp_path: Path) -> None:
+    """They run, or each says why not."""
+    assert " skipped" in run_suite(prefix, "ddl/tests/gpu", tmp_path)
