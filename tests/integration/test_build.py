@@ -149,25 +149,29 @@ def test_an_unknown_package_is_an_error(tree: MiniTree) -> None:
 
 
 def test_killed_builds_are_resumed_and_leave_no_process(tree: MiniTree) -> None:
-    tree.recipe("base", script="sleep 2")
+    may_end = tree.folder / "may-end"
+    tree.recipe("base", script=f"test -e {may_end} || sleep 120")
     chance = random.Random(7)
     for _ in range(4):
         process = tree.start("build")
         time.sleep(chance.uniform(0.3, 4.0))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        time.sleep(0.5)
-        left = subprocess.run(
-            ["pgrep", "-f", f"ddlce.build.worker {tree.settings.work}"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert left.stdout == "", "a worker outlived its scheduler"
+        # A worker that has just been started first has to notice.
+        deadline = time.monotonic() + 30
+        while has_worker(tree) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not has_worker(tree), "a worker outlived its scheduler"
+    may_end.touch()
     result = tree.ddlce("build")
     assert result.returncode == 0, result.stderr
     assert len(tree.packages()) == 3
     assert list(tree.settings.work.glob("*/out")) == []
+
+
+def has_worker(tree: MiniTree) -> bool:
+    command = ["pgrep", "-f", f"ddlce.build.worker {tree.settings.work}"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def test_two_builders_share_the_work(tree: MiniTree) -> None:
