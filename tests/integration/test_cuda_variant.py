@@ -14,9 +14,8 @@ import pytest
 
 from bench.lab.peers.base import Unavailable
 from bench.lab.peers.install import pip_prefix
-from ddlce.env.layout import Layout
-from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment
+from support.libddl import build_libddl
 from support.suites import run_suite
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
@@ -33,34 +32,16 @@ print(library.ddl_set_stream(None), library.ddl_last_error().decode())
 
 
 @pytest.fixture(scope="module")
-def prefix() -> Path:
-    """The default release of ddl-ce."""
-    current = Layout(load_settings().root).current("ddl-ce")
-    assert current, "there is no built environment: run `make` first"
-    return current
-
-
-@pytest.fixture(scope="module")
 def environment(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Variables with which the environment's programs use the CUDA variant of libddl."""
     try:
         site = next(pip_prefix("cuda").glob("lib/python3*/site-packages/nvidia"))
     except Unavailable as error:
         pytest.skip(str(error))
-    build = tmp_path_factory.mktemp("cuda") / "build"
     parts = ("cuda_runtime", "cuda_nvcc", "cuda_cccl", "nccl")
     folders = ";".join(str(folder) for folder in (prefix, *(site / part for part in parts)))
-    configure = [
-        *("cmake", "-S", ROOM / "src", "-B", build, "-G", "Ninja"),
-        *("-DDDL_CUDA=ON", "-DDDL_WERROR=ON", "-DDDL_PYTHON=OFF"),
-        *(f"-DMPI_C_COMPILER={prefix}/bin/mpicc", f"-DCMAKE_PREFIX_PATH={folders}"),
-        f"-DCMAKE_BUILD_RPATH={prefix}/lib",
-    ]
-    for command in (configure, ["cmake", "--build", build, "-j2"]):
-        made = subprocess.run(
-            command, capture_output=True, text=True, env=os.environ | {"MPICH_CC": "gcc"}
-        )
-        assert made.returncode == 0, made.stdout[-4000:] + made.stderr
+    options = ("-DDDL_CUDA=ON", f"-DCMAKE_PREFIX_PATH={folders}")
+    build = build_libddl(prefix, tmp_path_factory.mktemp("cuda") / "build", *options)
     # The name of the library is the same: what is loaded first serves all.
     return clean_environment(prefix, os.environ) | {"LD_PRELOAD": str(build / "libddl.so.1")}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.libddl import build_libddl, run_unit_tests
+from support.libddl import build_unit_tests, run_unit_tests
 from support.suites import run_suite
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
@@ -34,7 +34,7 @@ def test_ranks_on_trees(prefix: Path, tmp_path: Path) -> None:
 
 def test_the_library_s_unit_tests(prefix: Path, tmp_path: Path) -> None:
     """Kernels, plans, topology files: with the machine's compiler and the environment's MPI."""
-    run_unit_tests(build_libddl(prefix, tmp_path / "build"))
+    run_unit_tests(build_unit_tests(prefix, tmp_path / "build"))
 
 
 @pytest.mark.slow

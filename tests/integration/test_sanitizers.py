@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.libddl import build_libddl, run_unit_tests
+from support.libddl import build_unit_tests, run_unit_tests
 from support.suites import run_suite
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -33,7 +33,7 @@ def instrumented(
     """The sanitizer's name and the folder of the build."""
     kind: str = request.param
     folder = tmp_path_factory.mktemp(kind)
-    return kind, build_libddl(prefix, folder, "-g", "-fno-omit-frame-pointer", *FLAGS[kind])
+    return kind, build_unit_tests(prefix, folder, "-g", "-fno-omit-frame-pointer", *FLAGS[kind])
 
 
 def options(folder: Path) -> dict[str, str]:

@@ -11,22 +11,20 @@ import pytest
 SOURCES = Path(__file__).parents[2] / "recipes" / "ddl" / "src"
 
 
-def build_libddl(prefix: Path, folder: Path, *flags: str) -> Path:
-    """The folder with libddl.so.1; the unit tests are tests/ddl_unit_tests in it.
+def build_libddl(prefix: Path, folder: Path, *options: str) -> Path:
+    """The folder with libddl.so.1.
 
     Args:
         prefix: the environment whose MPI and libraries to use.
         folder: where to build.
-        flags: for the compiler, `-fsanitize=thread` for example.
+        options: for CMake; `-DDDL_TESTS=ON` for the unit tests.
     """
-    if not Path("/usr/include/gtest/gtest.h").exists():
-        pytest.skip("GoogleTest is not installed (apt-get install libgtest-dev)")
     configure = [
         *("cmake", "-S", SOURCES, "-B", folder, "-G", "Ninja"),
-        *("-DDDL_TESTS=ON", "-DDDL_PYTHON=OFF", "-DDDL_WERROR=ON"),
+        *("-DDDL_PYTHON=OFF", "-DDDL_WERROR=ON", f"-DCMAKE_BUILD_RPATH={prefix}/lib"),
         *("-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=6"),  # a third less
         *(f"-DMPI_C_COMPILER={prefix}/bin/mpicc", f"-DCMAKE_PREFIX_PATH={prefix}"),
-        *(f"-DCMAKE_CXX_FLAGS={' '.join(flags)}", f"-DCMAKE_BUILD_RPATH={prefix}/lib"),
+        *options,
     ]
     environment = {**os.environ, "MPICH_CC": "gcc"}
     for command in (configure, ["cmake", "--build", folder, "-j2"]):
@@ -35,8 +33,15 @@ def build_libddl(prefix: Path, folder: Path, *flags: str) -> Path:
     return folder
 
 
+def build_unit_tests(prefix: Path, folder: Path, *flags: str) -> Path:
+    """As build_libddl, with the unit tests; `flags` for the compiler."""
+    if not Path("/usr/include/gtest/gtest.h").exists():
+        pytest.skip("GoogleTest is not installed (apt-get install libgtest-dev)")
+    return build_libddl(prefix, folder, "-DDDL_TESTS=ON", f"-DCMAKE_CXX_FLAGS={' '.join(flags)}")
+
+
 def run_unit_tests(build: Path, **variables: str) -> None:
-    """Run the unit tests of a build; `variables` for their environment."""
+    """Run what build_unit_tests has built; `variables` for its environment."""
     done = subprocess.run(
         [build / "tests" / "ddl_unit_tests"],
         capture_output=True,
