@@ -77,21 +77,14 @@ def test_a_killed_rank_ends_all_that_is_pending(
         ("exit, dropped", 2, 0),
         ("exit of one", 2, 0),
         ("exit of one", 2, 2),
+        ("without finalize", 2, 0),
+        ("without finalize", 3, 2),
         ("threads", 1, 0),
     ],
 )
 def test_ending(passes: Launch, way: str, n: int, hosts: int) -> None:
     result = passes("async_endings", way, n=n, hosts=hosts, timeout=10, env=fusion(1 << 16))
     assert result.stdout.count("ended well") == n
-
-
-@pytest.mark.parametrize(("n", "hosts"), [(2, 0), (3, 2)])
-def test_ending_without_finalize(launch: Launch, n: int, hosts: int) -> None:
-    """All leave; now and then before MPI has heard of it, and mpiexec kills the rest."""
-    options = {"hosts": hosts, "timeout": 10, "env": fusion(1 << 16)}
-    result = launch("async_endings", "without finalize", n=n, **options)
-    assert result.stdout.count("ended well") == n
-    assert result.returncode in (0, 9), result.stdout + result.stderr
 
 
 def test_ending_at_once(launch: Launch, tmp_path: Path) -> None:
