@@ -103,34 +103,16 @@ bool Event::has_come() const {
   return true;
 }
 
-void PinnedMemory::free() {
-  if (data_ != nullptr) cudaFreeHost(data_);
-  data_ = nullptr;
-  nbytes_ = 0;
+void* allocate_pinned(std::size_t nbytes) {
+  void* data = nullptr;
+  check_cuda(cudaMallocHost(&data, nbytes), concat("pinning ", nbytes, " bytes").c_str());
+  return data;
 }
 
-std::byte* PinnedMemory::at_least(std::size_t nbytes) {
-  if (nbytes_ < nbytes) {
-    free();
-    check_cuda(cudaMallocHost(&data_, nbytes), concat("pinning ", nbytes, " bytes").c_str());
-    nbytes_ = nbytes;
-  }
-  return static_cast<std::byte*>(data_);
-}
-
-void DeviceMemory::free() {
-  if (data_ != nullptr) cudaFree(data_);
-  data_ = nullptr;
-  nbytes_ = 0;
-}
-
-std::byte* DeviceMemory::at_least(std::size_t nbytes) {
-  if (nbytes_ < nbytes) {
-    free();
-    check_cuda(cudaMalloc(&data_, nbytes), concat("cudaMalloc of ", nbytes, " bytes").c_str());
-    nbytes_ = nbytes;
-  }
-  return static_cast<std::byte*>(data_);
+void* allocate_on_device(std::size_t nbytes) {
+  void* data = nullptr;
+  check_cuda(cudaMalloc(&data, nbytes), concat("cudaMalloc of ", nbytes, " bytes").c_str());
+  return data;
 }
 
 }  // namespace ddl

@@ -56,38 +56,42 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+// Memory that grows. `allocate` throws.
+template <void* (*allocate)(std::size_t nbytes), cudaError_t (*release)(void*)>
+class Memory {
+ public:
+  Memory() = default;
+  ~Memory() { free(); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // The contents are lost when it has to grow; nobody may be using them then.
+  std::byte* at_least(std::size_t nbytes) {
+    if (nbytes_ < nbytes) {
+      free();
+      data_ = allocate(nbytes);
+      nbytes_ = nbytes;
+    }
+    return static_cast<std::byte*>(data_);
+  }
+
+ private:
+  void free() {
+    if (data_ != nullptr) release(data_);
+    data_ = nullptr;
+    nbytes_ = 0;
+  }
+
+  void* data_ = nullptr;
+  std::size_t nbytes_ = 0;
+};
+
+void* allocate_pinned(std::size_t nbytes);
+void* allocate_on_device(std::size_t nbytes);
+
 // Host memory that the GPU reads and writes by itself.
-class PinnedMemory {
- public:
-  PinnedMemory() = default;
-  ~PinnedMemory() { free(); }
-  PinnedMemory(const PinnedMemory&) = delete;
-  PinnedMemory& operator=(const PinnedMemory&) = delete;
-
-  // The contents are lost when it has to grow; nobody may be using them then.
-  std::byte* at_least(std::size_t nbytes);
-
- private:
-  void free();
-  void* data_ = nullptr;
-  std::size_t nbytes_ = 0;
-};
-
+using PinnedMemory = Memory<allocate_pinned, cudaFreeHost>;
 // Memory of the current device.
-class DeviceMemory {
- public:
-  DeviceMemory() = default;
-  ~DeviceMemory() { free(); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-
-  // The contents are lost when it has to grow; nobody may be using them then.
-  std::byte* at_least(std::size_t nbytes);
-
- private:
-  void free();
-  void* data_ = nullptr;
-  std::size_t nbytes_ = 0;
-};
+using DeviceMemory = Memory<allocate_on_device, cudaFree>;
 
 }  // namespace ddl

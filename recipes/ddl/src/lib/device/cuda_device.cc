@@ -29,6 +29,18 @@ BusId bus_id(int device) {
   return id;
 }
 
+// After what is in the thread's stream, in a stream of its own: sends and receives of other threads
+// must not wait for a collective.
+void copy_now(void* to, const void* from, std::size_t nbytes, cudaMemcpyKind kind,
+              const char* what) {
+  Event ready;
+  const Stream stream;
+  ready.record(static_cast<cudaStream_t>(t_stream));
+  ready.block(stream);
+  check_cuda(cudaMemcpyAsync(to, from, nbytes, kind, stream), what);
+  check_cuda(cudaStreamSynchronize(stream), what);
+}
+
 }  // namespace
 
 std::unique_ptr<Device> make_device(Comm& comm) { return std::make_unique<CudaDevice>(comm); }
@@ -176,27 +188,14 @@ std::string CudaDevice::who() const {
   return text;
 }
 
-// A stream of their own: sends and receives of other threads must not wait for a collective.
 void CudaDevice::to_host(void* host, const void* device, std::size_t nbytes) {
   const CurrentDevice current(device_of(device));
-  Event ready;
-  const Stream stream;
-  ready.record(static_cast<cudaStream_t>(t_stream));
-  ready.block(stream);
-  check_cuda(cudaMemcpyAsync(host, device, nbytes, cudaMemcpyDeviceToHost, stream),
-             "a copy from the GPU");
-  check_cuda(cudaStreamSynchronize(stream), "a copy from the GPU");
+  copy_now(host, device, nbytes, cudaMemcpyDeviceToHost, "a copy from the GPU");
 }
 
 void CudaDevice::to_device(void* device, const void* host, std::size_t nbytes) {
   const CurrentDevice current(device_of(device));
-  Event ready;
-  const Stream stream;
-  ready.record(static_cast<cudaStream_t>(t_stream));
-  ready.block(stream);
-  check_cuda(cudaMemcpyAsync(device, host, nbytes, cudaMemcpyHostToDevice, stream),
-             "a copy to the GPU");
-  check_cuda(cudaStreamSynchronize(stream), "a copy to the GPU");
+  copy_now(device, host, nbytes, cudaMemcpyHostToDevice, "a copy to the GPU");
 }
 
 }  // namespace ddl

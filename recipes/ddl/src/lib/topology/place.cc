@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <numeric>
 #include <sstream>
 
 #include "error.h"
@@ -79,9 +78,7 @@ Node tree_of_places(const std::vector<std::string>& host_names,
     }
     group->children.push_back({host_names[i], {}, static_cast<int>(i), {}});
   }
-  std::vector<int> all(host_names.size());
-  std::iota(all.begin(), all.end(), 0);
-  return select_hosts(root, all);  // no groups of one
+  return without_groups_of_one(root);
 }
 
 }  // namespace ddl

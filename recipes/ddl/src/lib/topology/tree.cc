@@ -122,9 +122,13 @@ Node tree_of_sizes(const std::vector<std::string>& host_names, const std::vector
   Node root;
   root.name = "cluster";
   root.children = std::move(level);
-  std::vector<int> all(host_names.size());
+  return without_groups_of_one(root);
+}
+
+Node without_groups_of_one(const Node& tree) {
+  std::vector<int> all(tree.num_hosts());
   std::iota(all.begin(), all.end(), 0);
-  return select_hosts(root, all);
+  return select_hosts(tree, all);
 }
 
 Node select_hosts(const Node& tree, const std::vector<int>& new_index) {

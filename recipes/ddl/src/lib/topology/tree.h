@@ -36,6 +36,9 @@ Node tree_of_sizes(const std::vector<std::string>& host_names, const std::vector
 // with one child are replaced by it: the narrower of the two links, and both latencies.
 Node select_hosts(const Node& tree, const std::vector<int>& new_index);
 
+// All of `tree`, so replaced.
+Node without_groups_of_one(const Node& tree);
+
 // "rack0 (200 Mbit/s): h0 h1; …", a line per group, for people.
 std::string describe_tree(const Node& tree);
 
