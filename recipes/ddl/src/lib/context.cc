@@ -14,6 +14,12 @@ namespace {
 // Whether MPI is ours to end. It outlives a failed start, since MPI cannot be started twice.
 bool g_owns_mpi = false;
 
+// Start and stop hold the first mutex throughout; other threads need only read the pointer.
+std::mutex g_life_mutex;
+std::shared_ptr<Context> g_context;
+
+void drop_context() { std::atomic_store(&g_context, std::shared_ptr<Context>()); }
+
 // Starts MPI unless someone has.
 void start_mpi() {
   int is_initialized = 0;
@@ -30,6 +36,10 @@ void start_mpi() {
   g_owns_mpi = true;
   // Calls on several requests report errors through this handler, not through a communicator's.
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  // For programs that end without ddl_finalize. MPICH takes leave of the launcher in such a handler
+  // too, if MPI_Finalize was called before it: ours is the later one and so runs first. A static
+  // destructor would come too late, and the launcher would kill the ranks that are still ending.
+  std::atexit(drop_context);
 }
 
 MPI_Comm duplicate(MPI_Comm comm) {
@@ -162,14 +172,6 @@ void Context::print_topology() const {
   }
 }
 
-namespace {
-
-// Start and stop hold the first mutex throughout; other threads need only read the pointer.
-std::mutex g_life_mutex;
-std::shared_ptr<Context> g_context;
-
-}  // namespace
-
 std::shared_ptr<Context> context() {
   std::shared_ptr<Context> current = std::atomic_load(&g_context);
   if (!current) fail(DDL_ERROR_NOT_INITIALIZED, "ddl is not initialised; call ddl_init first");
@@ -189,7 +191,7 @@ void start(const char* options) {
 void stop() {
   const std::lock_guard<std::mutex> lock(g_life_mutex);
   context()->synchronize_end();
-  std::atomic_store(&g_context, std::shared_ptr<Context>());
+  drop_context();
 }
 
 }  // namespace ddl
