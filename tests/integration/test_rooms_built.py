@@ -18,7 +18,12 @@ pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
 
 @pytest.mark.parametrize("room", ["ddl/tests/launch", "ddl-torch/tests"])
 def test_the_room_s_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
-    run_suite(prefix, room, tmp_path)
+    run_suite(prefix, room, tmp_path, "-m", "not slow")
+
+
+@pytest.mark.slow
+def test_torch_on_one_and_on_four_ranks(prefix: Path, tmp_path: Path) -> None:
+    run_suite(prefix, "ddl-torch/tests", tmp_path, "test_collectives.py", "-m", "slow")
 
 
 @pytest.mark.parametrize("part", ["failures", "async", "storm", "sim"])

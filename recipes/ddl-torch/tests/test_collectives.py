@@ -38,7 +38,15 @@ def test_there_are_cases() -> None:
     assert len(CASES) > 25
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+# The package's own test (package.sh) runs all of them when it is built.
+RANKS = [
+    pytest.param(1, marks=pytest.mark.slow),
+    2,
+    pytest.param(4, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("name", CASES)
 def test_case(outcome: Outcome, name: str, ranks: int) -> None:
     result, passed = outcome(ranks)
@@ -46,7 +54,7 @@ def test_case(outcome: Outcome, name: str, ranks: int) -> None:
     assert not missing, f"not passed on ranks {missing}; {result.stderr[-4000:]}"
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", RANKS)
 def test_the_run_ends_well(outcome: Outcome, ranks: int) -> None:
     result, _ = outcome(ranks)
     assert result.returncode == 0, result.stderr[-4000:]
