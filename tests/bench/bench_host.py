@@ -30,9 +30,12 @@ from bench.lab.bar_host import host_shortfalls
 from bench.lab.peers.base import Unavailable
 from bench.lab.peers.ddl import built
 from bench.lab.peers.install import compile_worker, pip_prefix
+from bench.lab.peers.oneccl import oneccl_worker
 
 HERE = Path(__file__).parent
 SIZES = [4, 64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20]
+NAMES = ["ddl", "intelmpi", "oneccl", "openmpi", "mpich", "copy"]
+INTEL = {"I_MPI_FABRICS": "shm"}
 OPENMPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -99,11 +102,14 @@ def make(name: str, ddl_prefix: Path | None, mpi_prefix: Path | None) -> Library
         source, options = ("allreduce_ddl.c", ["-lddl"]) if name == "ddl" else ("copy.c", [])
         worker = compile_worker(source, prefix, mpi / "bin" / "mpicc", *options)
         return Library(name, mpi, worker, {})
+    if name == "oneccl":
+        prefix, worker, env = oneccl_worker()
+        return Library(name, prefix, worker, {**INTEL, "I_MPI_ROOT": str(prefix), **env})
     if name not in ("mpich", "openmpi", "intelmpi"):
-        raise ValueError(f"library {name}: not one of ddl, copy, mpich, openmpi, intelmpi")
+        raise ValueError(f"library {name}: not one of {', '.join(NAMES)}")
     prefix = pip_prefix(name)
     worker = compile_worker("allreduce_mpi.c", prefix, prefix / "bin" / "mpicc")
-    intel = {"I_MPI_ROOT": str(prefix), "LD_LIBRARY_PATH": f"{prefix}/lib", "I_MPI_FABRICS": "shm"}
+    intel = {**INTEL, "I_MPI_ROOT": str(prefix), "LD_LIBRARY_PATH": f"{prefix}/lib"}
     env = {"mpich": {}, "openmpi": OPENMPI, "intelmpi": intel}[name]
     return Library(name, prefix, worker, env)
 
@@ -131,7 +137,7 @@ def main() -> None:
     )
     ask.add_argument("--ranks", nargs="+", type=int, default=[2, 4])
     ask.add_argument("--sizes", nargs="+", type=parse_size, default=SIZES)
-    ask.add_argument("--peers", nargs="+", default=["ddl", "intelmpi", "openmpi", "mpich", "copy"])
+    ask.add_argument("--peers", nargs="+", default=NAMES)
     ask.add_argument("--repetitions", type=int, default=3)
     ask.add_argument("--seconds", type=float, default=0.3, help="for a size, in a repetition")
     ask.add_argument("--limit", type=float, default=60, help="for a run, which is then killed")

@@ -35,6 +35,7 @@ from bench.lab.peers.base import Peer, Unavailable
 from bench.lab.report import cell_text, failures, make_table
 
 HERE = Path(__file__).parent
+DRAWN = ("drawn-1", "drawn-2")
 QUICK = {
     "racks-2x4": "interleaved",
     "racks-2x2x2": "random:1",
@@ -48,7 +49,7 @@ def parse_options() -> argparse.Namespace:
     ask = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    ask.add_argument("--layouts", nargs="+", default=list(SHAPES), help="default: all eight")
+    ask.add_argument("--layouts", nargs="+", default=[*SHAPES, *DRAWN], help="default: all ten")
     ask.add_argument("--orders", nargs="+", help="default: sorted interleaved random:1, or sorted")
     ask.add_argument("--sizes", nargs="+", type=parse_size, help="default: 4M or 8M")
     ask.add_argument("--peers", nargs="+", help="default: all; ddl is libddl as installed")

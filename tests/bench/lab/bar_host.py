@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-MPIS = ("intelmpi", "openmpi", "mpich")
+PEERS = ("intelmpi", "oneccl", "openmpi", "mpich")
 
 
 def demands(ranks: int, nbytes: int) -> dict[str, float]:
     """By how much libddl must be faster than each library; `copy` is the memory's rate."""
     if ranks > 2:
-        return dict.fromkeys(MPIS, 1.0)
+        return dict.fromkeys(PEERS, 1.0)
     if nbytes <= 4 << 10:
         return {"openmpi": 1.0}
     if nbytes < 64 << 20:

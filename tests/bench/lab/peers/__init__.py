@@ -9,6 +9,7 @@ from bench.lab.peers.ddl import Ddl
 from bench.lab.peers.gloo import Gloo
 from bench.lab.peers.intelmpi import IntelMpi
 from bench.lab.peers.mpich import Mpich
+from bench.lab.peers.oneccl import OneCcl
 from bench.lab.peers.openmpi import OpenMpi
 
 # MPICH's shared memory waits by spinning: two ranks of a host that share a processor take minutes.
@@ -30,6 +31,7 @@ def every_peer(ddl_prefix: Path | None = None, mpi_prefix: Path | None = None) -
         OpenMpi("openmpi-tuned", RING),
         IntelMpi(),
         IntelMpi("intelmpi-tuned", RABENSEIFNER),
+        OneCcl(),
         Gloo(),
     ]
     return {peer.name: peer for peer in rows}

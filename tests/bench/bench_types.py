@@ -1,0 +1,118 @@
+"""Sums of 16-bit floats beside float32 on one host: the bytes of a buffer per second.
+
+    python tests/bench/bench_types.py
+    python tests/bench/bench_types.py --ranks 2 --sizes 1M 16M --turns 9
+
+The types take turns, `python -m ddl.bench` measures each, and a cell is the median of the turns.
+Prints a table for each number of ranks, writes both as JSON, and ends with 1 and names each row
+that is slower than issue 3's bar: 0.9 of float32's bytes per second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.command import parse_size, run_command, write_report
+from bench.lab.peers.ddl import built
+
+HERE = Path(__file__).parent
+TYPES = ("float32", "float16", "bfloat16")
+BAR = 0.9
+
+Times = dict[tuple[int, int, str], list[float]]
+"""Microseconds of each turn, by ranks, bytes and type."""
+
+
+def measure(prefix: Path, ranks: int, dtype: str, nbytes: int) -> float:
+    """Microseconds of one allreduce.
+
+    Raises:
+        RuntimeError: it could not be measured, or the sum is wrong.
+    """
+    size = str(nbytes)
+    done = subprocess.run(
+        [
+            *(str(prefix / "bin" / "mpiexec"), "-n", str(ranks)),
+            *(str(prefix / "bin" / "python"), "-m", "ddl.bench", "--json", "--dtype", dtype),
+            *("--min", size, "--max", size),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"ddl.bench of {dtype}: {(done.stderr or done.stdout).strip()[-500:]}")
+    (row,) = json.loads(done.stdout)["rows"]
+    return float(row["time_us"])
+
+
+def table_of(ranks: int, medians: dict[tuple[int, int, str], float]) -> Table:
+    """Microseconds of each type, and how its bytes per second compare with float32's."""
+    table = Table(title=f"{ranks} ranks on one host: us per call")
+    for column in ("bytes", *TYPES, *(f"{name} / float32" for name in TYPES[1:])):
+        table.add_column(column, justify="right")
+    for nbytes in sorted({size for n, size, _ in medians if n == ranks}):
+        found = [medians[ranks, nbytes, name] for name in TYPES]
+        ratios = [f"{found[0] / other:.2f} x" for other in found[1:]]
+        table.add_row(str(nbytes), *(f"{t:.1f}" for t in found), *ratios)
+    return table
+
+
+def shortfalls(medians: dict[tuple[int, int, str], float]) -> list[str]:
+    """A line for everything that does not reach the bar."""
+    lines = []
+    for (ranks, nbytes, name), time in sorted(medians.items()):
+        ratio = medians[ranks, nbytes, "float32"] / time
+        if ratio < BAR:
+            lines.append(
+                f"{ranks} ranks, {nbytes} bytes: {name} has {ratio:.2f} x float32's rate; "
+                f"at least {BAR}"
+            )
+    return lines
+
+
+def main() -> None:
+    """Runs, prints, writes, compares with the bar."""
+    ask = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    sizes = [64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
+    ask.add_argument("--ranks", nargs="+", type=int, default=[2])
+    ask.add_argument("--sizes", nargs="+", type=parse_size, default=sizes)
+    ask.add_argument("--turns", type=int, default=5)
+    ask.add_argument("--prefix", type=Path, help="where ddl is; default: the built environment")
+    ask.add_argument("--out", type=Path, default=HERE / "out" / "types.json")
+    asked = ask.parse_args()
+    prefix = asked.prefix or built()
+    if not (prefix / "bin" / "mpiexec").exists():
+        raise ValueError(f"there is no bin/mpiexec in {prefix}; run make, or give --prefix")
+    times: Times = {}
+    for ranks, nbytes in product(asked.ranks, asked.sizes):
+        for _, name in product(range(asked.turns), TYPES):
+            times.setdefault((ranks, nbytes, name), []).append(measure(prefix, ranks, name, nbytes))
+        print(f"{ranks} ranks, {nbytes} bytes: done", flush=True)
+    medians = {key: statistics.median(found) for key, found in times.items()}
+    for ranks in asked.ranks:
+        Console(width=110).print(table_of(ranks, medians))
+    rows = [
+        {"ranks": n, "bytes": size, "type": name, "us": times[n, size, name]}
+        for n, size, name in times
+    ]
+    write_report(asked.out, asked, cells=rows)
+    if missed := shortfalls(medians):
+        sys.exit("\n".join(["falls short:", *missed]))
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,32 @@
+"""The benchmark of 16-bit floats: what falls short, and what cannot be measured."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from bench import bench_types
+
+MIB = 1 << 20
+
+
+def test_what_is_slower_than_the_bar_is_named() -> None:
+    medians = {(2, MIB, "float32"): 90.0, (2, MIB, "float16"): 100.0, (2, MIB, "bfloat16"): 101.0}
+    (line,) = bench_types.shortfalls(medians)
+    assert line == "2 ranks, 1048576 bytes: bfloat16 has 0.89 x float32's rate; at least 0.9"
+
+
+def test_the_table_compares_with_float32() -> None:
+    medians = {(2, MIB, "float32"): 90.0, (2, MIB, "float16"): 100.0, (2, MIB, "bfloat16"): 45.0}
+    cells = [list(column.cells) for column in bench_types.table_of(2, medians).columns]
+    assert cells == [["1048576"], ["90.0"], ["100.0"], ["45.0"], ["0.90 x"], ["2.00 x"]]
+
+
+def test_a_prefix_without_ddl(tmp_path: Path) -> None:
+    command = [sys.executable, bench_types.__file__, "--prefix", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"error: there is no bin/mpiexec in {tmp_path}; run make, or give --prefix\n"
+    )
