@@ -90,6 +90,12 @@ def test_sizes() -> None:
             parse_size(text)
 
 
+@pytest.mark.parametrize(("racks", "least"), [("racks-2x4", 1.0), ("racks-3x2", 4 / 3)])
+def test_what_an_uplink_may_carry_depends_on_the_number_of_racks(racks: str, least: float) -> None:
+    wanted = demand(parse_layout(racks, 250, 50), "sorted")
+    assert wanted.uplink == pytest.approx(1.03 * least)
+
+
 def test_bound_of_two_racks_is_the_uplink() -> None:
     # 16 MiB at 200 Mbit/s: 671 ms of payload.
     layout = parse_layout("racks-2x4", 1000, 200)

@@ -40,16 +40,18 @@ QUICK = Demand(bound=1.15, uplink=1.03)
 
 def demand(layout: Layout, order: str) -> Demand:
     """What the issue demands in a layout and order of ranks."""
+    # Between n groups every byte crosses each link 2 (n - 1) / n times: once, between two.
+    uplink = 1.03 * 2 * (len(layout.racks) - 1) / len(layout.racks)
     if layout.slow:
-        return Demand(bound=1.07, uplink=1.03, peer=1.4)
+        return Demand(bound=1.07, uplink=uplink, peer=1.4)
     if len(layout.racks) == 1:
         return Demand(peer=1.0 if layout.ranks_per_host == 1 else 0)
     uneven = len(set(layout.racks)) > 1
     if uneven or any(math.log2(n) % 1 for n in (*layout.racks, len(layout.racks))):
-        return Demand(bound=1.10, uplink=1.03, mpi=4, gloo=1.5)
+        return Demand(bound=1.10, uplink=uplink, mpi=4, gloo=1.5)
     if order == "sorted":
-        return Demand(bound=1.07, uplink=1.03, peer=1.75 if layout.ranks_per_host > 1 else 1.35)
-    return Demand(bound=1.07, uplink=1.03, peer=4)
+        return Demand(bound=1.07, uplink=uplink, peer=1.75 if layout.ranks_per_host > 1 else 1.35)
+    return Demand(bound=1.07, uplink=uplink, peer=4)
 
 
 def shortfalls(cells: list[Cell], quick: bool = False) -> list[str]:
@@ -72,7 +74,7 @@ def _misses(same: list[Cell], rows: dict[str, list[Cell]], wanted: Demand) -> li
     said = []
     uplink, ratio = max(cell.uplink for cell in same), middle / same[0].bound
     if uplink > wanted.uplink:
-        said.append(f"an uplink carries {uplink:.2f} x the buffer; at most {wanted.uplink}")
+        said.append(f"an uplink carries {uplink:.2f} x the buffer; at most {wanted.uplink:.2f}")
     if ratio > wanted.bound:
         said.append(f"{ratio:.2f} x the lower bound; at most {wanted.bound}")
     mpi = {name: cells for name, cells in rows.items() if "mpi" in name}
