@@ -27,7 +27,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import parse_size, run_command, write_report
+from bench.command import end, parse_size, run_command, write_report
 from bench.lab.cell import Budget
 from bench.lab.layout import Layout, parse_layout, rank_order
 from bench.lab.network import bring_up, why_not
@@ -168,8 +168,7 @@ def main() -> None:
     finally:
         if runs:
             show_and_write(runs, ask)
-    if missed := shortfalls(runs, layouts):
-        sys.exit("\n".join(["falls short:", *missed]))
+    end(shortfalls(runs, layouts))
 
 
 if __name__ == "__main__":

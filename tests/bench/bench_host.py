@@ -25,7 +25,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import parse_size, run_command, write_report
+from bench.command import end, parse_size, run_command, write_report
 from bench.lab.bar_host import host_shortfalls
 from bench.lab.peers.base import Unavailable
 from bench.lab.peers.ddl import built
@@ -169,8 +169,7 @@ def main() -> None:
         for n, size, name in times
     ]
     write_report(asked.out, asked, cells=rows)
-    if missed := host_shortfalls(medians):
-        sys.exit("\n".join(["falls short:", *missed]))
+    end(host_shortfalls(medians))
 
 
 if __name__ == "__main__":

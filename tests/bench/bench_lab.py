@@ -24,7 +24,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import parse_size, run_command, write_report
+from bench.command import end, parse_size, run_command, write_report
 from bench.lab.bar import shortfalls
 from bench.lab.bound import lower_bound
 from bench.lab.cell import Budget, Cell, measure
@@ -144,8 +144,7 @@ def main() -> None:
     finally:
         if cells:
             show_and_write(cells, ask)
-    if missed := shortfalls(cells, quick=ask.quick):
-        sys.exit("\n".join(["falls short:", *missed]))
+    end(shortfalls(cells, quick=ask.quick))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import parse_size, run_command, write_report
+from bench.command import end, parse_size, run_command, write_report
 from bench.lab.peers.ddl import built
 
 HERE = Path(__file__).parent
@@ -110,8 +110,7 @@ def main() -> None:
         for n, size, name in times
     ]
     write_report(asked.out, asked, cells=rows)
-    if missed := shortfalls(medians):
-        sys.exit("\n".join(["falls short:", *missed]))
+    end(shortfalls(medians))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,12 @@ def write_report(out: Path, options: argparse.Namespace, **found: object) -> Non
     print(f"written: {out}")
 
 
+def end(missed: list[str]) -> None:
+    """Ends with 1 and a line for each row that falls short of its bar, if there are any."""
+    if missed:
+        sys.exit("\n".join(["falls short:", *missed]))
+
+
 def run_command(main: Callable[[], None]) -> None:
     """Runs a command: what is wrong is one line, and an interrupt is 130."""
     try:
