@@ -123,3 +123,18 @@ def test_a_read_only_store_is_an_error_of_the_machine(server: Server, settings: 
     assert done.returncode == 3
     assert "/sys/no-such-place" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_a_killed_run_left_beside_a_stored_file_is_removed(
+    server: Server, settings: Settings
+) -> None:
+    source = publish(server, "a.tar")
+    fetch_sources([source], settings)
+    home = SourceStore(settings.sources).path(source).parent
+    before = sorted(home.iterdir())
+    (home / ".partial").mkdir()
+    for name in (".partial/a.tar", ".a.tar.4711", "..verified.k2x9"):
+        (home / name).write_bytes(b"left")
+    (fetched,) = fetch_sources([source], settings)
+    assert fetched.how == "present"
+    assert sorted(home.iterdir()) == before

@@ -137,6 +137,8 @@ def _fetch(
                 else:
                     how = "downloaded"
                     _download(source, store, cache, partial, show, stop)
+    else:
+        store.tidy(source)
     fetched = Fetched(source, how, store.path(source), time.monotonic() - start)
     show.end(fetched)
     return fetched

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,7 +83,16 @@ class SourceStore:
             with explain_os_errors(partial):
                 partial.mkdir(exist_ok=True)
             yield partial
+            for name in (source.file, STAMP):  # half-made by a run that was killed
+                for left in home.glob(f".{glob.escape(name)}.*"):
+                    left.unlink(missing_ok=True)
             shutil.rmtree(partial, ignore_errors=True)
+
+    def tidy(self, source: Source) -> None:
+        """Remove what a run left that was killed after it had stored the file."""
+        if (self.root / source.sha256 / PARTIAL).exists():
+            with contextlib.suppress(MachineError), self.writing(source):  # may be read-only
+                pass
 
     def _stamp(self, path: Path) -> None:
         with contextlib.suppress(MachineError):  # it only saves time; a store may be read-only
