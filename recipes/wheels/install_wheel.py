@@ -56,6 +56,11 @@ def main() -> None:
     parser.add_argument(
         "--exclude", action="append", default=[], metavar="GLOB", help="files that are left out"
     )
+    parser.add_argument(
+        "--distribution",
+        metavar="NAME",
+        help="the name in the installed metadata, instead of the wheel's own",
+    )
     options = parser.parse_args()
     source, prefix = Path(os.environ["SRC_DIR"]), Path(os.environ["PREFIX"])
     wheels = sorted(source.glob("*.whl"))
@@ -71,6 +76,9 @@ def install(wheel: zipfile.ZipFile, prefix: Path, options: argparse.Namespace) -
     python = options.python
     site = prefix / "lib" / f"python{python}" / "site-packages"
     info = dist_info(wheel)
+    named = info
+    if options.distribution:
+        named = f"{options.distribution.replace('-', '_')}-{info.split('-', 1)[1]}"
     schemes = {
         "purelib": site,
         "platlib": site,
@@ -92,6 +100,10 @@ def install(wheel: zipfile.ZipFile, prefix: Path, options: argparse.Namespace) -
             scheme = inner.parts[1]
             base, inner = schemes[scheme], PurePosixPath(*inner.parts[2:])
         content = with_relative_rpaths(wheel.read(member), name)
+        if inner.parts[0] == info:
+            inner = PurePosixPath(named, *inner.parts[1:])
+            if options.distribution and inner.name == "METADATA":
+                content = renamed(content, options.distribution)
         folder = runpath_folder(content)
         if folder is not None:
             links |= {
@@ -106,7 +118,7 @@ def install(wheel: zipfile.ZipFile, prefix: Path, options: argparse.Namespace) -
         executable = scheme == "scripts" or (member.external_attr >> 16) & 0o111
         write(base, inner, content, 0o755 if executable else 0o644)
         record.append(entry(base / inner, site, None if embeds_prefix else content))
-    record.append(put(site, f"{info}/INSTALLER", b"conda\n"))
+    record.append(put(site, f"{named}/INSTALLER", b"conda\n"))
     for link in sorted(links):
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(os.path.relpath(prefix.resolve() / "lib" / link.name, link.parent))
@@ -116,10 +128,15 @@ def install(wheel: zipfile.ZipFile, prefix: Path, options: argparse.Namespace) -
             text = launcher(f"{prefix}/bin/python", function)
             write(prefix / "bin", PurePosixPath(name), text.encode(), 0o755)
             record.append(entry(prefix / "bin" / name, site, None))
-    record.append((f"{info}/RECORD", "", ""))
+    record.append((f"{named}/RECORD", "", ""))
     lines = io.StringIO()
     csv.writer(lines, lineterminator="\n").writerows(sorted(record))
-    write(site, PurePosixPath(info, "RECORD"), lines.getvalue().encode(), 0o644)
+    write(site, PurePosixPath(named, "RECORD"), lines.getvalue().encode(), 0o644)
+
+
+def renamed(metadata: bytes, name: str) -> bytes:
+    """A METADATA file with another name of the distribution in its header."""
+    return re.sub(rb"(?m)\A((?:.+\n)*?)Name: .*$", rb"\1Name: " + name.encode(), metadata, count=1)
 
 
 def with_relative_rpaths(content: bytes, name: str) -> bytes:

@@ -12,7 +12,7 @@ from ddlce import yamltext
 from ddlce.errors import InputError
 
 #: Fields that correct a wheel's metadata, each of which wants its reason in `why`.
-CORRECTIONS = ("add", "drop", "exclude", "ignore_needed", "license", "imports", "pip_check")
+CORRECTIONS = ("add", "drop", "exclude", "ignore_needed", "license", "imports", "pip_check", "distribution")
 
 
 class WheelEntry(BaseModel):
@@ -20,6 +20,8 @@ class WheelEntry(BaseModel):
 
     Attributes:
         pypi: the name on PyPI, where the conda name is another.
+        distribution: the name in the installed metadata, where the wheel is a build of another
+            distribution (tensorflow-cpu of tensorflow) and others require that by its name.
         why: the reason for each correction below.
         add: run dependencies (conda match specs) that the metadata leaves out.
         drop: requirements (PyPI names) that do not apply here.
@@ -29,7 +31,8 @@ class WheelEntry(BaseModel):
         license_files: texts in `recipes/wheels/`, where the wheel has none inside.
         homepage: where the metadata has none.
         exclude: files of the wheel (globs) that are not installed, such as compiled tests.
-        imports: names to import in the test instead of all top-level ones.
+        imports: names to import in the test instead of all top-level ones; none, if the test is
+            in `commands` alone.
         commands: shell commands to run in the test.
         test_requires: packages (conda match specs) that the commands need.
         pip_check: whether `pip check` holds with this package in the environment.
@@ -41,6 +44,7 @@ class WheelEntry(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     pypi: str | None = None
+    distribution: str = ""
     why: str = ""
     add: list[str] = []
     drop: list[str] = []

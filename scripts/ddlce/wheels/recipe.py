@@ -84,8 +84,12 @@ def wheel_recipes(manifest: Path, lock: SourcesLock, subdir: str) -> list[WheelR
 def _packages(manifest: WheelsManifest, lock: SourcesLock) -> dict[str, Package]:
     """What a requirement may mean, by canonical PyPI name."""
     locked = {canonicalize_name(s.package): s.version for s in lock.sources if s.wheel}
-    names = {canonicalize_name(e.pypi or name): name for name, e in manifest.wheels.items()}
-    return {pypi: Package(name, locked.get(pypi, "")) for pypi, name in names.items()}
+    found = {}
+    for name, entry in manifest.wheels.items():
+        pypi = canonicalize_name(entry.pypi or name)
+        for known in {pypi, canonicalize_name(entry.distribution or pypi)}:
+            found[known] = Package(name, locked.get(pypi, ""))
+    return found
 
 
 def _find(
@@ -169,6 +173,8 @@ def _build(entry: WheelEntry, wheel: WheelMetadata, python: str) -> dict[str, An
         build["script"][0] += " --scripts"
         build["script"][0] += "".join(f" --library {name}" for name in _needed(wheel, entry))
     build["script"][0] += "".join(f" --exclude {shlex.quote(glob)}" for glob in entry.exclude)
+    if entry.distribution:
+        build["script"][0] += f" --distribution {shlex.quote(entry.distribution)}"
     return build
 
 
@@ -224,12 +230,14 @@ def _needed(wheel: WheelMetadata, entry: WheelEntry) -> list[str]:
 
 def _tests(entry: WheelEntry, wheel: WheelMetadata) -> list[dict[str, Any]]:
     imports = wheel.imports if entry.imports is None else entry.imports
-    if not imports:
+    if not imports and not entry.commands:
         raise InputError(
             f"{wheel.name} {wheel.version} has no importable top-level name to test",
-            "name some under 'imports' in wheels.yaml",
+            "name some under 'imports' in wheels.yaml, or a test under 'commands'",
         )
-    tests: list[dict[str, Any]] = [{"python": {"imports": imports, "pip_check": entry.pip_check}}]
+    tests: list[dict[str, Any]] = []
+    if imports:
+        tests.append({"python": {"imports": imports, "pip_check": entry.pip_check}})
     commands = entry.commands
     if commands:
         test: dict[str, Any] = {"script": commands}
