@@ -87,6 +87,19 @@ def test_every_file_is_in_its_place_and_no_other(prefix: Path) -> None:
     }
 
 
+def test_another_name_of_the_distribution_is_in_its_metadata(tmp_path: Path) -> None:
+    make(tmp_path / "src")
+    done = install(tmp_path / "src", tmp_path / "prefix", "--distribution", "demo-whole")
+    assert done.returncode == 0, done.stderr
+    site = tmp_path / "prefix" / SITE
+    assert [p.name for p in site.glob("*.dist-info")] == ["demo_whole-1.0.dist-info"]
+    metadata = (site / "demo_whole-1.0.dist-info/METADATA").read_text()
+    assert [line for line in metadata.splitlines() if "Name:" in line] == ["Name: demo-whole"]
+    record = (site / "demo_whole-1.0.dist-info/RECORD").read_text()
+    assert INFO not in record
+    assert "demo_whole-1.0.dist-info/METADATA,sha256=" in record
+
+
 def test_modes_are_those_of_the_wheel(prefix: Path) -> None:
     modes = {n: stat.S_IMODE((prefix / n).stat().st_mode) for n in files(prefix)}
     executable = {n for n, mode in modes.items() if mode == 0o755}

@@ -139,6 +139,27 @@ def test_the_manifest_corrects_and_adds(tmp_path: Path) -> None:
     assert data["about"]["license"] == "BSD-3-Clause"
 
 
+def test_a_requirement_is_met_by_a_build_of_the_distribution(tmp_path: Path) -> None:
+    usual = ("License-Expression: MIT", "Home-page: https://demo.org")
+    lock = SourcesLock(
+        sources=[
+            lock_wheel(make_wheel(tmp_path, metadata=(*usual, "Requires-Dist: whole>=1"))),
+            lock_wheel(make_wheel(tmp_path, "whole_cpu", "2.0")),
+        ]
+    )
+    manifest = tmp_path / "wheels.yaml"
+    part = {"pypi": "whole-cpu", "distribution": "whole", "why": "required by that name"}
+    manifest.write_text(yaml.safe_dump({"wheels": {"demo": None, "whole": part}}))
+    made = {r.name: r.data for r in wheel_recipes(manifest, lock, "linux-64")}
+    assert made["demo"]["requirements"]["run"] == ["python >=3.11", "whole >=1"]
+    assert made["whole"]["build"]["script"][0].endswith(" --distribution whole")
+
+
+def test_a_command_alone_is_a_test(tmp_path: Path) -> None:
+    entry = {"imports": [], "commands": ["demo --help"], "why": "it needs what is built on it"}
+    assert recipe_of(tmp_path, entry)["tests"] == [{"script": ["demo --help"]}]
+
+
 @pytest.mark.parametrize(
     ("entry", "wheel", "message"),
     [
