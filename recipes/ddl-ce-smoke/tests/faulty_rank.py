@@ -34,7 +34,7 @@ def at_work(strike: Callable[[], object]) -> None:
 
 def flip_result_of(name: str) -> None:
     """One wrong element in the middle of each longer result of a collective."""
-    from ddl_ce_smoke.collectives import ThroughDdl
+    from ddl_ce_smoke.ways import ThroughDdl
 
     method = getattr(ThroughDdl, name)
 
@@ -87,7 +87,7 @@ def drift() -> None:
 
 def no_barrier() -> None:
     """A barrier that waits for nobody. On every rank."""
-    from ddl_ce_smoke.collectives import ThroughDdl
+    from ddl_ce_smoke.ways import ThroughDdl
 
     ThroughDdl.barrier = lambda self: None  # type: ignore[method-assign]
 

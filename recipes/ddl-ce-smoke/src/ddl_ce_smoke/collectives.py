@@ -2,7 +2,8 @@
 
     ddlrun -H localhost:4 python -m ddl_ce_smoke.collectives --via ddl
 
-`--via ddl` goes through `import ddl`, `--via torch:BACKEND` through torch.distributed.
+`--via ddl` goes through `import ddl`, `--via torch:BACKEND` through torch.distributed, `--via
+horovod` through horovod.torch, `--via tensorflow` through ddl's TensorFlow operations.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import torch
-import torch.distributed as dist
 
 from ddl_ce_smoke import oracle
 from ddl_ce_smoke.rank import Journal, Rank, Session, journal, session
+from ddl_ce_smoke.ways import WAYS, Collectives, ThroughTorch
 
 #: Bytes. One pass of the suite sets ddl's piece (DDL_SHM_CHUNK) so small that its borders, and
 #: many pieces in flight, are cheap to reach.
@@ -32,103 +32,6 @@ def sizes(dtype: torch.dtype, quick: bool) -> list[int]:
     piece, mib = SMALL_PIECE // dtype.itemsize, MIB // dtype.itemsize
     around = [piece - 1, piece, piece + 1]
     return [0, 1, 7, *around] if quick else [0, 1, 7, *around, 10 * piece + 3, mib + 1]
-
-
-class Collectives(Protocol):
-    """The collectives under test. All tensors are one-dimensional and on the CPU."""
-
-    name: str
-
-    def allreduce(self, tensor: torch.Tensor, op: str) -> torch.Tensor:
-        """The reduction of all ranks' tensors."""
-
-    def broadcast(self, tensor: torch.Tensor, root: int) -> torch.Tensor:
-        """The tensor of rank `root`."""
-
-    def allgather(self, tensor: torch.Tensor) -> torch.Tensor:
-        """All ranks' tensors, one after the other."""
-
-    def reduce_scatter(self, tensor: torch.Tensor, op: str) -> torch.Tensor:
-        """This rank's block of the reduction."""
-
-    def barrier(self) -> None:
-        """Waits for all ranks."""
-
-    def unsupported(self, dtype: str, op: str) -> bool:
-        """Whether a reduction is documented as refused."""
-
-
-class ThroughDdl(Collectives):
-    """`import ddl`."""
-
-    name = "ddl"
-
-    def __init__(self) -> None:
-        import ddl
-
-        ddl.init()
-        self.ddl: Any = ddl
-
-    def allreduce(self, tensor: torch.Tensor, op: str) -> torch.Tensor:  # noqa: D102
-        return torch.as_tensor(self.ddl.allreduce(tensor, op=op))
-
-    def broadcast(self, tensor: torch.Tensor, root: int) -> torch.Tensor:  # noqa: D102
-        return torch.as_tensor(self.ddl.broadcast(tensor.clone(), root=root))
-
-    def allgather(self, tensor: torch.Tensor) -> torch.Tensor:  # noqa: D102
-        return torch.as_tensor(self.ddl.allgather(tensor)).flatten()
-
-    def reduce_scatter(self, tensor: torch.Tensor, op: str) -> torch.Tensor:  # noqa: D102
-        return torch.as_tensor(self.ddl.reduce_scatter(tensor, op=op))
-
-    def barrier(self) -> None:  # noqa: D102
-        self.ddl.barrier()
-
-    def unsupported(self, dtype: str, op: str) -> bool:
-        """Averages of integers."""
-        return op == "average" and dtype.startswith("int")
-
-
-class ThroughTorch(Collectives):
-    """torch.distributed on its current process group."""
-
-    OPS = {  # noqa: RUF012
-        "sum": dist.ReduceOp.SUM,
-        "prod": dist.ReduceOp.PRODUCT,
-        "min": dist.ReduceOp.MIN,
-        "max": dist.ReduceOp.MAX,
-        "average": dist.ReduceOp.AVG,
-    }
-
-    def __init__(self, backend: str) -> None:
-        self.name = f"torch:{backend}"
-
-    def allreduce(self, tensor: torch.Tensor, op: str) -> torch.Tensor:  # noqa: D102
-        result = tensor.clone()
-        dist.all_reduce(result, self.OPS[op])
-        return result
-
-    def broadcast(self, tensor: torch.Tensor, root: int) -> torch.Tensor:  # noqa: D102
-        result = tensor.clone()
-        dist.broadcast(result, root)
-        return result
-
-    def allgather(self, tensor: torch.Tensor) -> torch.Tensor:  # noqa: D102
-        result = tensor.new_empty(len(tensor) * dist.get_world_size())
-        dist.all_gather_single(result, tensor)
-        return result
-
-    def reduce_scatter(self, tensor: torch.Tensor, op: str) -> torch.Tensor:  # noqa: D102
-        result = tensor.new_empty(len(tensor) // dist.get_world_size())
-        dist.reduce_scatter_single(result, tensor, self.OPS[op])
-        return result
-
-    def barrier(self) -> None:  # noqa: D102
-        dist.barrier()
-
-    def unsupported(self, dtype: str, op: str) -> bool:
-        """Averages: of integers nowhere, and gloo, the peer, has none at all."""
-        return op == "average" and (dtype.startswith("int") or self.name == "torch:gloo")
 
 
 #: One trial: sends something, and returns what should have come out and what did.
@@ -154,10 +57,11 @@ def checks(via: Collectives, rank: int, size: int, quick: bool) -> Iterator[Chec
             yield Check(
                 f"allreduce {op} {dtype}", [(f"{n} elements", plan.allreduce(n)) for n in counts]
             )
-            yield Check(
-                f"reduce-scatter {op} {dtype}",
-                [(f"{n} elements per rank", plan.reduce_scatter(n)) for n in counts],
-            )
+            if via.scatters(op):
+                yield Check(
+                    f"reduce-scatter {op} {dtype}",
+                    [(f"{n} elements per rank", plan.reduce_scatter(n)) for n in counts],
+                )
         plan = Plan(via, dtype, "max", rank, size)
         yield Check(
             f"broadcast {dtype}",
@@ -276,9 +180,9 @@ def run_all(via: Collectives, job: Session, record: Journal, quick: bool) -> int
 
 
 def way(text: str) -> str:
-    """`ddl` or `torch:BACKEND`."""
-    if text != "ddl" and not text.partition("torch:")[2]:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither ddl nor torch:BACKEND")
+    """A name in WAYS, or `torch:BACKEND`."""
+    if text not in WAYS and not text.partition("torch:")[2]:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(WAYS)}, torch:BACKEND")
     return text
 
 
@@ -286,18 +190,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs on every rank; exit status 1 if a result was wrong."""
     parser = argparse.ArgumentParser(prog="python -m ddl_ce_smoke.collectives", description=__doc__)
     parser.add_argument(
-        "--via", action="append", required=True, type=way, help="ddl or torch:BACKEND"
+        "--via",
+        action="append",
+        required=True,
+        type=way,
+        help=f"{', '.join(WAYS)} or torch:BACKEND",
     )
     parser.add_argument("--quick", action="store_true", help="fewer sizes")
     parser.add_argument("--timeout", type=float, default=60, help="seconds of any wait")
     parser.add_argument("--journal", type=Path, help="folder for a JSON lines file per rank")
     args = parser.parse_args(argv)
-    backend = next((v.partition(":")[2] for v in args.via if v != "ddl"), None)
+    backend = next((v.partition(":")[2] for v in args.via if v not in WAYS), None)
     failures = 0
     with journal(args.journal, Rank.from_environment()) as record:
         with session(backend, args.timeout) as job:
             for via in args.via:
-                through = ThroughDdl() if via == "ddl" else ThroughTorch(str(backend))
+                through = WAYS[via]() if via in WAYS else ThroughTorch(str(backend))
                 failures += run_all(through, job, record, args.quick)
     return 1 if failures else 0
 

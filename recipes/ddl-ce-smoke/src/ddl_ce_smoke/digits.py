@@ -48,6 +48,15 @@ def load() -> tuple[Split, Split]:
     return split(train_x, train_y), split(test_x, test_y)
 
 
+def shard(count: int, size: int, rank: int, epoch: int) -> torch.Tensor:
+    """Indices of one rank's share of `count` samples in one epoch, shuffled.
+
+    Disjoint between the ranks, equally many on each: up to `size` - 1 samples are left out.
+    """
+    generator = torch.Generator().manual_seed(SEED + epoch)
+    return torch.randperm(count, generator=generator)[rank : count - count % size : size]
+
+
 def network() -> nn.Sequential:
     """Two convolutions and two dense layers, 75 thousand parameters.
 

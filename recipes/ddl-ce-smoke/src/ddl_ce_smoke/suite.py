@@ -14,7 +14,15 @@ from typing import Any
 
 from ddl_ce_smoke import __version__, probe
 from ddl_ce_smoke.launch import Job, Launcher
-from ddl_ce_smoke.model import Bandwidth, Case, Part, Report, Throughput, with_efficiency
+from ddl_ce_smoke.model import (
+    Bandwidth,
+    Case,
+    Outcome,
+    Part,
+    Report,
+    Throughput,
+    with_efficiency,
+)
 
 #: Name and title of each part, in the order in which they run.
 PARTS = {
@@ -62,6 +70,7 @@ PASSES = (
     Pass("", ["ddl", "torch:ddl"]),
     Pass("pieces of 4 KiB", ["ddl"], {"DDL_SHM_CHUNK": "4096"}),
     Pass("as on two hosts", ["ddl"], {"DDL_FAKE_HOSTS": "2"}),
+    Pass("frameworks", ["horovod", "tensorflow"]),
 )
 
 
@@ -138,26 +147,16 @@ class Suite:
 
     def _training(self) -> Iterable[Case]:
         job = self._launch("train", ["--ranks", self._counts()], self.options.ranks[-1])
-        rows = [Throughput(**row) for row in events(job, "throughput")]
-        self.report.throughput += rows
-        cases = []
-        for count in self.options.ranks:
-            outcomes = [row for row in events(job, "training") if row["ranks"] == count]
-            if len(outcomes) < count:
-                continue  # the job broke before, which is a case of its own
-            problems = [problem for row in outcomes for problem in row["problems"]]
-            first = outcomes[0]
-            cases.append(
-                Case(
-                    f"DDP on {plural(count)}",
-                    "failed" if problems else "passed",
-                    message=problems[0]
-                    if problems
-                    else f"test accuracy {first['accuracy']:.1%}, identical weights, "
-                    f"{first['samples_per_second']:,.0f} samples/s",
-                )
-            )
-        return job_cases(job, plural(job.size), cases)
+        self.report.throughput += [Throughput(**row) for row in events(job, "throughput")]
+        cases = [case for count in self.options.ranks for case in trained(job, "DDP", count)]
+        yield from job_cases(job, plural(job.size), cases)
+        for name, module in (("Horovod", "train_horovod"), ("Keras", "train_keras")):
+            rows = []
+            for count in self.options.ranks[-1:] if self.options.quick else self.options.ranks:
+                job = self._launch(module, [], count)
+                rows += [Throughput(**row) for row in events(job, "throughput")]
+                yield from job_cases(job, f"{name}, {plural(count)}", trained(job, name, count))
+            self.report.throughput += with_efficiency(rows)
 
     def _benchmark(self) -> Iterable[Case]:
         arguments = ["--ranks", self._counts(), *["--quick"] * self.options.quick]
@@ -201,6 +200,21 @@ def events(job: Job, event: str) -> list[dict[str, Any]]:
         for log in job.ranks
         for entry in log.of(event)
     ]
+
+
+def trained(job: Job, name: str, count: int) -> list[Case]:
+    """The case of one training on `count` ranks; none if the job broke before its end."""
+    outcomes = [row for row in events(job, "training") if row["ranks"] == count]
+    if len(outcomes) < count:
+        return []
+    problems = [problem for row in outcomes for problem in row["problems"]]
+    first = outcomes[0]
+    message = (
+        f"test accuracy {first['accuracy']:.1%}, identical weights, "
+        f"{first['samples_per_second']:,.0f} samples/s"
+    )
+    outcome: Outcome = "failed" if problems else "passed"
+    return [Case(f"{name} on {plural(count)}", outcome, 0.0, problems[0] if problems else message)]
 
 
 def rank_cases(job: Job, label: str) -> list[Case]:

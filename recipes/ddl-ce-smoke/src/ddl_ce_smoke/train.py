@@ -14,60 +14,23 @@ from __future__ import annotations
 
 import argparse
 import copy
-import hashlib
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DistributedSampler
 
 from ddl_ce_smoke import digits
-from ddl_ce_smoke.model import Throughput, with_efficiency
+from ddl_ce_smoke.outcome import Outcome, digest, tell
 from ddl_ce_smoke.rank import Rank, Session, journal, session
 
-ACCURACY = 0.95
-#: DDP's mean gradient against one process's on the same samples: float32 rounding, no more.
-GRADIENT_TOLERANCE = 1e-4
 BATCH = 32
 EPOCHS = 14
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What training on `ranks` ranks gave.
-
-    Attributes:
-        identical: the weights of all ranks have the same bits.
-        gradient_error: largest difference between DDP's gradients and those of one process on
-            the union of the ranks' batches, relative to the largest gradient.
-    """
-
-    ranks: int
-    accuracy: float
-    identical: bool
-    gradient_error: float
-    samples_per_second: float
-    oversubscribed: bool
-
-    def problems(self) -> list[str]:
-        """What is wrong with it, one line each; empty if nothing is."""
-        found = []
-        if self.accuracy < ACCURACY:
-            found.append(f"test accuracy {self.accuracy:.1%} is below {ACCURACY:.0%}")
-        if not self.identical:
-            found.append("the ranks' weights differ")
-        if not self.gradient_error < GRADIENT_TOLERANCE:  # so that NaN fails
-            found.append(
-                f"the averaged gradients differ by {self.gradient_error:.2g} (relative) from "
-                "those of one process on the same samples"
-            )
-        return found
 
 
 class Trainer:
@@ -83,12 +46,8 @@ class Trainer:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=2e-3)
 
     def shard(self, rank: int, epoch: int) -> torch.Tensor:
-        """Indices of one rank's samples in one epoch: disjoint between ranks, equally many."""
-        sampler: DistributedSampler[int] = DistributedSampler(
-            self.train, self.count, rank, seed=digits.SEED, drop_last=True
-        )
-        sampler.set_epoch(epoch)
-        return torch.tensor(list(sampler), device=self.job.device)
+        """Indices of one rank's samples in one epoch."""
+        return digits.shard(len(self.train), self.count, rank, epoch).to(self.job.device)
 
     def gradient_error(self) -> float:
         """See `Outcome.gradient_error`; one step's forward and backward, no update."""
@@ -132,7 +91,8 @@ class Trainer:
 
     def identical(self) -> bool:
         """Whether all ranks hold the same weights, bit for bit."""
-        mine = fingerprint(self.model.module).to(self.job.device)
+        weights = (tensor.numpy(force=True) for tensor in self.model.module.state_dict().values())
+        mine = torch.frombuffer(bytearray(digest(weights)), dtype=torch.int64).to(self.job.device)
         every = [torch.empty_like(mine) for _ in range(self.count)]
         dist.all_gather(every, mine, group=self.group)
         return all(torch.equal(mine, other) for other in every)
@@ -141,14 +101,6 @@ class Trainer:
         guess = model(self.train.images[batch])
         loss = nn.functional.cross_entropy(guess, self.train.labels[batch])
         torch.autograd.backward(loss)
-
-
-def fingerprint(model: nn.Module) -> torch.Tensor:
-    """The sha256 of all weights, as int64 of shape (4,)."""
-    digest = hashlib.sha256()
-    for tensor in model.state_dict().values():
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return torch.frombuffer(bytearray(digest.digest()), dtype=torch.int64)
 
 
 def train(job: Session, count: int, epochs: int) -> Outcome | None:
@@ -189,12 +141,17 @@ def parse_counts(text: str) -> list[int]:
     return sorted({int(word) for word in words})
 
 
+def add_journal_options(parser: argparse.ArgumentParser) -> None:
+    """The options of every rank program."""
+    parser.add_argument("--timeout", type=float, default=120, help="seconds of any wait")
+    parser.add_argument("--journal", type=Path, help="folder for a JSON lines file per rank")
+
+
 def add_job_options(parser: argparse.ArgumentParser) -> None:
     """The options of every rank program that works on several numbers of ranks."""
     parser.add_argument("--backend", default="ddl", help="of torch.distributed (default: ddl)")
     parser.add_argument("--ranks", type=parse_counts, help="rank counts (default: 1,2,4 .. all)")
-    parser.add_argument("--timeout", type=float, default=120, help="seconds of any wait")
-    parser.add_argument("--journal", type=Path, help="folder for a JSON lines file per rank")
+    add_journal_options(parser)
 
 
 def chosen_counts(parser: argparse.ArgumentParser, asked: list[int] | None, size: int) -> list[int]:
@@ -203,32 +160,6 @@ def chosen_counts(parser: argparse.ArgumentParser, asked: list[int] | None, size
     if counts[-1] > size:
         parser.error(f"--ranks asks for {counts[-1]} ranks, and this job has {size}")
     return counts
-
-
-def throughput(outcomes: Sequence[Outcome], backend: str, device: str) -> list[Throughput]:
-    """The rows of the report."""
-    return with_efficiency(
-        [
-            Throughput(
-                backend, device, o.ranks, o.accuracy, o.samples_per_second, None, o.oversubscribed
-            )
-            for o in outcomes
-        ]
-    )
-
-
-def table(rows: Sequence[Throughput], outcomes: Sequence[Outcome]) -> str:
-    """The table that a user reads."""
-    lines = [f"{'ranks':>5}  {'accuracy':>8}  {'weights':<9}  {'samples/s':>9}  {'efficiency':>10}"]
-    for row, outcome in zip(rows, outcomes, strict=True):
-        weights = "identical" if outcome.identical else "DIFFER"
-        efficiency = f"{row.efficiency:.0%}" if row.efficiency is not None else "-"
-        note = "  more ranks than cores" if row.oversubscribed else ""
-        lines.append(
-            f"{row.ranks:>5}  {outcome.accuracy:>8.1%}  {weights:<9}  "
-            f"{row.samples_per_second:>9,.0f}  {efficiency:>10}{note}"
-        )
-    return "\n".join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -254,26 +185,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             if outcome:
                 outcomes.append(outcome)
                 record.write("training", problems=outcome.problems(), **asdict(outcome))
-        rows = throughput(outcomes, args.backend, job.device.type)
         if rank.index == 0:
-            for row in rows:
-                record.write("throughput", **asdict(row))
-            print_results(args.backend, job, rows, outcomes)
+            title = (
+                f"handwritten digits, backend {args.backend}, {rank.size} ranks, "
+                f"device {job.device.type}, one thread per rank"
+            )
+            tell(title, outcomes, args.backend, job.device.type, record)
     return 1 if any(outcome.problems() for outcome in outcomes) else 0
-
-
-def print_results(
-    backend: str, job: Session, rows: Sequence[Throughput], outcomes: Sequence[Outcome]
-) -> None:
-    """What rank 0 tells the user."""
-    print(
-        f"handwritten digits, backend {backend}, {job.rank.size} ranks, "
-        f"device {job.device.type}, one thread per rank\n"
-        f"{table(rows, outcomes)}"
-    )
-    for outcome in outcomes:
-        for problem in outcome.problems():
-            print(f"FAILED on {outcome.ranks} ranks: {problem}")
 
 
 if __name__ == "__main__":
