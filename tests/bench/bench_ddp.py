@@ -1,4 +1,4 @@
-"""Training in the lab: a step of DistributedDataParallel on the backends ddl and gloo.
+"""Training in the lab: a step of DistributedDataParallel, or of Horovod, on ddl and on its peers.
 
     python tests/bench/bench_ddp.py
     python tests/bench/bench_ddp.py --layouts racks-2x4 --orders interleaved --repetitions 1
@@ -7,8 +7,9 @@ Needs root, else it says so and does nothing. The model is all communication: it
 4 MiB, its data two rows a rank. A layout and an order are as in bench_lab.py, one rank to a host;
 ddl knows the racks from a topology file. Repetitions take turns over the backends. Prints a line
 for each run, then the table, and writes both as JSON; ends with 1 and names each row that falls
-short: ddl must be 1.35 times as fast as gloo with sorted ranks and 4 times with interleaved ones,
-and their losses after the same steps must agree.
+short: DistributedDataParallel on ddl must be 1.35 times as fast as on gloo with sorted ranks and 4
+times with interleaved ones; Horovod on DDL as fast as on the best of MPI and Gloo, and twice as
+fast; and their losses after the same steps must agree. --backends chooses some.
 """
 
 from __future__ import annotations
@@ -36,9 +37,14 @@ from bench.lab.report import size_text
 from bench.lab.training import Training, train
 
 HERE = Path(__file__).parent
-BACKENDS = ("ddl", "gloo")
-BAR = {"sorted": 1.35, "interleaved": 4.0}
-"""How many times faster than gloo ddl must be, by order, where racks share an uplink."""
+PEERS = {"ddl": ("gloo",), "horovod-ddl": ("horovod-mpi", "horovod-gloo")}
+"""Whom each of ours is measured against: the same framework on other libraries."""
+BACKENDS = [name for ours, peers in PEERS.items() for name in (ours, *peers)]
+BAR = {
+    "ddl": {"sorted": 1.35, "interleaved": 4.0},
+    "horovod-ddl": {"sorted": 1.0, "interleaved": 2.0},
+}
+"""How many times faster than the best peer ours must be, by order, where racks share an uplink."""
 
 
 def parse_options() -> argparse.Namespace:
@@ -47,7 +53,8 @@ def parse_options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     ask.add_argument("--layouts", nargs="+", default=["racks-2x4"], help="default: racks-2x4")
-    ask.add_argument("--orders", nargs="+", default=list(BAR), help="default: both of the bar")
+    ask.add_argument("--orders", nargs="+", default=list(BAR["ddl"]), help="default: of the bar")
+    ask.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS, help="of these")
     ask.add_argument("--size", type=parse_size, default=4 << 20, help="of the gradients; 4M")
     ask.add_argument("--repetitions", type=int, default=3)
     ask.add_argument("--iterations", type=int, default=7, help="steps in a run")
@@ -77,18 +84,23 @@ def median(runs: list[Training]) -> float:
     return statistics.median(times) if times else math.nan
 
 
-def gain(backends: dict[str, list[Training]]) -> float:
-    """How many times faster ddl is than gloo; NaN where one of them did not run."""
-    return median(backends.get("gloo", [])) / median(backends.get("ddl", []))
+def gain(backends: dict[str, list[Training]], ours: str) -> float:
+    """How many times faster ours is than its best peer; NaN where one of them did not run."""
+    peers = [median(backends[peer]) for peer in PEERS[ours] if backends.get(peer)]
+    best = math.nan if any(math.isnan(peer) for peer in peers) else min(peers, default=math.nan)
+    return best / median(backends.get(ours, []))
 
 
 def shortfalls(runs: list[Training], layouts: dict[str, Layout]) -> list[str]:
     """A line for everything that is not as it must be."""
     lines = [f"{where(run)}: {run.failure}" for run in runs if run.failure]
     for (layout, order), backends in rows_of(runs).items():
-        bar = BAR.get(order) if len(layouts[layout].racks) > 1 else None
-        if bar and not gain(backends) >= bar:
-            lines.append(f"{layout} {order}: {gain(backends):.2f} x gloo, must be {bar} x")
+        racks = len(layouts[layout].racks) > 1
+        for ours in [name for name in PEERS if name in backends and racks]:
+            bar, reached = BAR[ours].get(order), gain(backends, ours)
+            if bar and not reached >= bar:
+                peers = " and ".join(PEERS[ours])
+                lines.append(f"{layout} {order}: {ours} {reached:.2f} x {peers}, must be {bar} x")
         losses = [run.loss for same in backends.values() for run in same if run.times]
         # The same steps on the same data: backends may round sums otherwise, no more.
         if losses and max(losses) - min(losses) > 1e-4 * max(losses):
@@ -110,7 +122,7 @@ def run_text(run: Training) -> str:
 
 def make_table(runs: list[Training]) -> Table:
     """A section for each layout and order, a row for each backend."""
-    table = Table("backend", "median ms", "min", "max", "steps", "uplink", "cores", "ddl's gain")
+    table = Table("backend", "median ms", "min", "max", "steps", "uplink", "cores", "gain")
     for column in table.columns[1:]:
         column.justify = "right"
     for (layout, order), backends in rows_of(runs).items():
@@ -124,7 +136,7 @@ def make_table(runs: list[Training]) -> Table:
             figures = [f"{x:.0f}" for x in (statistics.median(times), min(times), max(times))]
             uplink = f"{statistics.median(run.uplink for run in same if run.times):.2f}"
             cores = f"{statistics.median(run.cores for run in same if run.times):.2f}"
-            ratio = f"{gain(backends):.2f}" if backend == "ddl" else ""
+            ratio = f"{gain(backends, backend):.2f}" if backend in PEERS else ""
             table.add_row(backend, *figures, str(len(times)), uplink, cores, ratio)
         table.add_section()
     return table
@@ -137,7 +149,7 @@ def run_all(layouts: dict[str, Layout], ask: argparse.Namespace) -> Iterator[Tra
         raise ValueError(f"there is no bin/python in {prefix}; run make, or give --prefix")
     budget = Budget(ask.iterations, ask.seconds, ask.limit)
     for layout, order in product(layouts.values(), ask.orders):
-        for _, backend in product(range(ask.repetitions), BACKENDS):
+        for _, backend in product(range(ask.repetitions), ask.backends):
             with bring_up(layout) as lab:  # in between, others on this machine have their turn
                 run = train(lab, order, ask.size, backend, prefix, budget)
             yield run
@@ -147,7 +159,12 @@ def show_and_write(runs: list[Training], ask: argparse.Namespace) -> None:
     """The table and the JSON."""
     Console(width=110).print(make_table(runs))
     out = ask.out or HERE / "out" / "ddp.json"
-    gains = {" ".join(key): gain(backends) for key, backends in rows_of(runs).items()}
+    gains = {
+        " ".join([*key, ours]): gain(backends, ours)
+        for key, backends in rows_of(runs).items()
+        for ours in PEERS
+        if ours in backends
+    }
     write_report(out, ask, gains=gains, runs=[asdict(run) for run in runs])
 
 

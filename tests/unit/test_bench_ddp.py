@@ -8,7 +8,7 @@ import math
 import pytest
 from rich.console import Console
 
-from bench.bench_ddp import BAR, gain, make_table, median, rows_of, shortfalls
+from bench.bench_ddp import BAR, PEERS, gain, make_table, median, rows_of, shortfalls
 from bench.lab.layout import parse_layout
 from bench.lab.training import Training
 
@@ -26,18 +26,28 @@ def test_the_gain_is_of_medians_over_all_repetitions() -> None:
     runs = [run("ddl", 1, 2), run("gloo", 8, 9), run("ddl", 3), run("gloo", 10)]
     backends = rows_of(runs)["racks-2x4", "sorted"]
     assert median(backends["ddl"]) == 2
-    assert gain(backends) == 4.5
-    assert math.isnan(gain({"ddl": [run("ddl", 1)]}))
+    assert gain(backends, "ddl") == 4.5
+    assert math.isnan(gain({"ddl": [run("ddl", 1)]}, "ddl"))
 
 
-@pytest.mark.parametrize("order", BAR)
-def test_a_row_below_the_bar_is_named(order: str) -> None:
-    bar = BAR[order]
-    enough = [run("ddl", 1, order=order), run("gloo", bar, order=order)]
-    assert shortfalls(enough, LAYOUTS) == []
-    less = [run("ddl", 1, order=order), run("gloo", bar - 0.05, order=order)]
+def test_the_gain_is_over_the_best_peer() -> None:
+    names = {"horovod-ddl": 1, "horovod-mpi": 3, "horovod-gloo": 2}
+    backends = {name: [run(name, seconds)] for name, seconds in names.items()}
+    assert gain(backends, "horovod-ddl") == 2
+    failed = Training("racks-2x4", "sorted", "horovod-mpi", 4 * MIB, failure="exit 1: no")
+    assert math.isnan(gain({**backends, "horovod-mpi": [failed]}, "horovod-ddl"))
+
+
+@pytest.mark.parametrize("ours", PEERS)
+@pytest.mark.parametrize("order", ["sorted", "interleaved"])
+def test_a_row_below_the_bar_is_named(ours: str, order: str) -> None:
+    bar = BAR[ours][order]
+    peers = PEERS[ours]
+    mine = run(ours, 1, order=order)
+    assert shortfalls([mine, *(run(peer, bar, order=order) for peer in peers)], LAYOUTS) == []
+    less = [mine, *(run(peer, bar - 0.05, order=order) for peer in peers)]
     assert shortfalls(less, LAYOUTS) == [
-        f"racks-2x4 {order}: {bar - 0.05:.2f} x gloo, must be {bar} x"
+        f"racks-2x4 {order}: {ours} {bar - 0.05:.2f} x {' and '.join(peers)}, must be {bar} x"
     ]
 
 
@@ -51,7 +61,7 @@ def test_failures_and_losses_that_differ_fall_short() -> None:
     lines = shortfalls([failed, run("gloo", 1)], LAYOUTS)
     assert lines == [
         "racks-2x4 sorted 4 MiB ddl: exit 1: no",
-        "racks-2x4 sorted: nan x gloo, must be 1.35 x",
+        "racks-2x4 sorted: ddl nan x gloo, must be 1.35 x",
     ]
     runs = [run("ddl", 1, loss=1.0), run("gloo", 2, loss=1.01)]
     assert shortfalls(runs, LAYOUTS) == ["racks-2x4 sorted: the losses differ: 1.0 to 1.01"]

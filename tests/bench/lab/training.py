@@ -1,4 +1,4 @@
-"""One run of bench_ddp: steps of DistributedDataParallel on one backend, in one order of ranks."""
+"""One run of bench_ddp: steps of training on one backend, in one order of ranks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from bench.lab.layout import rank_order
 from bench.lab.network import Lab
 from bench.lab.peers.base import DEVICE, Start
 from bench.lab.peers.ddl import start_told
+from bench.lab.peers.mpich import hydra
 from bench.lab.run import failure_of, report_of, run_on
 
-WORKER = Path(__file__).parent / "workers" / "ddp_step.py"
+WORKER = Path(__file__).parent / "workers" / "training_step.py"
 PORT = 29500
 
 
@@ -24,7 +25,7 @@ class Training:
     Attributes:
         layout: the layout's name.
         order: the ranks' order.
-        backend: the name that init_process_group was given.
+        backend: the name that init_process_group was given, or horovod-OPERATIONS.
         nbytes: the size of all gradients.
         times: the seconds of each step, the slowest rank's.
         uplink: bytes on the busiest uplink, in one direction, by step and size.
@@ -55,17 +56,18 @@ def train(
         lab: the lab, one rank to a host.
         order: of the ranks, as `rank_order` takes it.
         nbytes: the size of all gradients.
-        backend: `ddl` or `gloo`; ddl is told the layout in a topology file.
-        prefix: an environment with PyTorch, ddl_torch and MPICH.
+        backend: `ddl`, `gloo`, or Horovod's operations as `horovod-ddl`, `horovod-mpi` or
+            `horovod-gloo`; ddl is told the layout in a topology file.
+        prefix: an environment with PyTorch, ddl_torch, Horovod and MPICH.
         budget: how much; no step is begun after its seconds, but three are made.
     """
     hosts = [f"h{host}" for host in rank_order(lab.layout, order)]
     words = [str(prefix / "bin" / "python"), str(WORKER), backend, str(nbytes)]
     words += [str(budget.iterations), str(budget.seconds), str(lab.counters), str(lab.folder)]
     words += [f"tcp://{lab.address(hosts[0])}:{PORT}"]
-    starts = start_told if backend == "ddl" else _start
-    started = starts(lab, prefix, hosts, words)
-    env = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": DEVICE, **started.env}
+    started = STARTS[backend](lab, prefix, hosts, words)
+    env = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": DEVICE, "HOROVOD_GLOO_IFACE": DEVICE}
+    env |= started.env
     outcome = run_on(lab, "h0", started.command, env, budget.limit)
     key = (lab.layout.name, order, backend, nbytes)
     if failure := failure_of(outcome, budget.limit, line=-1):
@@ -95,3 +97,12 @@ def _start(lab: Lab, _prefix: Path, hosts: list[str], words: list[str]) -> Start
     script = lab.folder / "start"
     script.write_text("\n".join([*(f"{rank} &" for rank in ranks), "wait"]) + "\n")
     return Start(["sh", str(script)])
+
+
+STARTS = {
+    "ddl": start_told,
+    "gloo": _start,
+    "horovod-ddl": start_told,
+    "horovod-mpi": hydra,
+    "horovod-gloo": hydra,
+}
