@@ -16,14 +16,26 @@ from support.suites import run_suite
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
 
 
-@pytest.mark.parametrize("room", ["ddl/tests/launch", "ddl-torch/tests"])
+@pytest.mark.parametrize(
+    "room",
+    [
+        "ddl/tests/launch",
+        "ddl-torch/tests",
+        "ddl-tensorflow/tests",
+        "horovod/tests",
+        "ddl-ce-examples/tests",
+    ],
+)
 def test_the_room_s_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
     run_suite(prefix, room, tmp_path, "-m", "not slow")
 
 
 @pytest.mark.slow
-def test_torch_on_one_and_on_four_ranks(prefix: Path, tmp_path: Path) -> None:
-    run_suite(prefix, "ddl-torch/tests", tmp_path, "test_collectives.py", "-m", "slow")
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("room", ["ddl-torch", "ddl-tensorflow", "horovod", "ddl-ce-examples"])
+def test_the_room_s_long_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
+    """Among them: the same cases on one and on four ranks."""
+    run_suite(prefix, f"{room}/tests", tmp_path, "-m", "slow")
 
 
 @pytest.mark.parametrize("part", ["failures", "async", "storm", "sim"])
