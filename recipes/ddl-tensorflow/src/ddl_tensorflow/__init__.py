@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ddl_tensorflow.callbacks import DDLCallback, DDLGlobalVariablesCallback
     from ddl_tensorflow.data import shard
+    from ddl_tensorflow.moving import allgather, alltoall, bcast, broadcast, broadcast_n
     from ddl_tensorflow.optimizers import DistributedOptimizer, wrap
     from ddl_tensorflow.reducing import allreduce, allreduce_n, grads_reduce, reduce_scatter
-    from ddl_tensorflow.moving import allgather, alltoall, bcast, broadcast, broadcast_n
 
 __all__ = [
     "DDLCallback",

@@ -67,9 +67,7 @@ def allgather_rows(x: Any, name: str = "") -> tuple[tf.Tensor, tf.Tensor]:
     return result, rows
 
 
-def alltoall(
-    x: Any, splits: Any = None, name: str = ""
-) -> tuple[tf.Tensor, tf.Tensor]:
+def alltoall(x: Any, splits: Any = None, name: str = "") -> tuple[tf.Tensor, tf.Tensor]:
     """Send every rank its share of the rows of `x`.
 
     Args:
@@ -95,8 +93,7 @@ def _movable(what: str, x: Any, index: int) -> tf.Tensor:
     tensor = to_tensor(x)
     if tensor.dtype in (tf.string, tf.variant, tf.resource):
         raise TypeError(
-            f"{what}: {label_of(x, index)}: {tensor.dtype.name} tensors cannot be sent; "
-            "use numbers"
+            f"{what}: {label_of(x, index)}: {tensor.dtype.name} tensors cannot be sent; use numbers"
         )
     return tensor
 

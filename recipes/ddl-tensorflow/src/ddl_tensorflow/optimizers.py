@@ -44,7 +44,7 @@ def average_always() -> None:
         _always = True
 
 
-def DistributedOptimizer(optimizer: OptimizerT) -> OptimizerT:  # noqa: N802 (DDL's name)
+def DistributedOptimizer(optimizer: OptimizerT) -> OptimizerT:
     """Let this optimizer average its gradients over the ranks; returns it.
 
     Under `ddlrun` every optimizer does so by itself. Models that use it are not compiled by XLA.
@@ -90,11 +90,17 @@ def _hook() -> None:
     _around(BaseOptimizer, "_clip_gradients", _clip_gradients)
     _around(keras.optimizers.LossScaleOptimizer, "apply", _apply_scaled)
     _around(TensorFlowTrainer, "fit", _fit)
-    original = Trainer.jit_compile
-    Trainer.jit_compile = property(
-        lambda model: original.fget(model) and not is_distributed(getattr(model, "optimizer", None)),
-        original.fset,
-    )
+    _compile_without_xla()
+
+
+def _compile_without_xla() -> None:
+    """XLA knows nothing of our operations: models with such an optimizer do without it."""
+    before = Trainer.jit_compile
+
+    def jit_compile(model: Any) -> bool:
+        return bool(before.fget(model)) and not is_distributed(getattr(model, "optimizer", None))
+
+    Trainer.jit_compile = property(jit_compile, before.fset)
 
 
 def _around(owner: type, name: str, replacement: Callable[..., Any]) -> None:

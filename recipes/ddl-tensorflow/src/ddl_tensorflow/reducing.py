@@ -75,9 +75,7 @@ def grads_reduce(
         As `allreduce`.
     """
     pairs = list(grads_and_vars)
-    labels = [
-        f"gradient of {label_of(variable, i)}" for i, (_, variable) in enumerate(pairs)
-    ]
+    labels = [f"gradient of {label_of(variable, i)}" for i, (_, variable) in enumerate(pairs)]
     results = reduce_labelled([grad for grad, _ in pairs], labels, average, name)
     return [(result, variable) for result, (_, variable) in zip(results, pairs, strict=True)]
 
@@ -113,9 +111,7 @@ def reduce_scatter(x: Any, op: str = "sum", name: str = "") -> tf.Tensor:
     return result
 
 
-def _reduce(
-    tensors: Sequence[Any], op: str, name: str, labels: Sequence[str] | None
-) -> list[Any]:
+def _reduce(tensors: Sequence[Any], op: str, name: str, labels: Sequence[str] | None) -> list[Any]:
     """The dense ones by one operation, each sparse one by two."""
     ready()
     results: list[Any] = list(tensors)
