@@ -1,5 +1,7 @@
 """Gradients of the operations, and training loops that are the user's own."""
 
+from collections.abc import Callable
+
 import ddl
 import keras
 import numpy as np
@@ -78,18 +80,18 @@ def a_training_loop_with_plain_tensorflow() -> None:
 @case
 def a_training_loop_with_a_keras_optimizer() -> None:
     """It averages by itself; gradients that were averaged before stay what they are."""
-    for reduce_first in (False, True):
-        w = keras.Variable(np.ones(3))
+
+    def stepper(w: keras.Variable, reduce_first: bool) -> Callable[[], None]:
         optimizer = keras.optimizers.SGD(1.0)
 
         @tf.function
-        def step(
-            w: keras.Variable = w,
-            optimizer: keras.Optimizer = optimizer,
-            reduce_first: bool = reduce_first,
-        ) -> None:
+        def step() -> None:
             pairs = [(given(RANK, 3), w)]
             optimizer.apply_gradients(ddl.grads_reduce(pairs) if reduce_first else pairs)
 
-        step()
+        return step
+
+    for reduce_first in (False, True):
+        w = keras.Variable(np.ones(3))
+        stepper(w, reduce_first)()
         close([w.numpy()], [1 - everyone(3).sum(0) / SIZE], 1e-6)

@@ -13,9 +13,7 @@ Invalid = tf.errors.InvalidArgumentError
 @case
 def types_that_cannot_be_used() -> None:
     words = tf.constant(["a"])
-    refused(
-        lambda: ddl.allreduce(words), "allreduce: tensor 0: string cannot be reduced", TypeError
-    )
+    refused(lambda: ddl.allreduce(words), "allreduce: tensor 0: string cannot", TypeError)
     refused(lambda: ddl.broadcast(words), "broadcast: tensor 0: string tensors cannot", TypeError)
     refused(lambda: ddl.allgather(words), "allgather: tensor 0: string tensors cannot", TypeError)
     refused(lambda: ddl.allreduce(tf.constant(True)), "bool cannot be reduced", TypeError)

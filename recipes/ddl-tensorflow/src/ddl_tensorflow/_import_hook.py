@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.abc
-import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
@@ -23,7 +22,10 @@ def _call(home: str, function: str) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds one module, once, as the finders after it do, with a loader that calls afterwards."""
+    """Finds one module, as the finders after it do, with a loader that calls afterwards.
+
+    TensorFlow asks where Keras is before it imports it: what is found need not be loaded.
+    """
 
     def __init__(self, name: str, home: str, function: str) -> None:
         self._name = name
@@ -32,19 +34,26 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self._name or self not in sys.meta_path:
+        if fullname != self._name:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        others = (finder for finder in sys.meta_path if finder is not self)
+        found = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._then)
+            spec.loader = _Loader(spec.loader, self)
         return spec
+
+    def loaded(self) -> None:
+        """Once is enough."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            _call(*self._then)
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: importlib.abc.Loader, then: tuple[str, str]) -> None:
+    def __init__(self, loader: importlib.abc.Loader, finder: _Finder) -> None:
         self._loader = loader
-        self._then = then
+        self._finder = finder
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -54,4 +63,4 @@ class _Loader(importlib.abc.Loader):
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._loader.exec_module(module)
-        _call(*self._then)
+        self._finder.loaded()

@@ -4,6 +4,9 @@ Their classes stay as they are, so that models are saved and loaded as without d
 is Keras's own optimizer, in four places, and for those optimizers only that shall average. That is
 all of them under `ddlrun`, else those given to `DistributedOptimizer`.
 
+This module is loaded as soon as Keras is, perhaps by TensorFlow, which is not complete then: it is
+asked for later.
+
 Gradients are averaged before they are clipped; with gradient accumulation once for each update;
 under LossScaleOptimizer before it looks for infinities, so that all ranks skip the same steps.
 """
@@ -19,9 +22,6 @@ from typing import Any, TypeVar
 import keras
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.trainers.trainer import Trainer
-
-from ddl_tensorflow.library import ready
-from ddl_tensorflow.reducing import reduce_labelled
 
 OptimizerT = TypeVar("OptimizerT")
 
@@ -76,6 +76,8 @@ wrap = DistributedOptimizer
 
 def is_distributed(optimizer: Any) -> bool:
     """Whether this optimizer, or the one inside, averages over more than one rank."""
+    from ddl_tensorflow.library import ready
+
     inner = getattr(optimizer, "inner_optimizer", None)
     marked = (getattr(one, "_ddl_averages", False) for one in (optimizer, inner))
     return isinstance(optimizer, BaseOptimizer) and (_always or any(marked)) and ready() > 1
@@ -115,6 +117,8 @@ def _around(owner: type, name: str, replacement: Callable[..., Any]) -> None:
 
 
 def _averaged(optimizer: Any, grads: Sequence[Any], variables: Sequence[Any] | None) -> list[Any]:
+    from ddl_tensorflow.reducing import reduce_labelled
+
     known = variables if variables is not None else optimizer._trainable_variables
     labels = [f"gradient of {getattr(variable, 'path', '?')}" for variable in known]
     return reduce_labelled(grads, labels, name=f"{optimizer.name}/gradients")
@@ -134,6 +138,8 @@ def _apply(
 def _clip_gradients(original: Callable[..., Any], self: Any, grads: Any) -> Any:
     """Where accumulated gradients come by, once for each update."""
     if self.gradient_accumulation_steps and not _state.is_averaged and is_distributed(self):
+        from ddl_tensorflow.reducing import reduce_labelled
+
         labels = [f"accumulated gradient {i}" for i in range(len(grads))]
         grads = reduce_labelled(grads, labels, name=f"{self.name}/accumulated")
     return original(self, grads)
