@@ -16,10 +16,11 @@ STEPS = 3
 Made = Callable[[], keras.Optimizer]
 
 
-def net(seed: int = 5, dtype: Any = "float32") -> keras.Model:
+def net(seed: int = 5) -> keras.Model:
     keras.utils.set_random_seed(seed)
-    layers = [keras.layers.Dense(7, "tanh", dtype=dtype), keras.layers.Dense(3, dtype=dtype)]
-    return keras.Sequential([keras.Input((5,)), *layers])
+    return keras.Sequential(
+        [keras.Input((5,)), keras.layers.Dense(7, "tanh"), keras.layers.Dense(3)]
+    )
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:
@@ -50,7 +51,7 @@ def fit(model: keras.Model, epochs: int = 2, callbacks: Any = None) -> keras.cal
 
 
 def alone(optimizer: keras.Optimizer, epochs: int = 2) -> keras.Model:
-    """One process with all of the data and without ddl: its own training loop in NumPy's order."""
+    """One process with all of the data, and without ddl."""
     import tensorflow as tf
     from ddl_tensorflow import optimizers
 
@@ -61,6 +62,7 @@ def alone(optimizer: keras.Optimizer, epochs: int = 2) -> keras.Model:
         model.fit(
             tf.data.Dataset.from_tensor_slices((x.reshape(-1, 5), y.ravel())).batch(BATCH * SIZE),
             epochs=epochs,
+            shuffle=False,
             verbose=0,
         )
     finally:

@@ -92,6 +92,6 @@ def a_training_loop_with_a_keras_optimizer() -> None:
         return step
 
     for reduce_first in (False, True):
-        w = keras.Variable(np.ones(3))
+        w = keras.Variable(np.ones(3, "float32"))
         stepper(w, reduce_first)()
         close([w.numpy()], [1 - everyone(3).sum(0) / SIZE], 1e-6)

@@ -68,7 +68,7 @@ def allreduce_n_mixes_types_and_keeps_none() -> None:
     same(first, everyone(4).sum(0))
     same(second, everyone(2, 3, dtype=tf.float64).sum(0))
     same(third, everyone(1).sum(0))
-    assert ddl.allreduce_n([None]) == [None]
+    assert reducing.allreduce_n([None]) == [None]
 
 
 @case

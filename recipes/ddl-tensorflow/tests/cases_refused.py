@@ -85,7 +85,7 @@ def ranks_that_disagree() -> None:
 def gradients_that_disagree_are_named() -> None:
     if SIZE == 1:
         return
-    variable = keras.Variable(np.ones(3 + RANK), name="weird")
+    variable = keras.Variable(np.ones(3 + RANK, "float32"), name="weird")
     refused(
         lambda: ddl.grads_reduce([(tf.ones(3 + RANK), variable)], name="g"),
         "gradient of weird: float[3] on rank 0, gradient of weird: float[4] on rank 1",

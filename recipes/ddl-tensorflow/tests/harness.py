@@ -37,10 +37,14 @@ def everyone(*shape: int, dtype: Any = tf.float32) -> np.ndarray:
     return np.stack([given(r, *shape, dtype=dtype).numpy().astype(wide) for r in range(SIZE)])
 
 
+def as_array(x: Any) -> np.ndarray:
+    return np.asarray(x.numpy() if isinstance(x, tf.Tensor | tf.Variable) else x)
+
+
 def same(result: Any, expected: Any) -> None:
     """Bit by bit, in the result's type."""
-    ours = np.asarray(result)
-    theirs = np.asarray(expected).astype(ours.dtype)
+    ours = as_array(result)
+    theirs = as_array(expected).astype(ours.dtype)
     assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
     assert (ours == theirs).all(), (ours.ravel()[:8], theirs.ravel()[:8])
 
@@ -48,7 +52,7 @@ def same(result: Any, expected: Any) -> None:
 def close(ours: Iterable[Any], theirs: Iterable[Any], tolerance: float = 1e-5) -> None:
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(
-            np.asarray(one, np.float64), np.asarray(other, np.float64), tolerance, tolerance
+            as_array(one).astype(float), as_array(other).astype(float), tolerance, tolerance
         )
 
 

@@ -52,7 +52,9 @@ class DDLGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Give out what is there; a model that is built by its first batch comes after that."""
         self._is_done = False
-        if self.model.built and self.model.optimizer.built:
+        if self.model.built:
+            if not self.model.optimizer.built:
+                self.model.optimizer.build(self.model.trainable_variables)
             self._give_out()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:

@@ -8,8 +8,18 @@ from typing import Any
 
 import ddl
 import tensorflow as tf
+from tensorflow.python.framework import auto_control_deps
 
 ops: Any = tf.load_op_library(str(Path(__file__).with_name("_ops.so")))
+
+# A graph runs operations with a state one after the other, unless they are known to be collectives.
+auto_control_deps.ASYNC_STATEFUL_OPS |= {
+    "DdlAllgather",
+    "DdlAllreduce",
+    "DdlAlltoall",
+    "DdlBroadcast",
+    "DdlReduceScatter",
+}
 
 REDUCIBLE = (
     tf.float16,
@@ -29,6 +39,19 @@ def ready() -> int:
     if not ddl.initialized():
         ddl.init()
     return ddl.size()
+
+
+def unique(name: str) -> str:
+    """In a graph, where nothing says which of two operations of one name comes first, another."""
+    if not name or tf.executing_eagerly():
+        return name
+    return str(tf.compat.v1.get_default_graph().unique_name(name))
+
+
+def gradient_name(operation: Any) -> str:
+    """By which the ranks match the gradient of an operation."""
+    name = operation.get_attr("tensor_name").decode()
+    return unique(f"{name}/gradient") if name else ""
 
 
 def to_tensor(x: Any) -> tf.Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import ddl
 import tensorflow as tf
 
-from ddl_tensorflow.library import label_of, ops, ready, to_tensor
+from ddl_tensorflow.library import gradient_name, label_of, ops, ready, to_tensor, unique
 
 
 def broadcast(x: Any, root: int = 0, name: str = "") -> tf.Tensor:
@@ -38,7 +38,7 @@ def broadcast_n(tensors: Sequence[Any], root: int = 0, name: str = "") -> list[t
     """Do `broadcast` on several tensors, by one operation."""
     ready()
     given = [_movable("broadcast", x, i) for i, x in enumerate(tensors)]
-    return list(ops.ddl_broadcast(given, root=root, tensor_name=name)) if given else []
+    return list(ops.ddl_broadcast(given, root=root, tensor_name=unique(name))) if given else []
 
 
 def allgather(x: Any, name: str = "") -> tf.Tensor:
@@ -63,7 +63,7 @@ def allgather(x: Any, name: str = "") -> tf.Tensor:
 def allgather_rows(x: Any, name: str = "") -> tuple[tf.Tensor, tf.Tensor]:
     """Do `allgather`; also returns how many rows each rank gave, int64 of shape (size,)."""
     ready()
-    result, rows = ops.ddl_allgather(_movable("allgather", x, 0), tensor_name=name)
+    result, rows = ops.ddl_allgather(_movable("allgather", x, 0), tensor_name=unique(name))
     return result, rows
 
 
@@ -85,7 +85,7 @@ def alltoall(x: Any, splits: Any = None, name: str = "") -> tuple[tf.Tensor, tf.
     """
     ready()
     shares = tf.constant([], tf.int64) if splits is None else tf.cast(splits, tf.int64)
-    result, rows = ops.ddl_alltoall(_movable("alltoall", x, 0), shares, tensor_name=name)
+    result, rows = ops.ddl_alltoall(_movable("alltoall", x, 0), shares, tensor_name=unique(name))
     return result, rows
 
 
@@ -98,21 +98,16 @@ def _movable(what: str, x: Any, index: int) -> tf.Tensor:
     return tensor
 
 
-def _gradient_name(operation: Any) -> str:
-    name = operation.get_attr("tensor_name").decode()
-    return f"{name}/gradient" if name else ""
-
-
 @tf.RegisterGradient("DdlBroadcast")
 def _gradient_of_broadcast(operation: Any, *grads: tf.Tensor) -> list[tf.Tensor]:
-    sums = ops.ddl_allreduce(list(grads), op="sum", tensor_name=_gradient_name(operation))
+    sums = ops.ddl_allreduce(list(grads), op="sum", tensor_name=gradient_name(operation))
     is_root = ddl.rank() == operation.get_attr("root")
     return list(sums) if is_root else [tf.zeros_like(one) for one in sums]
 
 
 @tf.RegisterGradient("DdlAllgather")
 def _gradient_of_allgather(operation: Any, grad: tf.Tensor, _: Any) -> tf.Tensor:
-    (total,) = ops.ddl_allreduce([grad], op="sum", tensor_name=_gradient_name(operation))
+    (total,) = ops.ddl_allreduce([grad], op="sum", tensor_name=gradient_name(operation))
     rows = operation.outputs[1]
     begin = tf.reduce_sum(rows[: ddl.rank()])
     return total[begin : begin + rows[ddl.rank()]]
@@ -120,6 +115,6 @@ def _gradient_of_allgather(operation: Any, grad: tf.Tensor, _: Any) -> tf.Tensor
 
 @tf.RegisterGradient("DdlAlltoall")
 def _gradient_of_alltoall(operation: Any, grad: tf.Tensor, _: Any) -> tuple[tf.Tensor, None]:
-    name = _gradient_name(operation)
+    name = gradient_name(operation)
     result, _rows = ops.ddl_alltoall(grad, operation.outputs[1], tensor_name=name)
     return result, None

@@ -15,7 +15,15 @@ from typing import Any
 import ddl
 import tensorflow as tf
 
-from ddl_tensorflow.library import check_reducible, label_of, ops, ready, to_tensor
+from ddl_tensorflow.library import (
+    check_reducible,
+    gradient_name,
+    label_of,
+    ops,
+    ready,
+    to_tensor,
+    unique,
+)
 from ddl_tensorflow.moving import allgather_rows
 
 
@@ -105,7 +113,7 @@ def reduce_scatter(x: Any, op: str = "sum", name: str = "") -> tf.Tensor:
     ready()
     tensor = to_tensor(x)
     check_reducible("reduce_scatter", label_of(x, 0), tensor.dtype, op)
-    result = ops.ddl_reduce_scatter(tensor, op=op, tensor_name=name)
+    result = ops.ddl_reduce_scatter(tensor, op=op, tensor_name=unique(name))
     if tensor.shape.rank and tensor.shape[0] is not None:
         result.set_shape([tensor.shape[0] // ddl.size(), *tensor.shape[1:]])
     return result
@@ -128,7 +136,9 @@ def _reduce(tensors: Sequence[Any], op: str, name: str, labels: Sequence[str] | 
             check_reducible("allreduce", label, dense[i].dtype, op)
     if dense:
         names = [label_of(tensors[i], i, labels) for i in dense]
-        reduced = ops.ddl_allreduce(list(dense.values()), op=op, tensor_name=name, labels=names)
+        reduced = ops.ddl_allreduce(
+            list(dense.values()), op=op, tensor_name=unique(name), labels=names
+        )
         for i, result in zip(dense, reduced, strict=True):
             results[i] = result
     return results
@@ -145,11 +155,6 @@ def _reduce_slices(x: tf.IndexedSlices, op: str, name: str, label: str) -> tf.In
     return tf.IndexedSlices(values, indices, x.dense_shape)
 
 
-def _gradient_name(operation: Any) -> str:
-    name = operation.get_attr("tensor_name").decode()
-    return f"{name}/gradient" if name else ""
-
-
 def _check_differentiable(what: str, op: str) -> None:
     if op not in ("sum", "average"):
         raise LookupError(f"{what}: there is no gradient of the operation {op!r}")
@@ -159,12 +164,12 @@ def _check_differentiable(what: str, op: str) -> None:
 def _gradient_of_allreduce(operation: Any, *grads: tf.Tensor) -> list[tf.Tensor]:
     op = operation.get_attr("op").decode()
     _check_differentiable("allreduce", op)
-    return list(ops.ddl_allreduce(list(grads), op=op, tensor_name=_gradient_name(operation)))
+    return list(ops.ddl_allreduce(list(grads), op=op, tensor_name=gradient_name(operation)))
 
 
 @tf.RegisterGradient("DdlReduceScatter")
 def _gradient_of_reduce_scatter(operation: Any, grad: tf.Tensor) -> tf.Tensor:
     op = operation.get_attr("op").decode()
     _check_differentiable("reduce_scatter", op)
-    gathered, _ = allgather_rows(grad, _gradient_name(operation))
+    gathered, _ = allgather_rows(grad, gradient_name(operation))
     return gathered / tf.cast(ddl.size(), gathered.dtype) if op == "average" else gathered
