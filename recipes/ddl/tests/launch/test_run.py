@@ -115,6 +115,18 @@ def test_environment(ddlrun: Run) -> None:
     assert int(values[0]["OMP_NUM_THREADS"] or "") <= max(1, cpus // 2)
 
 
+def test_tf_config(ddlrun: Run) -> None:
+    """Each rank finds itself in a cluster that all see alike."""
+    code = "import os; print(os.environ['TF_CONFIG'], 'DDLRUN_TF_TASKS' in os.environ)"
+    result = ddlrun("-H", "localhost:3", "-ps", "1", sys.executable, "-c", code)
+    found = [line.partition("] ")[2].rpartition(" ") for line in result.stdout.splitlines()]
+    assert [left for _, _, left in found] == ["False"] * 3
+    configs = [json.loads(text) for text, _, _ in found]
+    assert all(config["cluster"] == configs[0]["cluster"] for config in configs)
+    tasks = sorted((config["task"]["type"], config["task"]["index"]) for config in configs)
+    assert tasks == [("chief", 0), ("ps", 0), ("worker", 0)]
+
+
 def test_the_users_omp_num_threads_stays(ddlrun: Run) -> None:
     result = ddlrun(sys.executable, "-c", SHOW, "OMP_NUM_THREADS", env={"OMP_NUM_THREADS": "77"})
     assert show(result)[0][0] == {"OMP_NUM_THREADS": "77"}

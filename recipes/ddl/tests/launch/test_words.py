@@ -1,5 +1,6 @@
 """What is decided before anything starts: options, hosts, placement. No process is run."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -302,3 +303,33 @@ def test_rendezvous_address() -> None:
     near = job("-H", "localhost:1,far.invalid:1").environment
     assert near["MASTER_ADDR"] not in ("localhost", "127.0.0.1")
     assert job("-x", "MASTER_PORT=5").environment["MASTER_PORT"] == "5"
+
+
+# -- TF_CONFIG ----------------------------------------------------------------------------------
+
+
+def test_every_rank_is_a_worker_for_tensorflow() -> None:
+    made = job("-tf_config", "-H", "localhost:3").environment
+    assert made["DDLRUN_TF_TASKS"] == "worker:0,worker:1,worker:2"
+    addresses = json.loads(made["DDLRUN_TF_CLUSTER"])["worker"]
+    assert len(set(addresses)) == 3
+    assert all(address.startswith("127.0.0.1:") for address in addresses)
+
+
+def test_parameter_servers_the_chief_and_workers() -> None:
+    made = job("-ps", "2", "-H", "a:3,b:3").environment
+    assert made["DDLRUN_TF_TASKS"] == "ps:0,ps:1,chief:0,worker:0,worker:1,worker:2"
+    cluster = json.loads(made["DDLRUN_TF_CLUSTER"])
+    hosts = {kind: [one.partition(":")[0] for one in given] for kind, given in cluster.items()}
+    assert hosts == {"ps": ["a", "a"], "chief": ["a"], "worker": ["b", "b", "b"]}
+
+
+def test_a_job_too_small_for_its_parameter_servers() -> None:
+    with pytest.raises(LaunchError) as error:
+        job("-ps", "2", "-H", "localhost:3")
+    assert str(error.value) == "-ps 2, but the job has 3 ranks"
+    assert error.value.hint == "A chief and at least one worker are needed besides: -np 4."
+
+
+def test_without_being_asked_there_is_no_tf_config() -> None:
+    assert not [name for name in job("-H", "localhost:2").environment if "TF_" in name]

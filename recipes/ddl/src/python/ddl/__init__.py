@@ -1,4 +1,4 @@
-"""DDL-CE: collectives that know the topology, on NumPy arrays and torch CPU tensors.
+"""DDL-CE: collectives that know the topology, on NumPy arrays, torch and TensorFlow tensors.
 
     import ddl
     import numpy as np
@@ -14,8 +14,12 @@ out.
 
 A rank that ends by an uncaught exception ends the whole job, since the others would wait for it. A
 rank that leaves by `sys.exit` while others are in a collective makes them raise DDLError.
+
+TensorFlow's tensors, and what is for Keras (`DDLCallback`, `DistributedOptimizer`, ...), need the
+package ddl-tensorflow. With it, and under `ddlrun`, this import lets Keras's optimizers average.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -110,6 +114,16 @@ _HOMES = {
     "rank set_timeout size timeout",
     "errors": "DDLError DDLValueError Result",
 }
+_OF_TENSORFLOW = {
+    "DDLCallback",
+    "DDLGlobalVariablesCallback",
+    "DistributedOptimizer",
+    "alltoall",
+    "broadcast_n",
+    "grads_reduce",
+    "shard",
+    "wrap",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -118,14 +132,38 @@ def __getattr__(name: str) -> Any:
 
     if name == "__version__":
         value: Any = import_module("ddl._core").version()
+    elif name in _OF_TENSORFLOW:
+        try:
+            home = import_module("ddl_tensorflow")
+        except ModuleNotFoundError as error:
+            if error.name != "ddl_tensorflow":
+                raise
+            raise AttributeError(
+                f"ddl.{name} is of the package ddl-tensorflow, which is not installed; "
+                "install it: conda install ddl-tensorflow"
+            ) from None
+        value = getattr(home, name)
     else:
-        home = next((home for home, names in _HOMES.items() if name in names.split()), None)
-        if home is None:
+        part = next((part for part, names in _HOMES.items() if name in names.split()), None)
+        if part is None:
             raise AttributeError(f"module 'ddl' has no attribute '{name}'")
-        value = getattr(import_module(f"ddl.{home}"), name)
+        value = getattr(import_module(f"ddl.{part}"), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
     return [*globals(), "__version__", *__all__]
+
+
+def _let_keras_average() -> None:
+    """Under `ddlrun`: ddl-tensorflow, where it is installed, waits for Keras to be imported."""
+    from importlib.util import find_spec
+
+    if "DDL_OPTIONS" in os.environ and find_spec("ddl_tensorflow") is not None:
+        import ddl_tensorflow
+
+        ddl_tensorflow.activate()
+
+
+_let_keras_average()

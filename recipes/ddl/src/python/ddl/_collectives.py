@@ -6,8 +6,9 @@ they wait. What they return is of the kind that they were given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -21,6 +22,33 @@ if TYPE_CHECKING:
 Op = Literal["sum", "prod", "min", "max", "average"]
 
 _OPS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "average": 4}
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def also_of_tensorflow(function: Callable[P, T]) -> Callable[P, T]:
+    """Let ddl-tensorflow's function of the same name have TensorFlow's tensors."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        first: Any = args[0] if args else None
+        if isinstance(first, list | tuple):
+            first = next((x for x in first if x is not None), None)
+        if type(first).__module__.partition(".")[0] not in ("tensorflow", "keras"):
+            return function(*args, **kwargs)
+        try:
+            import ddl_tensorflow
+        except ModuleNotFoundError:
+            raise TypeError(
+                f"{function.__name__}: TensorFlow's tensors need the package ddl-tensorflow; "
+                "install it: conda install ddl-tensorflow"
+            ) from None
+        result: T = getattr(ddl_tensorflow, function.__name__)(*args, **kwargs)
+        return result
+
+    return call
 
 
 class Group:
@@ -165,6 +193,7 @@ def prepare_reduce_scatter(
     return (handle, send.address, recv.address, recv.length, kind, _op(op)), result
 
 
+@also_of_tensorflow
 def allreduce(
     x: ArrayT, op: Op = "sum", out: ArrayT | None = None, group: Group | None = None
 ) -> ArrayT:
@@ -195,6 +224,7 @@ def allreduce_(x: ArrayT, op: Op = "sum", group: Group | None = None) -> ArrayT:
     return x
 
 
+@also_of_tensorflow
 def allreduce_n(
     arrays: Sequence[Array], average: bool = True, group: Group | None = None
 ) -> list[Array]:
@@ -240,6 +270,7 @@ def _concatenate(arrays: list[Any]) -> Any:
     return torch.cat([x.detach().reshape(-1) for x in arrays])
 
 
+@also_of_tensorflow
 def broadcast(x: ArrayT, root: int = 0, group: Group | None = None) -> ArrayT:
     """Copy x of rank `root` into x of all ranks, in place; returns x.
 
@@ -259,6 +290,7 @@ def broadcast(x: ArrayT, root: int = 0, group: Group | None = None) -> ArrayT:
 bcast = broadcast
 
 
+@also_of_tensorflow
 def allgather(x: ArrayT, out: ArrayT | None = None, group: Group | None = None) -> ArrayT:
     """Collect x of every rank, on every rank.
 
@@ -279,6 +311,7 @@ def allgather(x: ArrayT, out: ArrayT | None = None, group: Group | None = None) 
     return result
 
 
+@also_of_tensorflow
 def reduce_scatter(
     x: ArrayT, op: Op = "sum", out: ArrayT | None = None, group: Group | None = None
 ) -> ArrayT:

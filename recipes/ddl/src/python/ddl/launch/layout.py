@@ -13,6 +13,7 @@ from pathlib import Path
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import Host, checked_name, is_local, parse_hostfile, parse_hosts
 from ddl.launch.options import Options
+from ddl.launch.tf_config import tf_variables
 
 _MODE = re.compile(r"[bnrmcp]:(\d+(?:x\d+)*)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -63,6 +64,7 @@ def make_job(options: Options, environ: Mapping[str, str], reserved: list[Host])
     added = {
         **_torch_variables(names[placement[0]], names),
         **_ddl_options(options, environ, len(names), placement),
+        **_tf_variables(options, [names[index] for index in placement]),
         **({"UCX_TLS": "tcp,sm,self", "FI_PROVIDER": "tcp"} if options.tcp else {}),
         "DDLRUN_BIND": "0" if options.no_bind else "1",
         **_exports(options, environ),
@@ -225,12 +227,29 @@ def _topology(options: Options, n_hosts: int, placement: list[int]) -> list[int]
 
 def _torch_variables(first_host: str, names: list[str]) -> dict[str, str]:
     """Where rank 0 will listen; each rank's wrapper adds RANK, WORLD_SIZE and so on."""
-    local = is_local(first_host)
+    address = _address(first_host, names)
+    return {"MASTER_ADDR": address, "MASTER_PORT": str(_free_port(is_local(first_host)))}
+
+
+def _tf_variables(options: Options, host_of_rank: list[str]) -> dict[str, str]:
+    """Where each rank's TensorFlow will listen, if that is asked for."""
+    if not (options.tf_config or options.parameter_servers):
+        return {}
+    ports: list[int] = []
+    for host in host_of_rank:
+        while (port := _free_port(is_local(host))) in ports:
+            pass
+        ports.append(port)
+    names = [_address(host, host_of_rank) for host in host_of_rank]
+    addresses = [f"{name}:{port}" for name, port in zip(names, ports, strict=True)]
+    return tf_variables(addresses, options.parameter_servers or 0)
+
+
+def _address(host: str, names: list[str]) -> str:
+    """By which all `names` reach `host`."""
     if all(is_local(name) for name in names):
-        address = "127.0.0.1"
-    else:
-        address = socket.gethostname() if local else first_host
-    return {"MASTER_ADDR": address, "MASTER_PORT": str(_free_port(local))}
+        return "127.0.0.1"
+    return socket.gethostname() if is_local(host) else host
 
 
 def _free_port(local: bool) -> int:

@@ -24,6 +24,8 @@ How:
   -ddlarg, -ddloption TEXT    more text for DDL_OPTIONS
   -no_ddloptions      leave DDL_OPTIONS alone
   -x VAR[=VALUE]      an environment variable for the ranks
+  -tf_config          TF_CONFIG for tf.distribute: every rank is a worker
+  -ps N               the same, but the first N ranks are parameter servers, the next the chief
   -mpiarg TEXT        more arguments for mpiexec
   -tcp                keep MPI to TCP between hosts
   -no_bind            leave the ranks on all cores
@@ -60,11 +62,13 @@ VALUES = {
     "nodes": "nodes",
     "mpiarg": "mpi_arguments",
     "x": "exports",
+    "ps": "parameter_servers",
     "timeout": "timeout",
 }
 FLAGS = {
     "no_ddloptions": "no_ddl_options",
     "tcp": "tcp",
+    "tf_config": "tf_config",
     "no_bind": "no_bind",
     "show_topology": "show_topology",
     "dry_run": "dry_run",
@@ -95,9 +99,11 @@ class Options:
     nodes: int | None = None
     mpi_arguments: list[str] = field(default_factory=list)
     exports: list[str] = field(default_factory=list)
+    parameter_servers: int | None = None
     timeout: float | None = None
     no_ddl_options: bool = False
     tcp: bool = False
+    tf_config: bool = False
     no_bind: bool = False
     show_topology: bool = False
     dry_run: bool = False
@@ -155,7 +161,7 @@ def _store(options: Options, field_name: str, value: str, option: str) -> None:
     if current is not None:
         raise LaunchError(f"{option} is given twice")
     converted: str | int | float | Path = value
-    if field_name in ("np", "accelerators", "aisles", "racks", "nodes"):
+    if field_name in ("np", "accelerators", "parameter_servers", "aisles", "racks", "nodes"):
         converted = _positive_number(value, option)
     elif field_name == "timeout":
         converted = _seconds(value, option)

@@ -64,7 +64,7 @@ def unescape(word: str) -> str:
 
 
 def prepare_environment(environ: "os._Environ[str]") -> None:
-    """Sets torch's variables from MPI's, binds to this rank's cores and sets OpenMP's threads."""
+    """Sets torch's and TensorFlow's variables, binds to this rank's cores, limits OpenMP."""
     local, n_local = int(environ["MPI_LOCALRANKID"]), int(environ["MPI_LOCALNRANKS"])
     environ["RANK"], environ["WORLD_SIZE"] = environ["PMI_RANK"], environ["PMI_SIZE"]
     environ["LOCAL_RANK"], environ["LOCAL_WORLD_SIZE"] = str(local), str(n_local)
@@ -74,6 +74,11 @@ def prepare_environment(environ: "os._Environ[str]") -> None:
     if bind and len(cores) >= n_local:
         os.sched_setaffinity(0, {cpu for core in share for cpu in core})
     environ.setdefault("OMP_NUM_THREADS", str(max(1, len(cores) // n_local)))
+    cluster, tasks = environ.pop("DDLRUN_TF_CLUSTER", ""), environ.pop("DDLRUN_TF_TASKS", "")
+    if cluster:  # by hand: json costs as much as the rest of this file
+        kind, _, index = tasks.split(",")[int(environ["RANK"])].partition(":")
+        task = f'{{"type": "{kind}", "index": {index}}}'
+        environ["TF_CONFIG"] = f'{{"cluster": {cluster}, "task": {task}}}'
 
 
 def keep_place(environ: "os._Environ[str]", proxy: int) -> None:

@@ -1,0 +1,67 @@
+// What the kernels have in common.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lane.h"
+#include "operation.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace ddl_tensorflow {
+
+// TensorFlow's types and reductions in ddl's terms. Types that ddl does not reduce are refused by
+// the operations' attributes; int8 and uint8 are widened to int32.
+DDL_Type to_ddl(tensorflow::DataType type);
+DDL_Op to_ddl(const std::string& op);
+bool is_widened(tensorflow::DataType type);
+
+// An operation of a kernel's call. Outputs may be allocated on the lane's thread: the context lives
+// until `done`.
+class KernelOperation : public Operation {
+ public:
+  using Done = tensorflow::AsyncOpKernel::DoneCallback;
+
+  KernelOperation(std::string name, tensorflow::OpKernelContext* context, Done done)
+      : Operation(std::move(name)), context_(context), done_(std::move(done)) {}
+
+  const std::vector<std::string>& lines() const override { return lines_; }
+  void add_line(std::string line) { lines_.push_back(std::move(line)); }
+
+  void finish(const absl::Status& status) override {
+    if (!status.ok()) context_->SetStatus(status);
+    done_();
+  }
+
+ protected:
+  tensorflow::OpKernelContext* context() const { return context_; }
+
+ private:
+  tensorflow::OpKernelContext* context_;
+  Done done_;
+  std::vector<std::string> lines_;
+};
+
+// The base of all kernels: the attribute `tensor_name`, or the node's name, is what ranks match by.
+class Kernel : public tensorflow::AsyncOpKernel {
+ public:
+  explicit Kernel(tensorflow::OpKernelConstruction* construction);
+
+ protected:
+  const std::string& tensor_name() const { return tensor_name_; }
+
+ private:
+  std::string tensor_name_;
+};
+
+// "float32[3,4]"; with `any_rows`, "float32[?,4]".
+std::string describe(const tensorflow::Tensor& tensor, bool any_rows = false);
+
+std::size_t bytes_of(const tensorflow::Tensor& tensor);
+void* data_of(tensorflow::Tensor* tensor);
+const void* data_of(const tensorflow::Tensor& tensor);
+
+}  // namespace ddl_tensorflow

@@ -1,0 +1,64 @@
+// The thread that carries out this process's operations: TensorFlow's own threads never wait.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "negotiation.h"
+#include "operation.h"
+#include "packing.h"
+
+namespace ddl_tensorflow {
+
+class Lane {
+ public:
+  // The process's lane; it lives as long as the process.
+  static Lane& instance();
+
+  // Returns at once; the operation's `finish` comes from the lane's thread.
+  void give(std::unique_ptr<Operation> operation);
+
+ private:
+  struct Pending {
+    std::unique_ptr<Operation> operation;
+    std::uint64_t name;
+    double since;  // seconds
+    std::vector<std::int64_t> rows;
+  };
+  struct Message;
+  using Pendings = std::vector<Pending>;
+
+  Lane() = default;
+  void loop();
+  bool wait_for_work(double seconds);
+  absl::Status open();
+  absl::Status round();
+  Message next_message(Pendings& fresh);
+  Pending take(const Agreement& agreement);
+  void carry_out(Pendings ready);
+  absl::Status explain_difference(const Pending& pending);
+  bool is_overdue() const;
+  void give_up();
+  void fail_all(const absl::Status& status);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::unique_ptr<Operation>> given_;
+  bool is_running_ = false;
+
+  // The rest belongs to the thread.
+  ddl_comm_t comm_ = DDL_COMM_WORLD;
+  int rank_ = 0;
+  int size_ = 0;
+  std::optional<Negotiation> negotiation_;
+  std::unordered_map<std::uint64_t, std::deque<Pending>> announced_;
+  bool is_progressing_ = true;
+  Packing packing_;
+};
+
+}  // namespace ddl_tensorflow

@@ -1,0 +1,52 @@
+"""Each rank's share of the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from ddl_tensorflow.library import ready
+
+
+def shard(data: Any) -> Any:
+    """Take this rank's share: every size-th element, from the rank's own on.
+
+    All ranks get as many, so that all make as many steps: up to size - 1 elements at the end are
+    left out. Shuffle and batch afterwards.
+
+    Args:
+        data: a `tf.data.Dataset`, an array or tensor, or a tuple, list or dictionary of arrays and
+            tensors. A dataset that does not know its length is shared out as it is: give `fit`
+            `steps_per_epoch` then.
+
+    Returns:
+        The same kind.
+
+    Raises:
+        ValueError: fewer elements than ranks.
+    """
+    size = ready()
+    if isinstance(data, tf.data.Dataset):
+        length = int(data.cardinality())
+        if length >= 0:
+            data = data.take(_even(length, size))
+        return data.shard(size, _rank())
+    return tf.nest.map_structure(_shard_array, data)
+
+
+def _shard_array(array: Any) -> Any:
+    size = ready()
+    return array[_rank() : _even(len(array), size) : size]
+
+
+def _rank() -> int:
+    import ddl
+
+    return ddl.rank()
+
+
+def _even(length: int, size: int) -> int:
+    if length < size:
+        raise ValueError(f"shard: {length} elements cannot be shared out to {size} ranks")
+    return length - length % size

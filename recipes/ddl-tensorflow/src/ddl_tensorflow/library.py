@@ -1,0 +1,83 @@
+"""The operations of `_ops.so`, and what those who call them share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ddl
+import tensorflow as tf
+from tensorflow.python.framework import auto_control_deps
+
+ops: Any = tf.load_op_library(str(Path(__file__).with_name("_ops.so")))
+
+# A graph runs operations with a state one after the other, unless they are known to be collectives.
+auto_control_deps.ASYNC_STATEFUL_OPS |= {
+    "DdlAllgather",
+    "DdlAllreduce",
+    "DdlAlltoall",
+    "DdlBroadcast",
+    "DdlReduceScatter",
+}
+
+REDUCIBLE = (
+    tf.float16,
+    tf.bfloat16,
+    tf.float32,
+    tf.float64,
+    tf.int32,
+    tf.int64,
+    tf.int8,
+    tf.uint8,
+)
+REDUCTIONS = ("sum", "average", "min", "max", "prod")
+
+
+def ready() -> int:
+    """Start ddl unless the program or `ddlrun` has; the number of ranks."""
+    if not ddl.initialized():
+        ddl.init()
+    return ddl.size()
+
+
+def unique(name: str) -> str:
+    """In a graph, where nothing says which of two operations of one name comes first, another."""
+    if not name or tf.executing_eagerly():
+        return name
+    return str(tf.compat.v1.get_default_graph().unique_name(name))
+
+
+def gradient_name(operation: Any) -> str:
+    """By which the ranks match the gradient of an operation."""
+    name = operation.get_attr("tensor_name").decode()
+    return unique(f"{name}/gradient") if name else ""
+
+
+def to_tensor(x: Any) -> tf.Tensor:
+    """A tensor of a tensor, a variable of TensorFlow or Keras, or an array."""
+    return tf.convert_to_tensor(getattr(x, "value", x) if is_keras_variable(x) else x)
+
+
+def is_keras_variable(x: Any) -> bool:
+    """Whether this is Keras's own kind of variable."""
+    return type(x).__module__.startswith("keras.")
+
+
+def check_reducible(what: str, label: str, dtype: tf.DType, op: str) -> None:
+    """TypeError or ValueError, with the name of the tensor, unless ddl can reduce it."""
+    if op not in REDUCTIONS:
+        raise ValueError(f"{what}: unknown operation {op!r}; use one of {', '.join(REDUCTIONS)}")
+    if dtype not in REDUCIBLE:
+        names = ", ".join(one.name for one in REDUCIBLE)
+        raise TypeError(f"{what}: {label}: {dtype.name} cannot be reduced; use one of {names}")
+    if op == "average" and dtype.is_integer:
+        raise ValueError(
+            f"{what}: {label}: the average of integers ({dtype.name}) is not one; sum and divide, "
+            "or use a floating-point type"
+        )
+
+
+def label_of(x: Any, index: int, labels: Sequence[str] | None = None) -> str:
+    """What messages call the tensor."""
+    return labels[index] if labels else str(getattr(x, "path", "") or f"tensor {index}")

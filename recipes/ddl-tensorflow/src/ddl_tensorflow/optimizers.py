@@ -1,0 +1,181 @@
+"""Keras 3 optimizers that average their gradients over the ranks.
+
+Their classes stay as they are, so that models are saved and loaded as without ddl: what is changed
+is Keras's own optimizer, in four places, and for those optimizers only that shall average. That is
+all of them under `ddlrun`, else those given to `DistributedOptimizer`.
+
+This module is loaded as soon as Keras is, perhaps by TensorFlow, which is not complete then: it is
+asked for later.
+
+Gradients are averaged before they are clipped; with gradient accumulation once for each update;
+under LossScaleOptimizer before it looks for infinities, so that all ranks skip the same steps.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import keras
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.trainers.trainer import Trainer
+
+OptimizerT = TypeVar("OptimizerT")
+
+
+class _State(threading.local):
+    """While a graph is traced: whether the gradients at hand have been averaged already."""
+
+    is_averaged = False
+
+
+_state = _State()
+_always = False
+
+
+def average_always() -> None:
+    """Let every optimizer average, from now on; nothing if Keras does not run on TensorFlow."""
+    global _always
+    if keras.config.backend() == "tensorflow":
+        _hook()
+        _always = True
+
+
+def DistributedOptimizer(optimizer: OptimizerT) -> OptimizerT:
+    """Let this optimizer average its gradients over the ranks; returns it.
+
+    Under `ddlrun` every optimizer does so by itself. Models that use it are not compiled by XLA.
+
+    Args:
+        optimizer: of Keras 3, also a LossScaleOptimizer.
+
+    Raises:
+        TypeError: no optimizer of Keras 3.
+        RuntimeError: Keras does not run on TensorFlow.
+    """
+    if not isinstance(optimizer, BaseOptimizer):
+        raise TypeError(
+            f"DistributedOptimizer: {type(optimizer).__name__} is no optimizer of Keras 3; "
+            "use keras.optimizers, or average the gradients with ddl.grads_reduce"
+        )
+    if keras.config.backend() != "tensorflow":
+        raise RuntimeError(
+            f"DistributedOptimizer: Keras runs on {keras.config.backend()}; "
+            "set KERAS_BACKEND=tensorflow"
+        )
+    _hook()
+    optimizer._ddl_averages = True
+    return optimizer
+
+
+wrap = DistributedOptimizer
+
+
+def is_distributed(optimizer: Any) -> bool:
+    """Whether this optimizer, or the one inside, averages over more than one rank."""
+    from ddl_tensorflow.library import ready
+
+    inner = getattr(optimizer, "inner_optimizer", None)
+    marked = (getattr(one, "_ddl_averages", False) for one in (optimizer, inner))
+    return isinstance(optimizer, BaseOptimizer) and (_always or any(marked)) and ready() > 1
+
+
+@functools.cache
+def _hook() -> None:
+    """Change Keras's optimizer and trainer."""
+    from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+
+    _around(BaseOptimizer, "apply", _apply)
+    _around(BaseOptimizer, "_clip_gradients", _clip_gradients)
+    _around(keras.optimizers.LossScaleOptimizer, "apply", _apply_scaled)
+    _around(TensorFlowTrainer, "fit", _fit)
+    _compile_without_xla()
+
+
+def _compile_without_xla() -> None:
+    """XLA knows nothing of our operations: models with such an optimizer do without it."""
+    before = Trainer.jit_compile
+
+    def jit_compile(model: Any) -> bool:
+        return bool(before.fget(model)) and not is_distributed(getattr(model, "optimizer", None))
+
+    Trainer.jit_compile = property(jit_compile, before.fset)
+
+
+def _around(owner: type, name: str, replacement: Callable[..., Any]) -> None:
+    """`replacement` gets what it replaces as its first argument."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return replacement(original, self, *args, **kwargs)
+
+    setattr(owner, name, call)
+
+
+def _averaged(optimizer: Any, grads: Sequence[Any], variables: Sequence[Any] | None) -> list[Any]:
+    from ddl_tensorflow.reducing import reduce_labelled
+
+    known = variables if variables is not None else optimizer._trainable_variables
+    labels = [f"gradient of {getattr(variable, 'path', '?')}" for variable in known]
+    return reduce_labelled(grads, labels, name=f"{optimizer.name}/gradients")
+
+
+def _apply(
+    original: Callable[..., Any], self: Any, grads: Any, trainable_variables: Any = None
+) -> Any:
+    grads = list(grads)
+    accumulates = bool(self.gradient_accumulation_steps)
+    if grads and not accumulates and not _state.is_averaged and is_distributed(self):
+        variables = None if trainable_variables is None else list(trainable_variables)
+        return original(self, _averaged(self, grads, variables), variables)
+    return original(self, grads, trainable_variables)
+
+
+def _clip_gradients(original: Callable[..., Any], self: Any, grads: Any) -> Any:
+    """Where accumulated gradients come by, once for each update."""
+    if self.gradient_accumulation_steps and not _state.is_averaged and is_distributed(self):
+        from ddl_tensorflow.reducing import reduce_labelled
+
+        labels = [f"accumulated gradient {i}" for i in range(len(grads))]
+        grads = reduce_labelled(grads, labels, name=f"{self.name}/accumulated")
+    return original(self, grads)
+
+
+def _apply_scaled(
+    original: Callable[..., Any], self: Any, grads: Any, trainable_variables: Any = None
+) -> Any:
+    if not is_distributed(self):
+        return original(self, grads, trainable_variables)
+    variables = None if trainable_variables is None else list(trainable_variables)
+    if not self.built:  # the labels ask for its variables
+        self.build(variables)
+        self.built = True
+    reduced = _averaged(self, list(grads), variables)
+    before, _state.is_averaged = _state.is_averaged, True
+    try:
+        return original(self, reduced, variables)
+    finally:
+        _state.is_averaged = before
+
+
+def _fit(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Begin with rank 0's variables, also when the user has not asked for it."""
+    from ddl_tensorflow.callbacks import DDLGlobalVariablesCallback
+
+    if not is_distributed(getattr(self, "optimizer", None)):
+        return original(self, *args, **kwargs)
+    call = inspect.signature(original).bind(self, *args, **kwargs)
+    given = call.arguments.get("callbacks")
+    ours = DDLGlobalVariablesCallback()
+    if isinstance(given, keras.callbacks.CallbackList):
+        if not any(isinstance(one, DDLGlobalVariablesCallback) for one in given.callbacks):
+            given.append(ours)
+    else:
+        listed = list(given) if isinstance(given, (list, tuple)) else [given] if given else []
+        if not any(isinstance(one, DDLGlobalVariablesCallback) for one in listed):
+            call.arguments["callbacks"] = [*listed, ours]
+    return original(*call.args, **call.kwargs)

@@ -1,0 +1,190 @@
+"""How ddl and Keras come together, and what happens when a rank fails."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import Result, Run
+
+FIT = """
+import os, sys, time
+import ddl, keras, numpy as np
+{before}
+rank = ddl.rank()
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+model.compile(optimizer={optimizer}, loss="mse")
+class Fail(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch == 3 and rank == 1:
+            {failure}
+try:
+    model.fit(np.ones((40, 4)), np.ones((40, 2)), batch_size=4, verbose=0, callbacks=[Fail()])
+except Exception as error:
+    print("ended:", type(error).__name__, str(error))
+    sys.exit(3)
+print("weights", float(np.abs(model.get_weights()[0]).sum()))
+"""
+
+
+def program(failure: str = "pass", optimizer: str = "'adam'", before: str = "") -> str:
+    return FIT.format(failure=failure, optimizer=optimizer, before=before)
+
+
+def alone(code: str, **env: str) -> Result:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=os.environ | env,
+    )
+
+
+def weights(result: Result) -> set[str]:
+    assert result.returncode == 0, result.stderr[-4000:]
+    return {line.split("weights ")[1] for line in result.stdout.splitlines() if "weights" in line}
+
+
+@pytest.mark.parametrize("first", ["keras", "tensorflow", "tf_keras_lazily"])
+def test_the_order_of_imports_does_not_matter(ddlrun: Run, first: str) -> None:
+    """Keras before ddl, and Keras as TensorFlow loads it."""
+    imports = {
+        "keras": "import keras",
+        "tensorflow": "import tensorflow",
+        "tf_keras_lazily": "import ddl; import tensorflow as tf; tf.keras.layers",
+    }
+    result = ddlrun(2, code=imports[first] + program())
+    assert len(weights(result)) == 1
+
+
+def test_ddl_alone_loads_neither_tensorflow_nor_keras() -> None:
+    code = (
+        "import sys, ddl\n"
+        "assert 'ddl_tensorflow' in sys.modules\n"
+        "assert not {'tensorflow', 'keras', 'ddl._core', 'torch'} & set(sys.modules)\n"
+    )
+    assert alone(code, DDL_OPTIONS="").returncode == 0
+
+
+def test_without_a_launcher_there_is_one_rank() -> None:
+    result = alone("import ddl; ddl.init()\n" + program())
+    assert len(weights(result)) == 1
+
+
+def test_without_ddl_options_only_a_wrapped_optimizer_averages(ddlrun: Run) -> None:
+    """Both begin with their own weights; nobody asks for rank 0's where none averages."""
+    without = "import os; os.environ.pop('DDL_OPTIONS', None)"
+    begin = "ddl.init(); keras.utils.set_random_seed(ddl.rank())"
+    result = ddlrun(2, code=without + program(before=begin))
+    assert len(weights(result)) == 2
+    wrapped = "ddl.DistributedOptimizer(keras.optimizers.Adam())"
+    result = ddlrun(2, code=without + program(before=begin, optimizer=wrapped))
+    assert len(weights(result)) == 1
+
+
+def test_other_backends_of_keras_are_left_alone(ddlrun: Run) -> None:
+    pytest.importorskip("torch")
+    code = (
+        "import ddl, keras\n"
+        "from ddl_tensorflow import optimizers\n"
+        "assert keras.config.backend() == 'torch'\n"
+        "assert not optimizers._always\n"
+        "try: ddl.wrap(keras.optimizers.SGD())\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    result = ddlrun(1, code=code, env={"KERAS_BACKEND": "torch"})
+    assert "Keras runs on torch; set KERAS_BACKEND=tensorflow" in result.stdout
+
+
+def test_a_name_of_a_package_that_is_not_there_is_explained() -> None:
+    code = (
+        "import sys; sys.modules['ddl_tensorflow'] = None\n"
+        "import ddl\n"
+        "try: ddl.DDLCallback\n"
+        "except AttributeError as error: print(error)\n"
+    )
+    result = alone(code)
+    expected = (
+        "ddl.DDLCallback is of the package ddl-tensorflow, which is not installed; install it"
+    )
+    assert expected in result.stdout, result.stderr
+
+
+def test_tensorflow_gets_this_ranks_share_of_the_cores(ddlrun: Run) -> None:
+    code = (
+        "import os, ddl\n"
+        "print('threads', os.environ['TF_NUM_INTRAOP_THREADS'], os.environ['OMP_NUM_THREADS'])"
+    )
+    lines = ddlrun(2, code=code).stdout.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        intra, openmp = line.split("threads ")[1].split()
+        assert intra == openmp
+    result = ddlrun(1, code=code, env={"TF_NUM_INTRAOP_THREADS": "7"})
+    assert "threads 7 " in result.stdout
+
+
+def test_a_rank_that_is_killed_ends_the_job(ddlrun: Run) -> None:
+    result = ddlrun(3, code=program("os.kill(os.getpid(), 9)"))
+    assert result.returncode == 137
+    assert "ddlrun: rank 1 on localhost was killed by SIGKILL" in result.stderr
+
+
+def test_a_rank_that_is_killed_ends_the_others_fit() -> None:
+    """ddlrun would end the others at once: this is what they find where nobody does."""
+    result = subprocess.run(
+        [
+            *(str(Path(sys.executable).with_name("mpiexec")), "-disable-auto-cleanup"),
+            *("-n", "2", sys.executable, "-c", program("os.kill(os.getpid(), 9)")),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=os.environ | {"DDL_OPTIONS": ""},
+    )
+    assert result.returncode != 0
+    assert "ended: AbortedError" in result.stdout, result.stderr
+    expected = "allreduce (average) 'adam/gradients': waiting for the other ranks: rank 1 (host"
+    assert expected in result.stdout
+    assert "has died" in result.stdout
+
+
+def test_an_uncaught_exception_ends_the_job(ddlrun: Run) -> None:
+    code = program("raise KeyError('nothing')").replace("except Exception", "except ValueError")
+    result = ddlrun(2, code=code)
+    assert result.returncode != 0
+    assert "KeyError: 'nothing'" in result.stderr
+
+
+def test_a_rank_that_is_late(ddlrun: Run) -> None:
+    """The others' fit ends with ddl's sentence, which names it."""
+    code = program("time.sleep(8)", before="ddl.set_timeout(60 if ddl.rank() else 2)")
+    result = ddlrun(2, code=code)
+    assert result.returncode != 0
+    ended = [line for line in result.stdout.splitlines() if line.startswith("[0@")]
+    assert any("ended: AbortedError" in line for line in ended), result.stdout
+    assert "adam/gradients" in result.stdout
+    assert "rank 1" in result.stdout
+
+
+def test_ranks_that_wait_for_different_operations(ddlrun: Run) -> None:
+    """Both are told which, and can go on."""
+    code = (
+        "import ddl, tensorflow as tf\n"
+        "from ddl_tensorflow.reducing import allreduce\n"
+        "ddl.set_timeout(2)\n"
+        "name = 'ab'[ddl.rank()]\n"
+        "try: allreduce(tf.ones(2), name=name)\n"
+        "except tf.errors.AbortedError as error: print('told:', error)\n"
+        "print('then', allreduce(tf.ones(2)).numpy().sum())\n"
+    )
+    result = ddlrun(2, code=code)
+    assert result.returncode == 0, result.stderr
+    assert "allreduce (sum) 'a' was not called on rank 1 within the timeout" in result.stdout
+    assert "allreduce (sum) 'b' was not called on rank 0 within the timeout" in result.stdout
+    assert result.stdout.count("then 4.0") == 2
