@@ -10,8 +10,8 @@ export HOROVOD_CPU_OPERATIONS=DDL
 export HOROVOD_BUILD_ARCH_FLAGS=-O3
 
 # Both frameworks ask CMake to look beside them; MPI and ddl are in the environment.
-export CMAKE_PREFIX_PATH=$PREFIX CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL=$CPU_COUNT
-# Where it is set, setup.py does not choose the number of jobs.
+export CMAKE_PREFIX_PATH=$PREFIX
+# CMake makes Makefiles; without these flags, setup.py would choose 8 jobs.
 export MAKEFLAGS=-j$CPU_COUNT
 # The libraries contain the names of source files in their messages.
 export CXXFLAGS="${CXXFLAGS:-} -ffile-prefix-map=$PWD=horovod"
