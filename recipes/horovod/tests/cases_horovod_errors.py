@@ -64,9 +64,7 @@ def allreduce_with_other_factors(f: Frame) -> None:
     for words in ({"prescale_factor": factor}, {"postscale_factor": factor}):
         refused_then_usable(
             f,
-            lambda words=words: f.call(
-                "allreduce", "x", given(RANK, 17), op=f.hvd.Sum, **words
-            ),
+            lambda words=words: f.call("allreduce", "x", given(RANK, 17), op=f.hvd.Sum, **words),
             "Mismatched prescale and/or postscale factors",
         )
 
@@ -164,9 +162,7 @@ def alltoall_with_wrong_splits(f: Frame) -> None:
         ("many", [3] * SIZE, "greater than the first dimension"),
         ("count", [1] * (SIZE + 1), "does not equal number of workers"),
     ):
-        refused(
-            lambda name=name, splits=splits: f.alltoall(name, value, splits), words, *f.errors
-        )
+        refused(lambda name=name, splits=splits: f.alltoall(name, value, splits), words, *f.errors)
     if SIZE > 1:
         refused(
             lambda: f.call("alltoall", "uneven", given(RANK, 2 * SIZE + 1, 3)),

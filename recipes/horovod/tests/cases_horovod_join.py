@@ -86,7 +86,8 @@ def extremes_and_products_with_joined_ranks(f: Frame) -> None:
             try:
                 out = f.call("allreduce", op, value, op=getattr(f.hvd, op))
             except f.errors as error:
-                assert "join" in str(error).lower(), error
+                if "join" not in str(error).lower():
+                    raise
             else:
                 same(out, expected, op)
         join(f)

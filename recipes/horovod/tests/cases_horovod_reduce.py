@@ -20,10 +20,10 @@ from hvd_harness import (
     same,
 )
 
-FLOATS = ["float16", "float32", "float64"]
+FLOATS = ("float16", "float32", "float64")
 
 
-def reduce_all(f: Frame, op: str, dtypes: list[str]) -> None:
+def reduce_all(f: Frame, op: str, dtypes: tuple[str, ...]) -> None:
     for dtype in dtypes:
         for shape in SHAPES:
             name = f"{dtype}.{len(shape)}.{shape[0] if shape else 0}"
@@ -250,9 +250,7 @@ def reducescatter_scaled(f: Frame) -> None:
 def reducescatter_knows_only_sum_and_average(f: Frame) -> None:
     for op in ("Min", "Max", "Product"):
         refused(
-            lambda op=op: f.call(
-                "reducescatter", op, given(RANK, SIZE), op=getattr(f.hvd, op)
-            ),
+            lambda op=op: f.call("reducescatter", op, given(RANK, SIZE), op=getattr(f.hvd, op)),
             "only supports",
             *f.errors,
         )

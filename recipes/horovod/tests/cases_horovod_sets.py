@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -111,9 +111,7 @@ def groups_of_tensors_in_sets(f: Frame) -> None:
     same(outputs[0], everyone(5, ranks=ranks).reshape(-1))
     same(outputs[1], everyone(2, 3, ranks=ranks).reshape(-1, 3))
     count = len(ranks)
-    out = f.call(
-        "reducescatter", "s", given(RANK, 2 * count, 3), op=f.hvd.Sum, process_set=own
-    )
+    out = f.call("reducescatter", "s", given(RANK, 2 * count, 3), op=f.hvd.Sum, process_set=own)
     me = 2 * ranks.index(RANK)
     same(out, everyone(2 * count, 3, ranks=ranks).sum(0)[me : me + 2])
 
@@ -137,7 +135,7 @@ def gradients_in_sets(f: Frame) -> None:
     (gradient,) = f.gradient(
         "broadcast", "b", [given(RANK, 4)], weigh, root_rank=ranks[0], process_set=own
     )
-    root = RANK == ranks[0]
+    root = ranks[0] == RANK
     same(gradient, everyone(4, ranks=ranks, salt=7).mean(0) if root else np.zeros(4))
 
 
@@ -170,9 +168,7 @@ def a_set_is_added_removed_and_added_again(f: Frame) -> None:
             assert alone.process_set_id > 0
             assert alone.included() == (last == RANK)
             if last == RANK:
-                out = f.call(
-                    "allreduce", "x", given(RANK, 9), op=f.hvd.Sum, process_set=alone
-                )
+                out = f.call("allreduce", "x", given(RANK, 9), op=f.hvd.Sum, process_set=alone)
                 same(out, given(last, 9), turn)
         assert alone.process_set_id is None
         assert alone.size() is None

@@ -2,14 +2,15 @@
 
 Usage: hvd_cases.py RESULTS torch|tensorflow MODULE...
 
-Rank r writes one line to RESULTS/r for each case that it begins and one when it has ended, so that
-the case in which a rank hangs is known: `MODE.CASE begun`, `MODE.CASE passed`, `MODE.CASE failed`.
-A case named in HVD_ONLY (words, separated by commas) runs alone.
+Rank r writes to RESULTS/r a line when it begins a case and one when it has ended it, so that the
+case in which a rank hangs is known: [MODE.CASE, "begun" | "passed" | what failed], as JSON.
+Only the cases named in HVD_ONLY run if it is set (words, separated by commas).
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 import traceback
@@ -23,16 +24,14 @@ def run(frame: Frame, function: Case, report: Path) -> bool:
     frame.case = function.__name__
     name = f"{frame.mode}.{frame.case}"
     with report.open("a") as lines:
-        lines.write(f"{name} begun\n")
-        lines.flush()
+        print(json.dumps([name, "begun"]), file=lines, flush=True)
         try:
             function(frame)
+            outcome = "passed"
         except Exception:
-            print(f"[{RANK}] {name}: {traceback.format_exc()}", file=sys.stderr, flush=True)
-            lines.write(f"{name} failed\n")
-            return False
-        lines.write(f"{name} passed\n")
-        return True
+            outcome = traceback.format_exc()
+        print(json.dumps([name, outcome]), file=lines, flush=True)
+    return outcome == "passed"
 
 
 def main() -> int:
@@ -49,7 +48,7 @@ def main() -> int:
         already = len(CASES)
         importlib.import_module(module)
         # Cases of a framework's own API run once; those of operations in every mode of it.
-        own = module.endswith(("_torch", "_tensorflow", "_keras", "_optimizer"))
+        own = module.endswith(("_torch", "_tensorflow", "_keras", "_optimizer", "_training"))
         for frame in frames[:1] if own else frames:
             for function in CASES[already:]:
                 if not only or function.__name__ in only:

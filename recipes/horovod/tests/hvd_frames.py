@@ -31,9 +31,19 @@ class Frame:
     mode: str
     hvd: ModuleType
     errors: tuple[type[Exception], ...]
-    moved = ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bool"]
-    scattered = ["int32", "int64", "float16", "float32", "float64"]
-    reduced: list[str]
+    moved: tuple[str, ...] = (
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "float32",
+        "float64",
+        "bool",
+    )
+    scattered: tuple[str, ...] = ("int32", "int64", "float16", "float32", "float64")
+    reduced: tuple[str, ...]
 
     def __init__(self) -> None:
         self.case = ""
@@ -97,7 +107,7 @@ class Frame:
 
 class Torch(Frame):
     mode = "torch"
-    reduced = ["int32", "int64", "float16", "float32", "float64"]
+    reduced = ("int32", "int64", "float16", "float32", "float64")
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +145,7 @@ class Torch(Frame):
 
 class Eager(Frame):
     mode = "eager"
-    reduced = ["uint8", "int8", "int32", "int64", "float16", "float32", "float64"]
+    reduced = ("uint8", "int8", "int32", "int64", "float16", "float32", "float64")
 
     def __init__(self) -> None:
         super().__init__()

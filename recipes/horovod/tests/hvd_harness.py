@@ -66,11 +66,12 @@ def close(result: Array, expected: Array, tolerance: float = 1e-5, what: object 
     assert off <= tolerance, f"{what}: off by {off}"
 
 
-def refused(operation: Callable[[], object], words: str, *kinds: type[Exception]) -> None:
+def refused(operation: Callable[[], object], words: str, *errors: type[Exception]) -> None:
     """Fails unless the operation raises one of these kinds, with these words in the message."""
+    kinds = errors or (ValueError,)
     try:
         operation()
-    except kinds or (ValueError,) as error:
+    except kinds as error:
         if words.lower() not in str(error).lower():
             raise AssertionError(f"refused with other words than {words!r}: {error}") from error
     else:

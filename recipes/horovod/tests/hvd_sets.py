@@ -1,4 +1,4 @@
-"""The process sets that every run begins with: the even ranks, and the odd ones if there are any."""
+"""The process sets that every run begins with: the even ranks and the odd ones."""
 
 from __future__ import annotations
 
