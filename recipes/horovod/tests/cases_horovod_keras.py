@@ -63,11 +63,8 @@ def sums_instead_of_averages(f: Frame) -> None:
     slower = keras.optimizers.SGD(0.1 / SIZE)
     fit(net, hvd.DistributedOptimizer(slower, op=hvd.Sum))
     as_alone(f, net, lambda: keras.optimizers.SGD(0.1))
-    for op in ("Min", "Adasum"):
-        value = getattr(hvd_tf, op, None) or getattr(
-            __import__("horovod.tensorflow").tensorflow, op
-        )
-        refused(lambda v=value: hvd.DistributedOptimizer(sgd(), op=v), "only supports", ValueError)
+    for op in (f.hvd.Min, f.hvd.Adasum):
+        refused(lambda op=op: hvd.DistributedOptimizer(sgd(), op=op), "only supports", ValueError)
 
 
 @case
@@ -232,14 +229,14 @@ def local_layers(f: Frame) -> None:
     first, last = net.layers
     optimizer = hvd.PartialDistributedOptimizer(sgd(), local_layers=[first])
     fit(net, optimizer)
-    found = hvd_tf_gather(f, [np.float64(layer.kernel) for layer in (first, last)])
+    found = gathered(f, [np.float64(layer.kernel) for layer in (first, last)])
     for rank in RANKS:
         same(found[rank][1], found[RANK][1], "the common layer")
         if rank != RANK:
             assert not np.array_equal(found[rank][0], found[RANK][0])
 
 
-def hvd_tf_gather(f: Frame, thing: object) -> list[Any]:
+def gathered(f: Frame, thing: object) -> list[Any]:
     return f.hvd.allgather_object(thing, name=f.name("gather"))
 
 
