@@ -194,5 +194,5 @@ def reducescatter_of_a_scalar(f: Frame) -> None:
     refused_then_usable(
         f,
         lambda: f.call("reducescatter", "x", given(RANK), op=f.hvd.Sum),
-        "rank-zero tensor",
+        "scalar",
     )

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from hvd_frames import Frame
 from hvd_harness import RANK, RANKS, REDUCTIONS, SIZE, case, everyone, given, refused, same
-from hvd_sets import EVEN, ODD, STATIC
+from hvd_sets import EVEN, ODD, STATIC, added
 
 
 def mine() -> tuple[Any, list[int]]:
     """The static set of this rank and its ranks."""
     return (STATIC["even"], EVEN) if RANK in EVEN else (STATIC["odd"], ODD)
-
-
-@contextmanager
-def added(f: Frame, ranks: list[int]) -> Iterator[Any]:
-    """A process set for a while; it must go away again."""
-    made = f.hvd.add_process_set(ranks)
-    try:
-        yield made
-    finally:
-        assert f.hvd.remove_process_set(made)
 
 
 @case
@@ -69,7 +57,7 @@ def moves_in_sets(f: Frame) -> None:
     if SIZE == 1:
         return
     own, ranks = mine()
-    for dtype in ("uint8", "int64", "float16", "float64", "bool"):
+    for dtype in f.moved[::2]:
         for root in ranks:
             value = given(RANK, 5, 2) * (RANK + 1)
             out = f.call(
@@ -143,12 +131,12 @@ def gradients_in_sets(f: Frame) -> None:
 def sets_of_one_rank_and_overlapping_sets(f: Frame) -> None:
     if SIZE == 1:
         return
-    with added(f, [0]) as first:
+    with added(f.hvd, [0]) as first:
         if RANK == 0:
             out = f.call("allreduce", "one", given(RANK, 5), op=f.hvd.Sum, process_set=first)
             same(out, given(0, 5))
         if SIZE > 2:
-            with added(f, [0, 1, 2]) as three:
+            with added(f.hvd, [0, 1, 2]) as three:
                 if RANK < 3:
                     out = f.call(
                         "allreduce", "three", given(RANK, 5), op=f.hvd.Sum, process_set=three
@@ -164,7 +152,7 @@ def a_set_is_added_removed_and_added_again(f: Frame) -> None:
         return
     last = SIZE - 1
     for turn in range(3):
-        with added(f, [last]) as alone:
+        with added(f.hvd, [last]) as alone:
             assert alone.process_set_id > 0
             assert alone.included() == (last == RANK)
             if last == RANK:
@@ -190,12 +178,10 @@ def who_is_not_a_member_is_refused(f: Frame) -> None:
     if SIZE == 1:
         return
     other = STATIC["odd" if RANK in EVEN else "even"]
-    root = other.ranks[0]
     value = given(RANK, 2 * SIZE)
     for operation, options in (
         ("allreduce", {"op": f.hvd.Sum}),
         ("allgather", {}),
-        ("broadcast", {"root_rank": root}),
         ("reducescatter", {"op": f.hvd.Sum}),
         ("alltoall", {}),
     ):
@@ -209,18 +195,39 @@ def who_is_not_a_member_is_refused(f: Frame) -> None:
 
 
 @case
+def who_is_not_a_member_may_not_broadcast(f: Frame) -> None:
+    if SIZE == 1:
+        return
+    other = STATIC["odd" if RANK in EVEN else "even"]
+    refused(
+        lambda: f.call(
+            "broadcast", "x", given(RANK, 3), root_rank=other.ranks[0], process_set=other
+        ),
+        "not a member of the provided process set",
+        *f.errors,
+    )
+
+
+@case
 def a_removed_set_is_refused(f: Frame) -> None:
     """By the id that it had: programs may have kept it."""
     if SIZE == 1:
         return
-    with added(f, [0]) as gone:
-        number = gone.process_set_id
-    gone.process_set_id = number
-    refused(
-        lambda: f.call("allreduce", "x", given(RANK, 3), op=f.hvd.Sum, process_set=gone),
-        "process set",
-        *f.errors,
-    )
+    own, _ = mine()
+    numbers = {name: one.process_set_id for name, one in STATIC.items()}
+    for one in STATIC.values():
+        assert f.hvd.remove_process_set(one)
+    for name, one in STATIC.items():
+        one.process_set_id = numbers[name]
+    try:
+        refused(
+            lambda: f.call("allreduce", "x", given(RANK, 3), op=f.hvd.Sum, process_set=own),
+            "process set provided does not exist",
+            *f.errors,
+        )
+    finally:
+        for one in STATIC.values():
+            f.hvd.add_process_set(one)
 
 
 @case

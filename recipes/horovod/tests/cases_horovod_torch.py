@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from horovod import torch as hvd
@@ -118,12 +120,14 @@ def one_name_twice_at_a_time_is_refused(f: Frame) -> None:
 
 @case
 def types_it_does_not_know_are_refused(f: Frame) -> None:
-    for dtype in (torch.bool, torch.complex64):
-        refused(
-            lambda dtype=dtype: hvd.allreduce(torch.ones(3, dtype=dtype), name=f.name("x")),
-            "is not supported",
-            ValueError,
-        )
+    kinds = [torch.bool, torch.complex64, torch.bfloat16, torch.int8, torch.uint8]
+    for operation, dtypes in ((hvd.allreduce, kinds), (hvd.allgather, kinds[:3])):
+        for dtype in dtypes:
+            refused(
+                lambda o=operation, d=dtype: o(torch.ones(3, dtype=d), name=f.name("x")),
+                "is not supported",
+                ValueError,
+            )
     refused(lambda: hvd.allreduce(tensor(3, 4).t(), name=f.name("t")), "contiguous", ValueError)
 
 
@@ -201,9 +205,9 @@ def broadcast_parameters(f: Frame) -> None:
 
 
 OPTIMIZERS = {
-    "SGD": {"momentum": 0.9, "weight_decay": 0.1},
+    "SGD": {"momentum": 0.9},
     "Adam": {"betas": (0.8, 0.9)},
-    "AdamW": {"amsgrad": True},
+    "AdamW": {"amsgrad": True, "weight_decay": 0.0},
     "Adagrad": {"lr_decay": 0.1},
     "Adadelta": {"rho": 0.8},
     "Adamax": {},
@@ -211,7 +215,12 @@ OPTIMIZERS = {
     "RAdam": {},
     "RMSprop": {"momentum": 0.5, "centered": True},
     "Rprop": {},
-    "ASGD": {},
+}
+# These change weights even where a gradient is zero.
+DECAYING = {
+    "SGD": {"momentum": 0.9, "weight_decay": 0.1},
+    "AdamW": {"weight_decay": 0.1},
+    "ASGD": {"lambd": 0.1},
 }
 
 
@@ -223,18 +232,17 @@ def train(net: nn.Module, optimizer: torch.optim.Optimizer, steps: int, seed: in
         optimizer.step()
 
 
-@case
-def broadcast_optimizer_state(f: Frame) -> None:
+def broadcast_state(f: Frame, optimizers: dict[str, dict[str, Any]]) -> None:
     """Only the root has trained; after the broadcast all go on alike, bit for bit."""
     root = SIZE - 1
-    for name, options in OPTIMIZERS.items():
+    for name, options in optimizers.items():
         net = model(0)
-        optimizer = getattr(torch.optim, name)(net.parameters(), lr=0.1 + RANK, **options)
+        optimizer = getattr(torch.optim, name)(net.parameters(), lr=0.01 * (RANK + 1), **options)
         if root == RANK:
             train(net, optimizer, 3, seed=1)
         hvd.broadcast_parameters(net.state_dict(), root_rank=root)
         hvd.broadcast_optimizer_state(optimizer, root_rank=root)
-        assert optimizer.param_groups[0]["lr"] == 0.1 + root, (name, optimizer.param_groups)
+        assert optimizer.param_groups[0]["lr"] == 0.01 * (root + 1), (name, optimizer.param_groups)
         train(net, optimizer, 2, seed=2)
         gathered = hvd.allgather_object(
             {key: value.numpy() for key, value in net.state_dict().items()}, name=f.name(name)
@@ -242,6 +250,17 @@ def broadcast_optimizer_state(f: Frame) -> None:
         for other in gathered:
             for key, value in net.state_dict().items():
                 same(other[key], value.numpy(), (name, key))
+
+
+@case
+def broadcast_optimizer_state(f: Frame) -> None:
+    broadcast_state(f, OPTIMIZERS)
+
+
+@case
+def broadcast_optimizer_state_leaves_the_weights_alone(f: Frame) -> None:
+    """Where there is no state yet, Horovod makes one: that must not be a step of training."""
+    broadcast_state(f, DECAYING)
 
 
 @case

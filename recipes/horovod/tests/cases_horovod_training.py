@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from horovod import torch as hvd
 from hvd_frames import Frame
 from hvd_harness import RANK, RANKS, SIZE, adasum, case, close, refused, same
+from hvd_sets import added
 from hvd_training import (
     STEPS,
     adam,
@@ -166,7 +168,7 @@ def state_goes_into_a_checkpoint_and_back(f: Frame) -> None:
     for step in range(STEPS):
         if step == 2:
             again.load_state_dict(net.state_dict())
-            other.load_state_dict(optimizer.state_dict())
+            other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
         pairs = [(net, optimizer)] + ([(again, other)] if step >= 2 else [])
         for network, its in pairs:
             its.zero_grad()
@@ -181,21 +183,19 @@ def in_a_process_set(f: Frame) -> None:
     if SIZE == 1:
         return
     members = list(range(SIZE - 1))
-    chosen = hvd.add_process_set(members) if SIZE > 2 else hvd.ProcessSet([0])
-    if SIZE == 2:
-        chosen = hvd.add_process_set(chosen)
     net, reference = model(), model()
-    optimizer = hvd.DistributedOptimizer(
-        sgd(net.parameters()), net.named_parameters(), process_set=chosen
-    )
     plain = sgd(reference.parameters())
     mates = members if RANK in members else [RANK]
+    with added(hvd, members) as chosen:
+        optimizer = hvd.DistributedOptimizer(
+            sgd(net.parameters()), net.named_parameters(), process_set=chosen
+        )
+        for step in range(2):
+            optimizer.zero_grad()
+            loss(net, batch(step, RANK)).backward()
+            optimizer.step()
     for step in range(2):
-        optimizer.zero_grad()
-        loss(net, batch(step, RANK)).backward()
-        optimizer.step()
         plain.zero_grad()
         loss(reference, torch.cat([batch(step, rank) for rank in mates])).backward()
         plain.step()
-    assert hvd.remove_process_set(chosen)
     close(weights(net), weights(reference), 1e-12)

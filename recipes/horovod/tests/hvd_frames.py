@@ -107,6 +107,7 @@ class Frame:
 
 class Torch(Frame):
     mode = "torch"
+    moved = Frame.moved[:-1]  # Horovod 0.28.1 has bool for TensorFlow only
     reduced = ("int32", "int64", "float16", "float32", "float64")
 
     def __init__(self) -> None:
