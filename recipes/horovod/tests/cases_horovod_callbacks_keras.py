@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -121,17 +122,21 @@ def schedule_of_the_learning_rate(f: Frame) -> None:
 
 
 @case
-def momentum_is_corrected_for_the_new_rate(f: Frame) -> None:
-    """In the batch in which the rate changes, and in that one only."""
-    rates = Rates()
-    schedule = hvd.callbacks.LearningRateScheduleCallback(
-        initial_lr=0.2, multiplier=lambda epoch: 1.0 / (1 + epoch)
-    )
-    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.2, momentum=0.8))
-    fit(model(), optimizer, epochs=2, callbacks=[schedule, rates])
-    expected = np.full(2 * STEPS, 0.8)
-    expected[STEPS] = 0.4
-    close(np.array(rates.momenta), expected, 1e-6)
+def that_momentum_is_not_corrected_is_said(f: Frame) -> None:
+    """Keras 3 compiles the momentum into its train function: it cannot change, and one is told."""
+    for asked in (True, False):
+        rates = Rates()
+        schedule = hvd.callbacks.LearningRateScheduleCallback(
+            initial_lr=0.2, multiplier=0.5, momentum_correction=asked
+        )
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.2, momentum=0.8))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fit(model(), optimizer, callbacks=[schedule, rates])
+        told = [one for one in caught if "momentum_correction=False" in str(one.message)]
+        assert bool(told) == asked, [str(one.message) for one in caught]
+        close(np.array(rates.momenta), np.full(2 * STEPS, 0.8))
+        close(np.array(rates.rates), np.repeat([0.2, 0.1], STEPS), 1e-6)
 
 
 @case

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hvd_frames import Frame
+from hvd_frames import FLOATS, Frame
 from hvd_harness import (
     RANK,
     RANKS,
@@ -19,8 +19,6 @@ from hvd_harness import (
     rows,
     same,
 )
-
-FLOATS = ("float16", "float32", "float64")
 
 
 def reduce_all(f: Frame, op: str, dtypes: tuple[str, ...]) -> None:

@@ -9,6 +9,7 @@ import tensorflow as tf
 from horovod import tensorflow as hvd
 from hvd_frames import Frame
 from hvd_harness import RANK, RANKS, SIZE, case, close, everyone, given, refused, same
+from hvd_sets import added
 
 
 def tensor(*shape: int, rank: int = RANK, dtype: str = "float32", salt: int = 0) -> tf.Tensor:
@@ -295,12 +296,12 @@ def local_layers_of_a_tape(f: Frame) -> None:
 def a_tape_in_a_process_set(f: Frame) -> None:
     if SIZE == 1:
         return
-    chosen = hvd.add_process_set([0])
     variable = tf.Variable(2.0 + RANK)
-    with tf.GradientTape() as tape:
-        value = variable * variable
-    (gradient,) = hvd.DistributedGradientTape(tape, process_set=chosen).gradient(value, [variable])
-    assert hvd.remove_process_set(chosen)
+    with added(hvd, [0]) as chosen:
+        with tf.GradientTape() as tape:
+            value = variable * variable
+        tape = hvd.DistributedGradientTape(tape, process_set=chosen)
+        (gradient,) = tape.gradient(value, [variable])
     same(gradient.numpy(), 2 * (2.0 + RANK))
 
 
@@ -318,6 +319,7 @@ def training_in_a_session(f: Frame) -> None:
             )
             step = optimizer.minimize(weight * tf.constant(RANK + 1.0))
             session.run(tf.compat.v1.global_variables_initializer())
+            session.run(tf.compat.v1.local_variables_initializer())
             session.run(hvd.broadcast_global_variables(0))
             close(session.run(weight), 3.0)
             for _ in range(2):

@@ -120,8 +120,8 @@ def one_name_twice_at_a_time_is_refused(f: Frame) -> None:
 
 @case
 def types_it_does_not_know_are_refused(f: Frame) -> None:
-    kinds = [torch.bool, torch.complex64, torch.bfloat16, torch.int8, torch.uint8]
-    for operation, dtypes in ((hvd.allreduce, kinds), (hvd.allgather, kinds[:3])):
+    kinds = [torch.bool, torch.complex64, torch.int8, torch.uint8]
+    for operation, dtypes in ((hvd.allreduce, kinds), (hvd.allgather, kinds[:2])):
         for dtype in dtypes:
             refused(
                 lambda o=operation, d=dtype: o(torch.ones(3, dtype=d), name=f.name("x")),

@@ -14,6 +14,7 @@ import numpy as np
 from hvd_harness import Array
 
 Arrays = Array | list[Array]
+FLOATS = ("float16", "bfloat16", "float32", "float64")
 # Operations whose TensorFlow form takes no name.
 NAMELESS = {"grouped_reducescatter"}
 
@@ -31,18 +32,8 @@ class Frame:
     mode: str
     hvd: ModuleType
     errors: tuple[type[Exception], ...]
-    moved: tuple[str, ...] = (
-        "uint8",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "float16",
-        "float32",
-        "float64",
-        "bool",
-    )
-    scattered: tuple[str, ...] = ("int32", "int64", "float16", "float32", "float64")
+    moved: tuple[str, ...] = ("uint8", "int8", "int16", "int32", "int64", *FLOATS, "bool")
+    scattered: tuple[str, ...] = ("int32", "int64", *FLOATS)
     reduced: tuple[str, ...]
 
     def __init__(self) -> None:
@@ -108,7 +99,7 @@ class Frame:
 class Torch(Frame):
     mode = "torch"
     moved = Frame.moved[:-1]  # Horovod 0.28.1 has bool for TensorFlow only
-    reduced = ("int32", "int64", "float16", "float32", "float64")
+    reduced = ("int32", "int64", *FLOATS)
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +137,7 @@ class Torch(Frame):
 
 class Eager(Frame):
     mode = "eager"
-    reduced = ("uint8", "int8", "int32", "int64", "float16", "float32", "float64")
+    reduced = ("uint8", "int8", "int32", "int64", *FLOATS)
 
     def __init__(self) -> None:
         super().__init__()

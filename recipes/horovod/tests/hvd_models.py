@@ -50,7 +50,9 @@ def weights(net: keras.Model) -> np.ndarray:
 
 def fit(net: keras.Model, optimizer: Any, whole: bool = False, **options: Any) -> Any:
     """Train without shuffling, on this rank's data or on everyone's; the history."""
-    net.compile(optimizer, "mse", run_eagerly=options.pop("run_eagerly", False))
+    net.compile(
+        optimizer, keras.losses.MeanSquaredError(), run_eagerly=options.pop("run_eagerly", False)
+    )
     inputs, outputs = whole_data() if whole else data(RANK)
     size = BATCH * (len(RANKS) if whole else 1)
     words = {"epochs": EPOCHS, "batch_size": size, "shuffle": False, "verbose": 0} | options
