@@ -12,7 +12,7 @@ from keras import layers
 from ddl_ce_examples import digits
 
 BATCH = 16  # on each rank
-EPOCHS = 15
+EPOCHS = 10
 
 
 def network() -> keras.Model:
@@ -30,8 +30,8 @@ def network() -> keras.Model:
     )
 
 
-def main() -> None:
-    """Trains on all ranks; rank 0 prints."""
+def main() -> keras.Model:
+    """Trains on all ranks; rank 0 prints. Returns the model."""
     # 1. Start Horovod.
     hvd.init()
     keras.utils.set_random_seed(hvd.rank())  # each rank shuffles its data in its own way
@@ -66,6 +66,7 @@ def main() -> None:
     if hvd.rank() == 0:
         _, accuracy = model.evaluate(x_test, y_test, verbose=0)
         print(f"test accuracy: {accuracy:.4f}", flush=True)
+    return model
 
 
 if __name__ == "__main__":

@@ -43,9 +43,16 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     ways = ", ".join(updates.UPDATES)
-    ask.add_argument("--model", default="resnet50", help="default: resnet50; see below")
+    ask.add_argument(
+        "--model",
+        choices=models.NETWORKS,
+        default="resnet50",
+        metavar="NAME",
+        help="default: resnet50; see below",
+    )
     ask.add_argument(
         "--variable_update",
+        choices=updates.UPDATES,
         default="ddl",
         metavar="WAY",
         help=f"how ranks stay alike: {ways} (each rank for itself); default: ddl",
@@ -53,9 +60,7 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument(
         "--batch_size", type=whole(1), default=32, metavar="N", help="on each rank; default: 32"
     )
-    ask.add_argument(
-        "--num_batches", type=whole(1), default=100, metavar="N", help="default: 100"
-    )
+    ask.add_argument("--num_batches", type=whole(1), default=100, metavar="N", help="default: 100")
     ask.add_argument(
         "--num_warmup_batches",
         type=whole(1),
@@ -108,7 +113,7 @@ def show_table(path: Path) -> None:
 def run(args: argparse.Namespace) -> None:
     """Trains on all ranks; the first one prints, and adds the result to the file."""
     network, image_size = models.find(args.model, args.image_size)
-    if args.variable_update in updates.UPDATES and args.results and updates.launched()[0] == 0:
+    if args.results and updates.launched()[0] == 0:
         results.check(args.results)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     update = updates.start(args.variable_update)

@@ -75,14 +75,12 @@ NETWORKS = {
 
 
 def find(name: str, image_size: int | None) -> tuple[Network, int]:
-    """The network of that name, and the size of its images.
+    """The network of that name, which is one of NETWORKS, and the size of its images.
 
     Raises:
-        BenchmarkError: there is no such network, or it cannot take images of that size.
+        BenchmarkError: it cannot take images of that size.
     """
-    network = NETWORKS.get(name)
-    if network is None:
-        raise BenchmarkError(f"--model={name}: there is no such model; use {', '.join(NETWORKS)}")
+    network = NETWORKS[name]
     size = network.image_size if image_size is None else image_size
     if not network.smallest <= size <= LARGEST:
         raise BenchmarkError(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ddl_ce_examples.cnn.errors import BenchmarkError
 
-KINDS = {"int": int, "str": str, "float": (int, float)}
+KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "str": (str,), "float": (int, float)}
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,7 @@ class Batches:
     every: int
 
 
-def train(
-    network: Network, image_size: int, batches: Batches, update: Update, show: Show
-) -> float:
+def train(network: Network, image_size: int, batches: Batches, update: Update, show: Show) -> float:
     """Trains on all ranks; the images per second of all ranks together, by this one's clock.
 
     Raises:
@@ -63,7 +61,7 @@ def _train(
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             jit_compile=False,  # alike for all: ddl and Horovod cannot be compiled by XLA
         )
-    clock = _clock(keras, batches, update.size, show)
+    clock = _clock(update, batches, show)
     model.fit(
         data,
         steps_per_epoch=batches.warmup + batches.count,
@@ -71,7 +69,8 @@ def _train(
         callbacks=[*update.callbacks[:1], clock, *update.callbacks[1:]],
         verbose=0,
     )
-    return batches.size * batches.count * update.size / clock.seconds
+    seconds: float = clock.seconds
+    return batches.size * batches.count * update.size / seconds
 
 
 def _does_not_fit(batches: Batches, image_size: int) -> BenchmarkError:
@@ -91,22 +90,22 @@ def _images(count: int, size: int, seed: int) -> Any:
     return tf.data.Dataset.from_tensors((images, labels)).repeat()
 
 
-def _clock(keras: Any, batches: Batches, ranks: int, show: Show) -> Any:
+def _clock(update: Update, batches: Batches, show: Show) -> Any:
     """A callback whose `seconds` are those of the batches after the warm-up, and which shows them.
 
     By the end of a batch its loss is known: nothing of it is still under way.
     """
 
-    class Clock(keras.callbacks.Callback):  # type: ignore[misc]
+    class Clock(update.keras.callbacks.Callback):  # type: ignore[misc]
         start = last = seconds = 0.0
 
         def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-            loss, now, done = float((logs or {})["loss"]), time.perf_counter(), batch + 1
-            step = done - batches.warmup
+            loss = float((logs or {})["loss"]) / update.losses
+            now, step = time.perf_counter(), batch + 1 - batches.warmup
             if step <= 0:
                 self.start = now
             elif step == 1 or step % batches.every == 0:
-                speed = step * batches.size * ranks / (now - self.start)
+                speed = step * batches.size * update.size / (now - self.start)
                 show(f"{step}\t{speed:.1f}\t{loss:.3f}")
             self.seconds = now - self.start
 
