@@ -15,7 +15,7 @@ import tf_keras as keras  # noqa: E402
 from tf_keras import layers  # noqa: E402
 
 BATCH = 16  # on each worker
-EPOCHS = 10
+EPOCHS = 15
 
 
 def network() -> keras.Model:

@@ -12,7 +12,7 @@ from keras import layers
 from ddl_ce_examples import digits
 
 BATCH = 16  # on each rank
-EPOCHS = 10
+EPOCHS = 15
 
 
 def network() -> keras.Model:

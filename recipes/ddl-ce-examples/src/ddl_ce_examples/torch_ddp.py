@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from ddl_ce_examples import digits
 
 BATCH = 16  # on each rank
-EPOCHS = 10
+EPOCHS = 15
 
 
 def network() -> nn.Module:
@@ -41,6 +41,7 @@ def main() -> nn.Module:
     if "RANK" not in os.environ:
         ask.error("start me with ddlrun: ddlrun -H localhost:2 python -m ddl_ce_examples.torch_ddp")
 
+    torch.manual_seed(0)
     torch.set_num_threads(1)  # so small a network is not faster with more
 
     # 1. Make the process group; ddlrun has set what it reads.
@@ -56,14 +57,15 @@ def main() -> nn.Module:
 
     # 3. Scale the learning rate: a step is made with as many times more samples as there are ranks.
     # 4. Wrap the model: its ranks begin with the weights of rank 0 and average their gradients.
-    model = DistributedDataParallel(network().to(device))
+    model = network().to(device)
+    parallel = DistributedDataParallel(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3 * size)
 
     for epoch in range(EPOCHS):
         sampler.set_epoch(epoch)  # shuffles anew
         for images, labels in loader:
             optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(images.to(device)), labels.to(device))
+            loss = nn.functional.cross_entropy(parallel(images.to(device)), labels.to(device))
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         if rank == 0:
@@ -71,11 +73,11 @@ def main() -> nn.Module:
 
     if rank == 0:
         with torch.no_grad():
-            found = model.module(torch.from_numpy(x_test).movedim(3, 1).to(device)).argmax(1)
+            found = model(torch.from_numpy(x_test).movedim(3, 1).to(device)).argmax(1)
         accuracy = (found.cpu() == torch.from_numpy(y_test)).float().mean()
         print(f"test accuracy: {accuracy:.4f}", flush=True)
     dist.destroy_process_group()
-    return model.module
+    return model
 
 
 if __name__ == "__main__":

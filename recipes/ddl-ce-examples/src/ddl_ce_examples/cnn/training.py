@@ -96,7 +96,9 @@ def _clock(update: Update, batches: Batches, show: Show) -> Any:
     By the end of a batch its loss is known: nothing of it is still under way.
     """
 
-    class Clock(update.keras.callbacks.Callback):  # type: ignore[misc]
+    keras = update.keras
+
+    class Clock(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
         start = last = seconds = 0.0
 
         def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:

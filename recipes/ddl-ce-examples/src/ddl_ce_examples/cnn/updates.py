@@ -114,7 +114,8 @@ def start(name: str) -> Update:
         update = UPDATES[name]()
     except ModuleNotFoundError as error:
         raise BenchmarkError(
-            f"--variable_update={name}: there is no module {error.name}; install its package"
+            f"--variable_update={name}: there is no module {error.name}; install the "
+            "package that it is of"
         ) from error
     _, size = launched()
     if "WORLD_SIZE" in os.environ and update.size != size:
