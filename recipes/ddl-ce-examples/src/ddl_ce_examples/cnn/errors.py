@@ -1,0 +1,5 @@
+"""What the benchmark says when it cannot go on."""
+
+
+class BenchmarkError(Exception):
+    """One line: what was wrong, and what to do."""

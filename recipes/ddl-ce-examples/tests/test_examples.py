@@ -1,0 +1,107 @@
+"""Every example on real ranks: it learns, all ranks end with the same weights, one of them prints.
+
+Equal weights after steps on different data show that gradients were exchanged: accuracy does not.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ddl_ce_examples import digits, tf_config
+
+from conftest import HERE, Run
+
+EXAMPLES = [
+    "keras_ddl",
+    "keras_horovod",
+    "keras_distribute",
+    "torch_ddp",
+    "torch_ddp --backend gloo",
+    "torch_horovod",
+]
+
+
+def check_accuracy(output: str) -> None:
+    found = re.findall(r"^\[(\d+)@\S+ *\] test accuracy: (.*)$", output, re.MULTILINE)
+    assert [rank for rank, _ in found] == ["0"], output
+    assert 0.95 <= float(found[0][1]) <= 1, output
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_on_one_rank(ddlrun: Run, example: str) -> None:
+    result = ddlrun(1, "-m", *f"ddl_ce_examples.{example}".split())
+    assert result.returncode == 0, result.stderr
+    check_accuracy(result.stdout)
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_on_several_ranks(ddlrun: Run, tmp_path: Path, example: str, ranks: int) -> None:
+    result = ddlrun(ranks, str(HERE / "weights.py"), str(tmp_path), *example.split())
+    assert result.returncode == 0, result.stderr
+    check_accuracy(result.stdout)
+    digests = [(tmp_path / str(rank)).read_text() for rank in range(ranks)]
+    assert len(set(digests)) == 1, "the ranks ended with different weights"
+
+
+def run_alone(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *words], capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_ddp_without_a_launcher_says_how_to_start_it() -> None:
+    result = run_alone("ddl_ce_examples.torch_ddp")
+    assert result.returncode == 2
+    assert "error: start me with ddlrun: ddlrun -H localhost:2 python -m" in result.stderr
+
+
+def test_nccl_without_a_gpu_is_refused() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    result = run_alone("ddl_ce_examples.torch_ddp", "--backend", "nccl")
+    assert result.returncode == 2
+    assert "error: --backend nccl needs a GPU" in result.stderr
+
+
+def test_the_digits() -> None:
+    (x, y), (x_test, y_test) = digits.load()
+    assert (x.shape, x_test.shape) == ((1437, 8, 8, 1), (360, 8, 8, 1))
+    assert (x.dtype, y.dtype, x.max()) == ("float32", "int64", 1)
+    assert set(y) == set(y_test) == set(range(10))
+
+
+def test_tf_config_names_every_rank_once(ddlrun: Run) -> None:
+    code = "import os\nfrom ddl_ce_examples import tf_config\ntf_config.write()\n"
+    result = ddlrun(3, "-c", code + "print(os.environ['RANK'], os.environ['TF_CONFIG'])")
+    found = re.findall(r"^\[(\d)@\S+ *\] \1 (.*)$", result.stdout, re.MULTILINE)
+    assert sorted(rank for rank, _ in found) == ["0", "1", "2"], result.stdout + result.stderr
+    configs = {int(rank): json.loads(text) for rank, text in found}
+    workers = configs[0]["cluster"]["worker"]
+    assert len(set(workers)) == 3
+    assert all(worker.startswith("127.0.0.1:") for worker in workers)
+    for rank, config in configs.items():
+        expected = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}
+        assert config == expected
+
+
+@pytest.mark.parametrize("variables", [{"TF_CONFIG": "mine", "WORLD_SIZE": "2"}, {}])
+def test_tf_config_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    tf_config.write()
+    assert os.environ.get("TF_CONFIG") == variables.get("TF_CONFIG")
+
+
+def test_a_host_that_is_reached_by_the_loopback_goes_by_its_name() -> None:
+    assert tf_config.own_address("localhost") == "localhost"
