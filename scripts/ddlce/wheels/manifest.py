@@ -12,7 +12,10 @@ from ddlce import yamltext
 from ddlce.errors import InputError
 
 #: Fields that correct a wheel's metadata, each of which wants its reason in `why`.
-CORRECTIONS = ("add", "drop", "exclude", "ignore_needed", "license", "imports", "pip_check", "distribution")
+CORRECTIONS = (
+    *("add", "drop", "exclude", "ignore_needed", "license", "imports", "pip_check"),
+    "distribution",
+)
 
 
 class WheelEntry(BaseModel):

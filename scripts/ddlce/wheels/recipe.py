@@ -84,7 +84,7 @@ def wheel_recipes(manifest: Path, lock: SourcesLock, subdir: str) -> list[WheelR
 def _packages(manifest: WheelsManifest, lock: SourcesLock) -> dict[str, Package]:
     """What a requirement may mean, by canonical PyPI name."""
     locked = {canonicalize_name(s.package): s.version for s in lock.sources if s.wheel}
-    found = {}
+    found: dict[str, Package] = {}
     for name, entry in manifest.wheels.items():
         pypi = canonicalize_name(entry.pypi or name)
         for known in {pypi, canonicalize_name(entry.distribution or pypi)}:
