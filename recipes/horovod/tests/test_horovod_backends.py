@@ -24,7 +24,7 @@ def horovodrun(*words: str, env: dict[str, str] | None = None) -> Result:
         [str(Path(sys.executable).with_name("horovodrun")), *words],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=570,
         env=os.environ | (env or {}),
         check=False,
     )
@@ -60,9 +60,7 @@ def test_ddlrun(ddlrun: Run, tmp_path: Path, chosen: str | None, expected: set[s
     assert performed(tmp_path / "timeline.json") == expected
 
 
-@pytest.mark.parametrize(
-    ("launcher", "expected"), [("--mpi", BY_DDL), ("--gloo", by("GLOO"))]
-)
+@pytest.mark.parametrize(("launcher", "expected"), [("--mpi", BY_DDL), ("--gloo", by("GLOO"))])
 def test_horovodrun(tmp_path: Path, launcher: str, expected: set[str]) -> None:
     timeline = tmp_path / "timeline.json"
     result = horovodrun(
