@@ -24,7 +24,7 @@ def horovodrun(*words: str, env: dict[str, str] | None = None) -> Result:
         [str(Path(sys.executable).with_name("horovodrun")), *words],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=570,
         env=os.environ | (env or {}),
         check=False,
     )
