@@ -78,6 +78,22 @@ def many_operations_of_one_graph(f: Frame) -> None:
 
 
 @case
+def a_constant_is_reduced_at_every_call(f: Frame) -> None:
+    """And not folded into the graph: what a rank that has joined gave before would stay in it."""
+
+    @tf.function
+    def reduce() -> tf.Tensor:
+        return hvd.allreduce(tf.constant([1.0 + RANK]), op=hvd.Sum, name=f.name("x"))
+
+    for _ in range(2):
+        same(reduce().numpy(), np.array([sum(rank + 1.0 for rank in RANKS)]))
+    alone = reduce().numpy() if RANK == SIZE - 1 else None
+    hvd.join()
+    if alone is not None:
+        same(alone, np.array([float(SIZE)]))
+
+
+@case
 def compression(f: Frame) -> None:
     value = tf.fill([9], 1.0 + 2.0**-12 * (RANK + 1))
     out = hvd.allreduce(value, op=hvd.Sum, compression=hvd.Compression.fp16, name=f.name("r"))

@@ -56,9 +56,9 @@ def train_tensorflow(hvd: Any, before_step: Callable[[int], None]) -> None:
     @tf.function
     def one_step() -> None:
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.ones([3, 2]) @ weight)
+            loss = tf.reduce_sum(tf.square(tf.ones([3, 2]) @ weight))
         (gradient,) = hvd.DistributedGradientTape(tape).gradient(loss, [weight])
-        weight.assign_sub(gradient)
+        weight.assign_sub(0.01 * gradient)
 
     for step in range(STEPS):
         before_step(step)
