@@ -16,7 +16,7 @@ from support.suites import run_suite
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
 
 
-@pytest.mark.parametrize("room", ["ddl/tests/launch", "ddl-torch/tests"])
+@pytest.mark.parametrize("room", ["ddl/tests/launch", "ddl-torch/tests", "ddl-ce-examples/tests"])
 def test_the_room_s_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
     run_suite(prefix, room, tmp_path, "-m", "not slow")
 
