@@ -23,6 +23,8 @@ INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
 DDLRUN = REPO / "recipes/ddl/src/python/ddl/launch/options.py"
+EXAMPLES = REPO / "recipes/ddl-ce-examples/src/ddl_ce_examples"
+BENCHMARK = "ddl-cnn-benchmark"
 
 
 def snippets(text: str) -> Iterator[str]:
@@ -142,11 +144,27 @@ def test_options_of_ddlrun_exist(name: str) -> None:
     for words in commands((REPO / name).read_text(), "ddlrun"):
         for word in words[1:]:
             if not word.startswith("-"):
-                if word in ("python", "PROGRAM") or word.endswith(".py"):
+                if word in ("python", "PROGRAM", BENCHMARK) or word.endswith(".py"):
                     break  # the rest belongs to the program
                 continue
             option = word.partition("=")[0].lstrip("-").replace("-", "_")
             assert re.search(rf'^    "{option}": ', usage, re.MULTILINE), word
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_options_of_the_benchmark_exist(name: str) -> None:
+    usage = (EXAMPLES / "cnn/cli.py").read_text()
+    for snippet in snippets((REPO / name).read_text()):
+        _, found, words = snippet.partition(f"{BENCHMARK} ")
+        for option in re.findall(r"--\w+", words if found else ""):
+            assert option == "--help" or f'"{option}"' in usage, option
+
+
+def test_examples_are_named_and_exist() -> None:
+    """Each program, by its module's name."""
+    named = re.findall(r"-m ddl_ce_examples\.(\w+)", (REPO / "docs/user-guide.md").read_text())
+    programs = [path.stem for path in EXAMPLES.glob("*_*.py") if path.stem[0] not in "_"]
+    assert sorted(named) == sorted(set(programs) - {"tf_config"})
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -191,12 +191,15 @@ def test_other_ranks_leave_the_message_to_the_first(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("way", "module"), [("horovod", "horovod.keras"), ("ddl", "ddl_tensorflow")]
+)
 def test_a_way_that_is_not_installed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], way: str, module: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "horovod", None)
-    said = refusal(capsys, "--variable_update=horovod")
-    assert said.startswith("--variable_update=horovod: there is no module horovod.keras; install")
+    monkeypatch.setitem(sys.modules, module, None)
+    said = refusal(capsys, f"--variable_update={way}")
+    assert said.startswith(f"--variable_update={way}: there is no module {module}; install")
 
 
 def run_alone(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

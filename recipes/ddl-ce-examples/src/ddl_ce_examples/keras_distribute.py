@@ -35,6 +35,7 @@ def network() -> keras.Model:
 
 def main() -> keras.Model:
     """Trains on all workers; the first prints. Returns the model."""
+    keras.utils.set_random_seed(0)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     size, rank = strategy.num_replicas_in_sync, strategy.cluster_resolver.task_id or 0
 

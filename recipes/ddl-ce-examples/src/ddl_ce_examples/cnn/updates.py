@@ -41,6 +41,7 @@ class Update:
 
 def _ddl() -> Update:
     import ddl  # before Keras, whose optimizers average from then on
+    import ddl_tensorflow  # noqa: F401 (which does that; here, its absence has a message)
     import keras
 
     callbacks = [ddl.DDLCallback(), ddl.DDLGlobalVariablesCallback()]

@@ -1,0 +1,160 @@
+"""Keras on several ranks of this machine: ddl, Horovod and MultiWorkerMirroredStrategy.
+
+    python tests/bench/bench_keras.py
+    python tests/bench/bench_keras.py --ranks 2 --models lenet --repetitions 1
+
+Each run is one of ddl-cnn-benchmark in the environment, on made-up images of 32 x 32: `lenet`
+computes and communicates, `trivial` is hardly more than its 16 MB of gradients. Repetitions take
+turns over the ways. Prints a line for each run, then the table of medians, and writes both as JSON;
+ends with 1 and names each row in which ddl is slower than the best of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.command import end, run_command, write_report
+from bench.lab.peers.ddl import built
+from ddlce.smoke import clean_environment
+
+OUT = Path(__file__).parent / "out" / "keras.json"
+WAYS = ("ddl", "horovod", "distributed")
+BAR = 1.0
+"""How many times as fast as the best of the others ddl must be."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run. `speed` is in images per second, of all ranks together."""
+
+    model: str
+    ranks: int
+    way: str
+    speed: float
+
+
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    ask = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    ask.add_argument("--models", nargs="+", default=["lenet", "trivial"])
+    ask.add_argument("--ranks", nargs="+", type=int, default=[2, 4])
+    ask.add_argument("--repetitions", type=int, default=3)
+    ask.add_argument("--batches", type=int, default=30, help="in a run, by the clock")
+    ask.add_argument("--batch-size", type=int, default=16, help="on each rank")
+    ask.add_argument("--limit", type=int, default=240, help="end a run after these seconds")
+    ask.add_argument("--prefix", type=Path, help="the environment; default: the built one")
+    ask.add_argument("--out", type=Path, default=OUT, help="the JSON")
+    return ask.parse_args()
+
+
+Rows = dict[tuple[str, int], dict[str, list[float]]]
+
+
+def rows_of(runs: list[Training]) -> Rows:
+    """The speeds by model and number of ranks, in each by way."""
+    found: Rows = {}
+    for run in runs:
+        found.setdefault((run.model, run.ranks), {}).setdefault(run.way, []).append(run.speed)
+    return found
+
+
+def gain(ways: dict[str, list[float]]) -> float:
+    """How many times as fast ddl is as the best of the others, by medians; both must be there."""
+    others = [statistics.median(speeds) for way, speeds in ways.items() if way != "ddl"]
+    return statistics.median(ways["ddl"]) / max(others)
+
+
+def shortfalls(runs: list[Training]) -> list[str]:
+    """A line for every row that is not as it must be."""
+    return [
+        f"{model}, {ranks} ranks: ddl is {gain(ways):.2f} x the best, must be {BAR} x"
+        for (model, ranks), ways in rows_of(runs).items()
+        if len(ways) == len(WAYS) and not gain(ways) >= BAR
+    ]
+
+
+def make_table(runs: list[Training]) -> Table:
+    """A section for each model and number of ranks, a row for each way."""
+    table = Table("way", "images/s", "min", "max", "runs", "ddl's gain")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for (model, ranks), ways in rows_of(runs).items():
+        table.add_row(f"[bold]{model}, {ranks} ranks[/]")
+        for way, speeds in ways.items():
+            figures = (statistics.median(speeds), min(speeds), max(speeds))
+            ratio = f"{gain(ways):.2f}" if way == "ddl" and len(ways) > 1 else ""
+            table.add_row(way, *(f"{x:.1f}" for x in figures), str(len(speeds)), ratio)
+        table.add_section()
+    return table
+
+
+def train(model: str, ranks: int, way: str, prefix: Path, ask: argparse.Namespace) -> Training:
+    """One run; RuntimeError if it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.jsonl"
+        command = [
+            *(prefix / "bin" / "ddlrun", "-H", f"localhost:{ranks}", "-timeout", ask.limit),
+            *(prefix / "bin" / "python", "-m", "ddl_ce_examples.cnn.cli"),
+            *(f"--variable_update={way}", f"--model={model}", "--image_size=32"),
+            *(f"--batch_size={ask.batch_size}", f"--num_batches={ask.batches}"),
+            *("--num_warmup_batches=5", f"--results={results}"),
+        ]
+        done = subprocess.run(
+            [str(word) for word in command],
+            capture_output=True,
+            text=True,
+            env=clean_environment(prefix, os.environ),
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{model}, {ranks} ranks, {way} failed:\n{done.stderr[-3000:]}")
+        speed = json.loads(results.read_text())["images_per_second"]
+    return Training(model, ranks, way, speed)
+
+
+def run_all(ask: argparse.Namespace) -> Iterator[Training]:
+    """All runs; repetitions take turns over the ways."""
+    prefix = (ask.prefix or built()).absolute()
+    if not (prefix / "bin" / "ddlrun").exists():
+        raise ValueError(f"there is no bin/ddlrun in {prefix}; run make, or give --prefix")
+    for model, ranks in product(ask.models, ask.ranks):
+        for _, way in product(range(ask.repetitions), WAYS):
+            yield train(model, ranks, way, prefix, ask)
+
+
+def main() -> None:
+    """Train, print the table, write the JSON; also of a run that is interrupted."""
+    ask = parse_options()
+    runs: list[Training] = []
+    try:
+        for run in run_all(ask):
+            print(
+                f"{run.model}, {run.ranks} ranks, {run.way}: {run.speed:.1f} images/s", flush=True
+            )
+            runs.append(run)
+    finally:
+        if runs:
+            Console(width=100).print(make_table(runs))
+            write_report(ask.out, ask, runs=[asdict(run) for run in runs])
+    end(shortfalls(runs))
+
+
+if __name__ == "__main__":
+    run_command(main)
