@@ -164,23 +164,26 @@ def shared_folder(f: Frame) -> Path:
 
 @case
 def a_saved_model_goes_on_training(f: Frame) -> None:
-    """Its optimizer comes back distributed, with its state, whatever the file's format."""
+    """Its optimizer comes back distributed, with its state.
+
+    In Keras' own format only: Keras 3.15 cannot go on with an optimizer from an .h5 file, with
+    Horovod or without.
+    """
     folder = shared_folder(f)
-    for suffix in (".keras", ".h5"):
-        for module in (hvd, hvd_tf):
-            net = model()
-            fit(net, module.DistributedOptimizer(keras.optimizers.Adam(0.01)), epochs=1)
-            file = folder / f"{module.__name__}{suffix}"
-            if RANK == 0:
-                net.save(file)
-            f.hvd.allreduce(tf.constant(0.0), name=f.name("saved"))
-            again = module.load_model(str(file))
-            assert type(again.optimizer).__name__ == "Adam"
-            same(weights(again), weights(net), suffix)
-            again.fit(*data(RANK), batch_size=BATCH, shuffle=False, verbose=0)
-            alike(f, weights(again), suffix)
-            expected = alone(lambda: keras.optimizers.Adam(0.01), epochs=EPOCHS)
-            close(weights(again), expected, 2e-5, suffix)
+    for module in (hvd, hvd_tf):
+        net = model()
+        fit(net, module.DistributedOptimizer(keras.optimizers.Adam(0.01)), epochs=1)
+        file = folder / f"{module.__name__}.keras"
+        if RANK == 0:
+            net.save(file)
+        f.hvd.allreduce(tf.constant(0.0), name=f.name("saved"))
+        again = module.load_model(str(file))
+        assert type(again.optimizer).__name__ == "Adam"
+        same(weights(again), weights(net), module.__name__)
+        again.fit(*data(RANK), batch_size=BATCH, shuffle=False, verbose=0)
+        alike(f, weights(again), module.__name__)
+        expected = alone(lambda: keras.optimizers.Adam(0.01), epochs=EPOCHS)
+        close(weights(again), expected, 2e-5, module.__name__)
 
 
 @case

@@ -71,7 +71,9 @@ def train_keras(hvd: Any, before_step: Callable[[int], None]) -> None:
 
     net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     net.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
-    watch = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda b, _: before_step(b))
+    watch = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: before_step(batch)
+    )
     words = {"batch_size": 4, "verbose": 0, "callbacks": [watch]}
     net.fit(np.ones((4 * STEPS, 3)), np.ones((4 * STEPS, 2)), **words)
 
