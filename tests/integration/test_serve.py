@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -245,6 +246,19 @@ def test_many_requests_on_one_connection(served: Served) -> None:
                 if line.lower().startswith(b"content-length"):
                     length = int(line.split(b":")[1])
             assert len(stream.read(length)) == length > 0
+
+
+def test_more_connections_than_packages(served: Served) -> None:
+    """A client opens one for each shard, and keeps them."""
+    host, port = served.url.removeprefix("http://").split(":")
+    with contextlib.ExitStack() as opened:
+        sockets = [
+            opened.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            for _ in range(400)
+        ]
+        for one in sockets:
+            one.sendall(b"HEAD /noarch/repodata.json HTTP/1.1\r\nHost: test\r\n\r\n")
+        assert {one.recv(12) for one in sockets} == {b"HTTP/1.1 200"}
 
 
 def test_many_clients_at_once(served: Served) -> None:

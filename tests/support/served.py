@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from waitress.server import create_server
-
 from ddlce.model.channel import load_channel
 from ddlce.serve.application import ChannelApp
 from ddlce.serve.pages import Pages
+from ddlce.serve.server import listen
 
 TREE = Path(__file__).parents[2]
 
@@ -28,7 +27,7 @@ def serving(folder: Path) -> Iterator[tuple[str, list[str]]]:
         asked.append(environ["PATH_INFO"])
         return app(environ, start_response)
 
-    server = create_server(noting, host="127.0.0.1", port=0)
+    server = listen(noting, "127.0.0.1", 0)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

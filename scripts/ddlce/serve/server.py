@@ -5,18 +5,52 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 from waitress.server import create_server
 
 from ddlce.errors import InputError, MachineError
 from ddlce.serve.application import ChannelApp
 
-#: Each client keeps a few connections; a thread is taken only while an answer is made.
+#: A thread is taken only while an answer is made.
 THREADS = 8
+#: Seconds after which a connection is closed on which nothing is asked for.
+IDLE = 20
+#: Files that this process has open beside its connections: the answers under way, logs.
+OWN_FILES = 64
+
+
+def listen(app: Callable[..., Any], host: str, port: int) -> Any:
+    """Listen on one address; the server that will answer when it is run.
+
+    A client may open a connection for each package at once (rattler does, for the shards of an
+    index), so as many are taken as this process may have files open. At waitress's own limit of 100
+    it stops answering until a connection that is already open closes.
+
+    Args:
+        app: a WSGI application.
+        host: the address, as a number or a name.
+        port: the TCP port; 0 takes a free one.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    return create_server(
+        app,
+        host=host,
+        port=port,
+        threads=THREADS,
+        ident="ddlce",
+        connection_limit=max(100, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OWN_FILES),
+        asyncore_use_poll=True,  # select() knows files below 1024 only
+        channel_timeout=IDLE,
+        cleanup_interval=IDLE // 2,
+    )
 
 
 def serve(app: ChannelApp, host: str, port: int, ready: Callable[[str], None]) -> None:
@@ -33,7 +67,7 @@ def serve(app: ChannelApp, host: str, port: int, ready: Callable[[str], None]) -
     try:
         # One address only: waitress would give each of a name's addresses its own free port.
         address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0]
-        server = create_server(app, host=address, port=port, threads=THREADS, ident="ddlce")
+        server = listen(app, str(address), port)
     except OSError as error:
         raise _explain(error, host, port) from error
     # More requests than threads is no news: they wait a moment.
