@@ -146,6 +146,7 @@ def _with_descendants(pid: int) -> list[int]:
     [
         "explicit",
         "at exit",
+        "rank 0 goes on alone",
         "by DDL_OPTIONS",
         "not at all",
         "again",

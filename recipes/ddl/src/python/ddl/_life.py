@@ -32,6 +32,10 @@ def init(options: str | None = None) -> None:
     atexit.register(_end_at_exit)
 
 
+#: Seconds that a rank which has ended waits for those that have not.
+PATIENCE = 86400.0
+
+
 def finalize() -> None:
     """End the library, and MPI if `init` started it; collective over all ranks.
 
@@ -68,6 +72,9 @@ def _end_at_exit() -> None:
         abort(f"uncaught {type(failure).__name__}: {failure}")
     # While others are in another call, each try makes that call fail on them, so they leave too.
     deadline = time.monotonic() + timeout()
+    # Others may go on alone, to evaluate or to save a model: that is no reason to end their work. A
+    # rank that is gone is found all the same, on this host by us, elsewhere by the launcher.
+    set_timeout(max(timeout(), PATIENCE))
     while True:
         try:
             return finalize()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import ddl
 import numpy as np
@@ -26,6 +27,11 @@ match sys.argv[1]:
     case "at exit":
         ddl.init()
         assert total() == ddl.size()
+    case "rank 0 goes on alone":
+        ddl.init("-timeout 1")
+        assert total() == ddl.size()
+        if ddl.rank() == 0:
+            time.sleep(3)  # as if it evaluated or saved a model
     case "by DDL_OPTIONS":
         os.environ["DDL_OPTIONS"] = "-timeout 7"
         assert total() == ddl.size()
