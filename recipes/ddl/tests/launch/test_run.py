@@ -115,13 +115,28 @@ def test_environment(ddlrun: Run) -> None:
     assert int(values[0]["OMP_NUM_THREADS"] or "") <= max(1, cpus // 2)
 
 
-def test_tf_config(ddlrun: Run) -> None:
-    """Each rank finds itself in a cluster that all see alike."""
-    code = "import os; print(os.environ['TF_CONFIG'], 'DDLRUN_TF_TASKS' in os.environ)"
-    result = ddlrun("-H", "localhost:3", "-ps", "1", sys.executable, "-c", code)
-    found = [line.partition("] ")[2].rpartition(" ") for line in result.stdout.splitlines()]
-    assert [left for _, _, left in found] == ["False"] * 3
-    configs = [json.loads(text) for text, _, _ in found]
+TASK = """
+import json, os, pathlib, sys, time
+config = json.loads(os.environ["TF_CONFIG"])
+told = pathlib.Path(sys.argv[1]) / "-".join(map(str, config["task"].values()))
+told.with_suffix(".new").write_text(json.dumps([config, "DDLRUN_TF_TASKS" in os.environ]))
+told.with_suffix(".new").rename(told)
+while config["task"]["type"] != "chief" or len(list(told.parent.glob("*-0"))) < 3:
+    time.sleep(0.02)  # servers and workers serve for ever, and the chief needs them all
+sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_tf_config(ddlrun: Run, tmp_path: Path, status: int) -> None:
+    """Each rank finds itself in a cluster that all see alike; the job ends as its chief does."""
+    program = (sys.executable, "-c", TASK, str(tmp_path), str(status))
+    result = ddlrun("-H", "localhost:3", "-ps", "1", *program)
+    assert result.returncode == status, result.stderr
+    assert (result.stderr == "") == (status == 0)
+    found = [json.loads(path.read_text()) for path in tmp_path.glob("*-0")]
+    assert [left for _, left in found] == [False] * 3
+    configs = [config for config, _ in found]
     assert all(config["cluster"] == configs[0]["cluster"] for config in configs)
     tasks = sorted((config["task"]["type"], config["task"]["index"]) for config in configs)
     assert tasks == [("chief", 0), ("ps", 0), ("worker", 0)]

@@ -32,6 +32,7 @@ class Job:
     environment: Mapping[str, str]
     added: tuple[str, ...]  # the names in `environment` that ddlrun set
     mpi_arguments: tuple[str, ...]
+    chief: int | None = None  # the rank whose good end is the job's: TensorFlow's servers never end
 
     @property
     def size(self) -> int:
@@ -77,6 +78,7 @@ def make_job(options: Options, environ: Mapping[str, str], reserved: list[Host])
         environment=clean | added,
         added=tuple(added),
         mpi_arguments=tuple(_split_words(options.mpi_arguments)),
+        chief=options.parameter_servers,
     )
 
 

@@ -57,8 +57,9 @@ class Run:
     def __init__(self, job: Job, launcher: Launcher, timeout: float | None, verbose: bool) -> None:
         self.ranks = [Rank(number, job.host_of(number)) for number in range(job.size)]
         self.first_failure: Rank | None = None
-        self.stop_reason: str | int | None = None  # "timeout", "failure" or a signal's number
+        self.stop_reason: str | int | None = None  # "timeout", "failure", "chief", a signal
         self.running_at_timeout: list[Rank] = []
+        self._chief = job.chief
         self._token = os.urandom(6).hex()
         self._command = launcher.command(job)
         self._environment = {**job.environment, "DDLRUN_TOKEN": self._token}
@@ -116,8 +117,10 @@ class Run:
             self._process.send_signal(number)
 
     def ended(self, rank: Rank, how: str) -> None:
-        """Takes note of a rank's end; the first failure ends the run."""
+        """Takes note of a rank's end; the first failure ends the run, and so does the chief."""
         rank.end = rank.end or how
+        if rank.number == self._chief and not rank.failed and self.stop_reason is None:
+            self.stop("chief", signal.SIGTERM)
         if rank.failed and self.stop_reason is None and self.first_failure is None:
             self.first_failure = rank
             if how != "abort":  # after which MPI itself ends the others
@@ -177,6 +180,8 @@ class Run:
         """Prints the last words, if there is anything to say; the exit status."""
         if self.stop_reason == "timeout":
             return self._conclude_timeout()
+        if self.stop_reason == "chief":
+            return 0
         if isinstance(self.stop_reason, int):
             say(f"{signal_name(self.stop_reason)}: all ranks were ended after {seconds:.1f} s")
             return 128 + self.stop_reason
