@@ -10,6 +10,7 @@ import ddl  # noqa: F401 (before Keras and TensorFlow: it needs neither)
 
 assert not {"tensorflow", "keras", "ddl._core"} & set(sys.modules), "import ddl must stay light"
 
+import cases_callbacks  # noqa: E402, F401
 import cases_data  # noqa: E402, F401
 import cases_fit  # noqa: E402, F401
 import cases_gradients  # noqa: E402, F401

@@ -1,5 +1,7 @@
 """Each rank's share of the data."""
 
+import warnings
+
 import ddl
 import numpy as np
 import tensorflow as tf
@@ -21,7 +23,14 @@ def shares_of_datasets() -> None:
     assert int(data.cardinality()) == 4
     same(list(data.as_numpy_iterator()), np.arange(4) * SIZE + RANK)
     unknown = tf.data.Dataset.range(3 * SIZE).filter(lambda _: True)
-    same(list(ddl.shard(unknown).as_numpy_iterator()), np.arange(3) * SIZE + RANK)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        mine = ddl.shard(unknown)
+        ddl.shard(tf.data.Dataset.range(SIZE).repeat())
+    same(list(mine.as_numpy_iterator()), np.arange(3) * SIZE + RANK)
+    told = [str(one.message) for one in seen if "does not know its length" in str(one.message)]
+    assert len(told) == (SIZE > 1), told
+    assert all("steps_per_epoch" in one and "assert_cardinality" in one for one in told), told
     endless = ddl.shard(tf.data.Dataset.range(SIZE).repeat())
     same(list(endless.take(3).as_numpy_iterator()), [RANK] * 3)
 

@@ -49,6 +49,26 @@ def gradients_of_movements() -> None:
 
 
 @case
+def gradients_of_whole_numbers_there_are_none() -> None:
+    """Those beside them have theirs."""
+    x, whole = given(RANK, 3), given(RANK, 2, dtype=tf.int32)
+    run: Callable[[tf.Tensor], tf.Tensor]
+    for operation in (
+        lambda x: reducing.allreduce_n([whole, x], average=False, name="mixed"),
+        lambda x: moving.broadcast_n([whole, x], name="mixed"),
+    ):
+
+        def run(x: tf.Tensor, operation: Callable[..., list[tf.Tensor]] = operation) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                loss = tf.reduce_sum(operation(x)[1] ** 2)
+            return tape.gradient(loss, x)
+
+        same(tf.function(run)(x), run(x))
+    same(run(x), 2.0 * SIZE * given(0, 3) if RANK == 0 else np.zeros(3))
+
+
+@case
 def gradients_in_a_graph() -> None:
     @tf.function
     def run(x: tf.Tensor) -> tf.Tensor:

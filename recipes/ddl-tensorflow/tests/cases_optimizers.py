@@ -4,7 +4,7 @@ import ddl
 import keras
 import numpy as np
 import tensorflow as tf
-from cases_fit import check, compiled, fit, net
+from cases_fit import alone, check, compiled, fit, net
 from harness import RANK, SIZE, case, close, equal_on_all_ranks, everyone, given
 
 
@@ -119,3 +119,40 @@ def a_wrapped_optimizer_has_its_configuration() -> None:
     again = keras.optimizers.deserialize(keras.optimizers.serialize(adam))
     assert type(again) is keras.optimizers.Adam
     assert again.get_config() == adam.get_config()
+
+
+@case
+def names_that_keras_has_numbered_differently() -> None:
+    """Rank 0 made and built a model of its own before: its next names have other numbers."""
+    if RANK == 0:
+        other = compiled(net(), "adam")
+        other.optimizer.build(other.trainable_variables)
+    model = compiled(net(seed=RANK), "adam")
+    fit(model)
+    equal_on_all_ranks(model.get_weights())
+    accumulating = compiled(net(seed=RANK), keras.optimizers.Adam(gradient_accumulation_steps=2))
+    fit(accumulating)
+    equal_on_all_ranks(accumulating.get_weights())
+
+
+@case
+def several_optimizers_for_one_model() -> None:
+    """Also where MultiOptimizer alone has been wrapped."""
+    from ddl_tensorflow import optimizers
+
+    def make(wrapped: bool) -> keras.Optimizer:
+        by_name = {".*bias": keras.optimizers.SGD(0.3)}
+        inner = keras.optimizers.OptimizerMap(keras.optimizers.Adam(0.01), by_name)
+        optimizer = keras.optimizers.MultiOptimizer(inner)
+        return ddl.DistributedOptimizer(optimizer) if wrapped else optimizer
+
+    check(lambda: make(wrapped=False))
+    exact = alone(make(wrapped=False))
+    before, optimizers._always = optimizers._always, False
+    try:
+        model = compiled(net(), make(wrapped=True))
+        fit(model)
+    finally:
+        optimizers._always = before
+    equal_on_all_ranks(model.get_weights())
+    close(model.get_weights(), exact.get_weights(), 1e-4)

@@ -1,5 +1,6 @@
 """Operations that reduce."""
 
+import time
 from collections.abc import Callable
 
 import ddl
@@ -126,3 +127,56 @@ def a_loop_in_a_graph() -> None:
         return x
 
     same(run(tf.ones(2) * RANK), np.full(2, (SIZE - 1) / 2 + 7))
+
+
+@case
+def an_input_that_is_used_again_keeps_its_values() -> None:
+    """Where nobody else needs an input, its memory becomes the result's; here somebody does."""
+
+    @tf.function
+    def run(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        y = x + 1.0
+        return y, ddl.allreduce(y, name="u"), y * 2.0, *ddl.allreduce_n([y, y], average=False)
+
+    x = given(RANK, 200_000)
+    kept, total, doubled, again, twice = run(x)
+    same(x, given(RANK, 200_000))
+    same(kept, given(RANK, 200_000) + 1.0)
+    same(doubled, 2.0 * (given(RANK, 200_000) + 1.0))
+    for result in (total, again, twice):
+        same(result, everyone(200_000).sum(0) + SIZE)
+
+
+@case
+def a_result_that_one_rank_alone_uses() -> None:
+    """The others take part all the same; the order of operations is still free."""
+
+    @tf.function
+    def run(x: tf.Tensor) -> tf.Tensor:
+        total = ddl.allreduce(x, name="used by rank 0")
+        rows = ddl.allgather(x, name="rows used by rank 0")
+        return tf.reduce_sum(total) + tf.reduce_sum(rows) if RANK == 0 else x[0]
+
+    for _ in range(3):
+        expected = 2 * everyone(4).sum() if RANK == 0 else given(RANK, 4)[0]
+        same(run(given(RANK, 4)), expected)
+
+
+@case
+def a_loop_whose_iterations_overlap() -> None:
+    """Ranks match the iterations, in whatever order they come to them."""
+
+    def late(i: np.ndarray) -> np.ndarray:
+        time.sleep(0.01 * float((8 - i) if RANK % 2 else i))
+        return np.float32(i)
+
+    def body(i: tf.Tensor) -> tf.Tensor:
+        x = tf.numpy_function(late, [i], tf.float32, stateful=False)
+        return ddl.allreduce(tf.ensure_shape(x, ()), name="overlap")
+
+    @tf.function
+    def run() -> tf.Tensor:
+        return tf.map_fn(body, tf.range(8), fn_output_signature=tf.float32, parallel_iterations=8)
+
+    for _ in range(3):
+        same(run(), np.arange(8) * SIZE)

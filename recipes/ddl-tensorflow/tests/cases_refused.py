@@ -91,6 +91,15 @@ def gradients_that_disagree_are_named() -> None:
         "gradient of weird: float[3] on rank 0, gradient of weird: float[4] on rank 1",
         Invalid,
     )
+    # What they are called may differ.
+    labels = [f"dense_{RANK}/kernel", f"dense_{RANK}/bias"]
+    tensors = [tf.ones(2), tf.ones(3 + RANK)]
+    same(reducing.reduce_labelled(tensors[:1], labels[:1], name="h")[0], np.ones(2))
+    refused(
+        lambda: reducing.reduce_labelled(tensors, labels, name="i"),
+        "disagree on 'i': dense_0/bias: float[3] on rank 0, dense_1/bias: float[4] on rank 1",
+        Invalid,
+    )
 
 
 @case

@@ -128,6 +128,28 @@ def test_tensorflow_gets_this_ranks_share_of_the_cores(ddlrun: Run) -> None:
     assert "threads 7 " in result.stdout
 
 
+def test_an_allreduce_takes_the_memory_of_an_input_that_nobody_needs(ddlrun: Run) -> None:
+    """The peak is that of one such tensor, not of two."""
+    code = (
+        "import resource\n"
+        "import ddl, tensorflow as tf\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
+        "made = tf.function(lambda x: tf.reduce_sum(tf.fill([50_000_000], x)))\n"
+        "summed = tf.function(lambda x: tf.reduce_sum(ddl.allreduce(tf.fill([50_000_000], x))))\n"
+        "ddl.allreduce(tf.ones(3))\n"
+        "begin = peak()\n"
+        "made(tf.constant(1.0))\n"
+        "one = peak()\n"
+        "summed(tf.constant(1.0))\n"
+        "print('MB', one - begin, peak() - one)\n"
+    )
+    result = ddlrun(1, code=code)
+    assert result.returncode == 0, result.stderr[-4000:]
+    one, more = result.stdout.split("MB ")[1].split()[:2]
+    assert int(one) > 150
+    assert int(more) < 100
+
+
 def test_a_rank_that_is_killed_ends_the_job(ddlrun: Run) -> None:
     result = ddlrun(3, code=program("os.kill(os.getpid(), 9)"))
     assert result.returncode == 137
@@ -149,7 +171,7 @@ def test_a_rank_that_is_killed_ends_the_others_fit() -> None:
     )
     assert result.returncode != 0
     assert "ended: AbortedError" in result.stdout, result.stderr
-    expected = "allreduce (average) 'adam/gradients': waiting for the other ranks: rank 1 (host"
+    expected = "allreduce (average) 'adam-1/gradients': waiting for the other ranks: rank 1 (host"
     assert expected in result.stdout
     assert "has died" in result.stdout
 
@@ -168,7 +190,7 @@ def test_a_rank_that_is_late(ddlrun: Run) -> None:
     assert result.returncode != 0
     ended = [line for line in result.stdout.splitlines() if line.startswith("[0@")]
     assert any("ended: AbortedError" in line for line in ended), result.stdout
-    assert "adam/gradients" in result.stdout
+    assert "adam-1/gradients" in result.stdout
     assert "rank 1" in result.stdout
 
 

@@ -43,6 +43,11 @@ Kernel::Kernel(tensorflow::OpKernelConstruction* construction) : AsyncOpKernel(c
   if (tensor_name_.empty()) tensor_name_ = name();
 }
 
+std::string Kernel::name_in(const tensorflow::OpKernelContext& context) const {
+  const std::int64_t iteration = context.frame_iter().iter_id;
+  return iteration > 0 ? absl::StrCat(tensor_name_, "#", iteration) : tensor_name_;
+}
+
 std::string describe(const Tensor& tensor, bool any_rows) {
   std::vector<std::string> sizes;
   for (int i = 0; i < tensor.dims(); ++i) {

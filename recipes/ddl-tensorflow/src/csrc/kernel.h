@@ -29,7 +29,11 @@ class KernelOperation : public Operation {
       : Operation(std::move(name)), context_(context), done_(std::move(done)) {}
 
   const std::vector<std::string>& lines() const override { return lines_; }
-  void add_line(std::string line) { lines_.push_back(std::move(line)); }
+  const std::vector<std::string>& labels() const override { return labels_; }
+  void add_line(std::string line, std::string label = "") {
+    lines_.push_back(std::move(line));
+    labels_.push_back(std::move(label));
+  }
 
   void finish(const absl::Status& status) override {
     if (!status.ok()) context_->SetStatus(status);
@@ -43,15 +47,17 @@ class KernelOperation : public Operation {
   tensorflow::OpKernelContext* context_;
   Done done_;
   std::vector<std::string> lines_;
+  std::vector<std::string> labels_;
 };
 
-// The base of all kernels: the attribute `tensor_name`, or the node's name, is what ranks match by.
+// The base of all kernels: the attribute `tensor_name`, or the node's name, is what ranks match by;
+// in a loop, whose iterations may overlap, with the iteration's number.
 class Kernel : public tensorflow::AsyncOpKernel {
  public:
   explicit Kernel(tensorflow::OpKernelConstruction* construction);
 
  protected:
-  const std::string& tensor_name() const { return tensor_name_; }
+  std::string name_in(const tensorflow::OpKernelContext& context) const;
 
  private:
   std::string tensor_name_;

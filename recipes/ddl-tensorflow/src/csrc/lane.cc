@@ -19,7 +19,7 @@ namespace {
 constexpr int kTag = 32001;  // of our communicator: apart from those that users make
 constexpr std::size_t kSlots = 12;
 constexpr double kShortest = 50e-6;  // seconds between two rounds that bring nothing new
-constexpr double kLongest = 5e-3;
+constexpr double kLongest = 1e-3;
 
 double now() {
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
@@ -38,6 +38,28 @@ std::uint64_t hash_of(const std::vector<std::string>& lines) {
   std::uint64_t hash = hash_of(std::string());
   for (const std::string& line : lines) hash = hash_of(line, hash * 31);
   return hash;
+}
+
+// How explain_difference sends a line: its label, and what must be the same.
+constexpr char kSeparator = '\t';
+
+std::string text_of(const Operation& operation) {
+  std::vector<std::string> labelled;
+  for (std::size_t i = 0; i < operation.lines().size(); ++i) {
+    labelled.push_back(
+        absl::StrCat(operation.labels()[i], std::string(1, kSeparator), operation.lines()[i]));
+  }
+  return absl::StrJoin(labelled, "\n");
+}
+
+std::string without_label(const std::string& line) {
+  return line.substr(line.rfind(kSeparator) + 1);
+}
+
+std::string with_label(const std::string& line) {
+  const std::size_t end = line.rfind(kSeparator);
+  if (end == std::string::npos || end == 0) return without_label(line);
+  return absl::StrCat(line.substr(0, end), ": ", without_label(line));
 }
 
 std::string title_of(const Operation& operation) {
@@ -76,7 +98,7 @@ void Lane::loop() {
   double pause = kShortest;
   while (true) {
     pause = is_progressing_ ? kShortest : std::min(2 * pause, kLongest);
-    if (!wait_for_work(pause)) pause = kShortest;
+    if (wait_for_work(pause)) pause = kShortest;
     absl::Status status = open();
     if (status.ok()) status = round();
     if (!status.ok()) fail_all(status);
@@ -187,7 +209,7 @@ void Lane::carry_out(Pendings ready) {
 
 // All ranks know that they asked for different things under one name: say what differs first.
 absl::Status Lane::explain_difference(const Pending& pending) {
-  const std::string text = absl::StrJoin(pending.operation->lines(), "\n");
+  const std::string text = text_of(*pending.operation);
   const std::uint64_t length = text.size();
   std::vector<std::uint64_t> lengths(size_);
   const std::string what = title_of(*pending.operation);
@@ -210,10 +232,10 @@ absl::Status Lane::explain_difference(const Pending& pending) {
     for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
       const std::string one = i < first.size() ? first[i] : "no such tensor";
       const std::string two = i < other.size() ? other[i] : "no such tensor";
-      if (one == two) continue;
-      return absl::InvalidArgumentError(absl::StrCat("the ranks disagree on '",
-                                                     pending.operation->name(), "': ", one,
-                                                     " on rank 0, ", two, " on rank ", rank));
+      if (without_label(one) == without_label(two)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("the ranks disagree on '", pending.operation->name(), "': ", with_label(one),
+                       " on rank 0, ", with_label(two), " on rank ", rank));
     }
   }
   return absl::InternalError(absl::StrCat(what, ": hashes differ, texts do not"));

@@ -73,7 +73,7 @@ class BroadcastKernel : public Kernel {
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
-    auto operation = std::make_unique<Broadcast>(tensor_name(), context, done, root_);
+    auto operation = std::make_unique<Broadcast>(name_in(*context), context, done, root_);
     operation->add_line(absl::StrCat("broadcast (root ", root_, ")"));
     for (int i = 0; i < context->num_inputs(); ++i) {
       operation->add_line(absl::StrCat("tensor ", i, ": ", describe(context->input(i))));
@@ -127,7 +127,7 @@ class AllgatherKernel : public Kernel {
                       absl::InvalidArgumentError(
                           "allgather: a scalar has no rows; give it a dimension (tf.reshape)"),
                       done);
-    auto operation = std::make_unique<Allgather>(tensor_name(), context, done);
+    auto operation = std::make_unique<Allgather>(name_in(*context), context, done);
     operation->add_line("allgather");
     operation->add_line(describe(input, /*any_rows=*/true));
     Lane::instance().give(std::move(operation));
@@ -199,7 +199,7 @@ class AlltoallKernel : public Kernel {
     const Tensor& input = context->input(0);
     OP_REQUIRES_ASYNC(context, input.dims() > 0,
                       absl::InvalidArgumentError("alltoall: a scalar has no rows to share"), done);
-    auto operation = std::make_unique<Alltoall>(tensor_name(), context, done);
+    auto operation = std::make_unique<Alltoall>(name_in(*context), context, done);
     operation->add_line("alltoall");
     operation->add_line(describe(input, /*any_rows=*/true));
     Lane::instance().give(std::move(operation));

@@ -32,6 +32,8 @@ class Operation {
   const std::string& name() const { return name_; }
   // What must be the same on all ranks, a line for the call and one for each tensor.
   virtual const std::vector<std::string>& lines() const = 0;
+  // What messages call that which each line is about, maybe by names that differ between ranks.
+  virtual const std::vector<std::string>& labels() const = 0;
   // This rank's first dimension, where ranks may differ.
   virtual std::int64_t rows() const { return 0; }
 

@@ -67,6 +67,8 @@ class Allreduce : public KernelOperation {
 
   absl::Status run(ddl_comm_t, const std::vector<std::int64_t>&) override {
     for (const auto& staged : staged_) staged->restore();
+    // Who uses the results next may do so in place, too.
+    staged_.clear();
     return absl::OkStatus();
   }
 
@@ -83,16 +85,19 @@ class AllreduceKernel : public Kernel {
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
-    auto operation = std::make_unique<Allreduce>(tensor_name(), context, done);
+    auto operation = std::make_unique<Allreduce>(name_in(*context), context, done);
     operation->add_line(absl::StrCat("allreduce (", op_, ")"));
     const auto num_labels = static_cast<int>(labels_.size());
     for (int i = 0; i < context->num_inputs(); ++i) {
-      const Tensor input = context->input(i);
+      // A copy of the input, even one that lasts no longer than this, would keep its memory from
+      // becoming the output's.
+      const tensorflow::TensorShape shape = context->input(i).shape();
       Tensor* output = nullptr;
-      OP_REQUIRES_OK_ASYNC(
-          context, context->forward_input_or_allocate_output({i}, i, input.shape(), &output), done);
-      const std::string label = i < num_labels ? labels_[i] : absl::StrCat("tensor ", i);
-      operation->add_line(absl::StrCat(label, ": ", describe(input)));
+      OP_REQUIRES_OK_ASYNC(context,
+                           context->forward_input_or_allocate_output({i}, i, shape, &output), done);
+      const Tensor& input = context->input(i);
+      operation->add_line(describe(input),
+                          i < num_labels ? labels_[i] : absl::StrCat("tensor ", i));
       operation->add(input, output, to_ddl(op_));
     }
     Lane::instance().give(std::move(operation));
@@ -153,7 +158,7 @@ class ReduceScatterKernel : public Kernel {
     OP_REQUIRES_ASYNC(context, input.dims() > 0,
                       absl::InvalidArgumentError("reduce_scatter: a scalar has no rows to share"),
                       done);
-    auto operation = std::make_unique<ReduceScatter>(tensor_name(), context, done, to_ddl(op_));
+    auto operation = std::make_unique<ReduceScatter>(name_in(*context), context, done, to_ddl(op_));
     operation->add_line(absl::StrCat("reduce_scatter (", op_, ")"));
     operation->add_line(describe(input));
     Lane::instance().give(std::move(operation));

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import ddl
 import keras
 import numpy as np
 
+from ddl_tensorflow import optimizers
 from ddl_tensorflow.library import ready
 from ddl_tensorflow.moving import broadcast_n
 
@@ -17,8 +19,16 @@ class DDLCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
     Put it first in the list: those after it see the averages, among them early stopping, the
     history and the progress bar, so that all ranks decide alike. Each rank counts alike, whatever
-    the size of its share.
+    the size of its share. `evaluate` with this callback returns averages.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        optimizers.hook()  # what evaluate returns is not given to callbacks
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Warn when each rank would train by itself."""
+        _check_averages(self.model)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Average the epoch's metrics."""
@@ -27,6 +37,20 @@ class DDLCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
         """Average the metrics of an evaluation."""
         _average(logs)
+
+
+def averaged(result: Any) -> Any:
+    """What `evaluate` returns, a number, a list or a dictionary of numbers, as the average."""
+    if isinstance(result, dict):
+        logs = dict(result)
+    else:
+        # Named by number, in order.
+        values = result if isinstance(result, list) else [result]
+        logs = {f"{i:04}": value for i, value in enumerate(values)}
+    _average(logs)
+    if isinstance(result, dict):
+        return logs
+    return list(logs.values()) if isinstance(result, list) else logs["0000"]
 
 
 def _average(logs: dict[str, Any] | None) -> None:
@@ -38,29 +62,56 @@ def _average(logs: dict[str, Any] | None) -> None:
     logs.update(zip(names, ddl.allreduce(values, "average").tolist(), strict=True))
 
 
+def _check_averages(model: Any) -> None:
+    if ready() > 1 and not optimizers.is_distributed(model.optimizer):
+        warnings.warn(
+            "the optimizer does not average over the ranks; wrap it: ddl.DistributedOptimizer",
+            stacklevel=2,
+        )
+
+
 class DDLGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Gives every rank the variables of rank 0's model and optimizer when the training begins.
 
-    Put it last in the list: another callback may load a checkpoint on rank 0 before. `fit` adds it
-    by itself where the optimizer averages. The state of random generators stays each rank's own.
+    Put it last in the list: another callback may load a checkpoint on rank 0 before, and with it
+    the epoch to begin with. `fit` adds it by itself where the optimizer averages. The state of
+    random generators stays each rank's own.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self._has_begun = False
         self._is_done = False
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Give out what is there; a model that is built by its first batch comes after that."""
+        _check_averages(self.model)
+        self._has_begun = False
         self._is_done = False
+        if ready() > 1:
+            self._begin_with_rank_0s_epoch()
         if self.model.built:
             if not self.model.optimizer.built:
                 self.model.optimizer.build(self.model.trainable_variables)
             self._give_out()
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+    # Not on_train_batch_end: where there is one, Keras waits for each batch's metrics.
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Give out the variables that the first batch has made."""
+        if self._has_begun and not self._is_done:
+            self._give_out()
+        self._has_begun = True
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Give them out after an epoch of one batch."""
         if not self._is_done:
             self._give_out()
+
+    def _begin_with_rank_0s_epoch(self) -> None:
+        """BackupAndRestore sets it where it finds a backup."""
+        mine = self.model._initial_epoch
+        epoch = int(ddl.broadcast(np.array(-1 if mine is None else mine, np.int64)))
+        self.model._initial_epoch = None if epoch < 0 else epoch
 
     def _give_out(self) -> None:
         self._is_done = True

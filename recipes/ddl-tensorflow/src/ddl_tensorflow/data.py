@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import tensorflow as tf
@@ -17,8 +18,8 @@ def shard(data: Any) -> Any:
 
     Args:
         data: a `tf.data.Dataset`, an array or tensor, or a tuple, list or dictionary of arrays and
-            tensors. A dataset that does not know its length is shared out as it is: give `fit`
-            `steps_per_epoch` then.
+            tensors. A dataset that does not know its length is shared out as it is, with a
+            warning: the ranks' shares may differ in length.
 
     Returns:
         The same kind.
@@ -31,6 +32,13 @@ def shard(data: Any) -> Any:
         length = int(data.cardinality())
         if length >= 0:
             data = data.take(_even(length, size))
+        elif length == tf.data.UNKNOWN_CARDINALITY and size > 1:
+            warnings.warn(
+                "shard: the dataset does not know its length, so that ranks may make different "
+                "numbers of steps and wait for each other in vain; use .repeat() and give fit "
+                "steps_per_epoch, or say the length: tf.data.experimental.assert_cardinality",
+                stacklevel=2,
+            )
         return data.shard(size, _rank())
     return tf.nest.map_structure(_shard_array, data)
 

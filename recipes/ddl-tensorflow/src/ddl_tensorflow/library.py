@@ -12,8 +12,9 @@ from tensorflow.python.framework import auto_control_deps
 
 ops: Any = tf.load_op_library(str(Path(__file__).with_name("_ops.so")))
 
-# A graph runs operations with a state one after the other, unless they are known to be collectives.
-auto_control_deps.ASYNC_STATEFUL_OPS |= {
+# A graph runs operations with a state one after the other, unless they are known to need no order.
+# They run whether or not their results are used, as the other ranks wait for them.
+auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS |= {
     "DdlAllgather",
     "DdlAllreduce",
     "DdlAlltoall",
@@ -45,13 +46,27 @@ def unique(name: str) -> str:
     """In a graph, where nothing says which of two operations of one name comes first, another."""
     if not name or tf.executing_eagerly():
         return name
-    return str(tf.compat.v1.get_default_graph().unique_name(name))
+    graph = tf.compat.v1.get_default_graph()
+    with graph.name_scope(None):  # Keras numbers its scopes, on each rank by what was made there
+        return str(graph.unique_name(name))
 
 
 def gradient_name(operation: Any) -> str:
     """By which the ranks match the gradient of an operation."""
     name = operation.get_attr("tensor_name").decode()
     return unique(f"{name}/gradient") if name else ""
+
+
+def reduced_gradients(operation: Any, grads: Sequence[Any], op: str) -> list[Any]:
+    """Reduce the gradients of an operation's results; None, as whole numbers have, stays None."""
+    results = list(grads)
+    there = [i for i, grad in enumerate(grads) if grad is not None]
+    if there:
+        given = [grads[i] for i in there]
+        name = gradient_name(operation)
+        for i, one in zip(there, ops.ddl_allreduce(given, op=op, tensor_name=name), strict=True):
+            results[i] = one
+    return results
 
 
 def to_tensor(x: Any) -> tf.Tensor:

@@ -8,7 +8,15 @@ from typing import Any
 import ddl
 import tensorflow as tf
 
-from ddl_tensorflow.library import gradient_name, label_of, ops, ready, to_tensor, unique
+from ddl_tensorflow.library import (
+    gradient_name,
+    label_of,
+    ops,
+    ready,
+    reduced_gradients,
+    to_tensor,
+    unique,
+)
 
 
 def broadcast(x: Any, root: int = 0, name: str = "") -> tf.Tensor:
@@ -99,10 +107,11 @@ def _movable(what: str, x: Any, index: int) -> tf.Tensor:
 
 
 @tf.RegisterGradient("DdlBroadcast")
-def _gradient_of_broadcast(operation: Any, *grads: tf.Tensor) -> list[tf.Tensor]:
-    sums = ops.ddl_allreduce(list(grads), op="sum", tensor_name=gradient_name(operation))
-    is_root = ddl.rank() == operation.get_attr("root")
-    return list(sums) if is_root else [tf.zeros_like(one) for one in sums]
+def _gradient_of_broadcast(operation: Any, *grads: Any) -> list[Any]:
+    sums = reduced_gradients(operation, grads, "sum")
+    if ddl.rank() == operation.get_attr("root"):
+        return sums
+    return [None if one is None else tf.zeros_like(one) for one in sums]
 
 
 @tf.RegisterGradient("DdlAllgather")

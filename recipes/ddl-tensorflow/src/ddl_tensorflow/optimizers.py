@@ -1,8 +1,8 @@
 """Keras 3 optimizers that average their gradients over the ranks.
 
 Their classes stay as they are, so that models are saved and loaded as without ddl: what is changed
-is Keras's own optimizer, in four places, and for those optimizers only that shall average. That is
-all of them under `ddlrun`, else those given to `DistributedOptimizer`.
+is Keras's own optimizer and trainer, in a few places, and for those optimizers only that shall
+average. That is all of them under `ddlrun`, else those given to `DistributedOptimizer`.
 
 This module is loaded as soon as Keras is, perhaps by TensorFlow, which is not complete then: it is
 asked for later.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -34,13 +35,14 @@ class _State(threading.local):
 
 _state = _State()
 _always = False
+_numbers = itertools.count(1)
 
 
 def average_always() -> None:
     """Let every optimizer average, from now on; nothing if Keras does not run on TensorFlow."""
     global _always
     if keras.config.backend() == "tensorflow":
-        _hook()
+        hook()
         _always = True
 
 
@@ -66,7 +68,7 @@ def DistributedOptimizer(optimizer: OptimizerT) -> OptimizerT:
             f"DistributedOptimizer: Keras runs on {keras.config.backend()}; "
             "set KERAS_BACKEND=tensorflow"
         )
-    _hook()
+    hook()
     optimizer._ddl_averages = True
     return optimizer
 
@@ -84,14 +86,16 @@ def is_distributed(optimizer: Any) -> bool:
 
 
 @functools.cache
-def _hook() -> None:
-    """Change Keras's optimizer and trainer."""
+def hook() -> None:
+    """Change Keras's optimizer and trainer, once."""
     from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
     _around(BaseOptimizer, "apply", _apply)
     _around(BaseOptimizer, "_clip_gradients", _clip_gradients)
     _around(keras.optimizers.LossScaleOptimizer, "apply", _apply_scaled)
+    _around(keras.optimizers.MultiOptimizer, "apply", _apply_several)
     _around(TensorFlowTrainer, "fit", _fit)
+    _around(TensorFlowTrainer, "evaluate", _evaluate)
     _compile_without_xla()
 
 
@@ -121,7 +125,17 @@ def _averaged(optimizer: Any, grads: Sequence[Any], variables: Sequence[Any] | N
 
     known = variables if variables is not None else optimizer._trainable_variables
     labels = [f"gradient of {getattr(variable, 'path', '?')}" for variable in known]
-    return reduce_labelled(grads, labels, name=f"{optimizer.name}/gradients")
+    return reduce_labelled(grads, labels, name=f"{_name_of(optimizer)}/gradients")
+
+
+def _name_of(optimizer: Any) -> str:
+    """The same on all ranks, by the order of first use.
+
+    Keras's own names are numbered by what this process has made, perhaps for rank 0 alone.
+    """
+    if not hasattr(optimizer, "_ddl_number"):
+        optimizer._ddl_number = next(_numbers)
+    return f"{type(optimizer).__name__.lower()}-{optimizer._ddl_number}"
 
 
 def _apply(
@@ -141,7 +155,7 @@ def _clip_gradients(original: Callable[..., Any], self: Any, grads: Any) -> Any:
         from ddl_tensorflow.reducing import reduce_labelled
 
         labels = [f"accumulated gradient {i}" for i in range(len(grads))]
-        grads = reduce_labelled(grads, labels, name=f"{self.name}/accumulated")
+        grads = reduce_labelled(grads, labels, name=f"{_name_of(self)}/accumulated")
     return original(self, grads)
 
 
@@ -162,6 +176,20 @@ def _apply_scaled(
         _state.is_averaged = before
 
 
+def _apply_several(
+    original: Callable[..., Any], self: Any, grads: Any, trainable_variables: Any = None
+) -> Any:
+    """A MultiOptimizer that has been wrapped: those inside average, each its own gradients."""
+    variables = None if trainable_variables is None else list(trainable_variables)
+    if getattr(self, "_ddl_averages", False):
+        if not self.built and variables:  # until then it may not know those inside
+            self.build(variables)
+            self.built = True
+        for one in self.optimizers:
+            one._ddl_averages = True
+    return original(self, grads, variables)
+
+
 def _fit(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
     """Begin with rank 0's variables, also when the user has not asked for it."""
     from ddl_tensorflow.callbacks import DDLGlobalVariablesCallback
@@ -173,9 +201,23 @@ def _fit(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> 
     ours = DDLGlobalVariablesCallback()
     if isinstance(given, keras.callbacks.CallbackList):
         if not any(isinstance(one, DDLGlobalVariablesCallback) for one in given.callbacks):
-            given.append(ours)
+            ours.set_model(self)
+            given.callbacks.append(ours)
     else:
         listed = list(given) if isinstance(given, (list, tuple)) else [given] if given else []
         if not any(isinstance(one, DDLGlobalVariablesCallback) for one in listed):
             call.arguments["callbacks"] = [*listed, ours]
     return original(*call.args, **call.kwargs)
+
+
+def _evaluate(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Average the result where there is a DDLCallback; inside `fit` the callback does so itself."""
+    from ddl_tensorflow.callbacks import DDLCallback, averaged
+
+    result = original(self, *args, **kwargs)
+    call = inspect.signature(original).bind(self, *args, **kwargs)
+    given = call.arguments.get("callbacks")
+    listed = getattr(given, "callbacks", given if isinstance(given, (list, tuple)) else [given])
+    is_in_fit = "_use_cached_eval_dataset" in kwargs
+    asked = any(isinstance(one, DDLCallback) for one in listed) and not is_in_fit
+    return averaged(result) if asked else result

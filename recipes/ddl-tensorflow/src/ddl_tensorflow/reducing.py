@@ -2,7 +2,7 @@
 
 Ranks match them by name, so they may run in different orders on different ranks. Without a `name`
 it is the operation's own name in its graph; of one name, the n-th call on one rank is matched by
-the n-th on the others.
+the n-th on the others, and in a graph's loop an iteration by the same one on the others.
 
 Tensors on a GPU are copied to the host's memory.
 """
@@ -21,6 +21,7 @@ from ddl_tensorflow.library import (
     label_of,
     ops,
     ready,
+    reduced_gradients,
     to_tensor,
     unique,
 )
@@ -161,10 +162,10 @@ def _check_differentiable(what: str, op: str) -> None:
 
 
 @tf.RegisterGradient("DdlAllreduce")
-def _gradient_of_allreduce(operation: Any, *grads: tf.Tensor) -> list[tf.Tensor]:
+def _gradient_of_allreduce(operation: Any, *grads: Any) -> list[Any]:
     op = operation.get_attr("op").decode()
     _check_differentiable("allreduce", op)
-    return list(ops.ddl_allreduce(list(grads), op=op, tensor_name=gradient_name(operation)))
+    return reduced_gradients(operation, grads, op)
 
 
 @tf.RegisterGradient("DdlReduceScatter")
