@@ -176,10 +176,11 @@ def test_a_rank_has_work_of_its_own_after_training(ddlrun: Run) -> None:
 def test_operations_before_init_are_refused() -> None:
     code = (
         "import torch, horovod.torch as hvd\n"
+        "from horovod.common.exceptions import HorovodInternalError\n"
         "try: hvd.rank()\n"
         "except ValueError as error: print(error)\n"
         "try: hvd.allreduce(torch.ones(3), name='x')\n"
-        "except ValueError as error: print(error)\n"
+        "except HorovodInternalError as error: print(error)\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT, check=False
