@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -248,3 +249,92 @@ def values(f: Frame) -> None:
     same(np.float64(hvd.broadcast(given(RANK, 2), SIZE - 1)), given(SIZE - 1, 2))
     out = hvd.reducescatter(given(RANK, SIZE + 1), op=hvd.Sum)
     same(np.float64(out), everyone(SIZE + 1).sum(0)[rows(RANK, SIZE + 1)])
+
+
+@case
+def optimizers_of_a_multioptimizer(f: Frame) -> None:
+    """Wrapped one by one; the whole is refused, as it leaves its work to them."""
+
+    def make(wrap: Callable[..., Any] = lambda optimizer: optimizer) -> Any:
+        each = (keras.optimizers.SGD(0.1, momentum=0.9), keras.optimizers.Adam(0.01))
+        first, last = (wrap(optimizer) for optimizer in each)
+        return keras.optimizers.MultiOptimizer(
+            lambda variable: last if variable.path.endswith("bias") else first
+        )
+
+    refused(lambda: hvd.DistributedOptimizer(make()), "wrap the optimizers within it")
+    net = model()
+    fit(net, make(hvd.DistributedOptimizer))
+    as_alone(f, net, make)
+
+
+@case
+def an_optimizer_that_goes_past_the_reduction_is_refused(f: Frame) -> None:
+    class Alone(keras.optimizers.SGD):
+        def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+            for gradient, variable in zip(grads, trainable_variables, strict=True):
+                variable.assign_sub(0.1 * gradient)
+
+    variable = keras.Variable([1.0, 2.0])
+    optimizer = hvd.DistributedOptimizer(Alone(0.1))
+    refused(lambda: optimizer.apply([tf.ones(2)], [variable]), "could not reduce", RuntimeError)
+
+
+@case
+def variables_without_weight_decay_stay_so(f: Frame) -> None:
+    def make() -> Any:
+        optimizer = keras.optimizers.AdamW(0.01, weight_decay=0.5)
+        optimizer.exclude_from_weight_decay(var_names=["bias"])
+        return optimizer
+
+    net = model()
+    fit(net, hvd.DistributedOptimizer(make()))
+    as_alone(f, net, make)
+
+
+@case
+def learning_rates_of_the_program_s_own(f: Frame) -> None:
+    class Falling(keras.optimizers.schedules.LearningRateSchedule):
+        """Without get_config(): it cannot be serialized."""
+
+        def __call__(self, step: Any) -> Any:
+            return 0.2 / (1.0 + keras.ops.cast(step, "float32"))
+
+    for rate in (Falling(), lambda: 0.05, keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)):
+        net = model()
+        fit(net, hvd.DistributedOptimizer(keras.optimizers.SGD(rate)))
+        as_alone(f, net, lambda rate=rate: keras.optimizers.SGD(rate), rate)
+
+
+@case
+def variables_of_one_name_keep_their_own_state(f: Frame) -> None:
+    variables = [keras.Variable([1.0, 2.0], name="same") for _ in range(2)]
+    plain = keras.optimizers.SGD(0.1, momentum=0.9)
+    plain.apply([tf.constant([1.0, 1.0]), tf.constant([5.0, 5.0])], variables)
+    for passes in (1, 2):
+        wrapped = hvd_tf.DistributedOptimizer(plain, backward_passes_per_step=passes)
+        for mine, theirs in zip(wrapped.momentums, plain.momentums, strict=True):
+            same(np.float64(mine), np.float64(theirs), passes)
+
+
+@case
+def an_overflow_of_a_local_layer_skips_the_step_on_all(f: Frame) -> None:
+    net = model()
+    first, _ = net.layers
+    optimizer = keras.optimizers.LossScaleOptimizer(
+        hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1), local_layers=[first])
+    )
+    variables = net.trainable_variables
+    optimizer.build(variables)
+    before = weights(net)
+    for is_wild in (True, False):
+        wild = np.nan if is_wild and RANK == SIZE - 1 else 1.0
+        own = {id(variable) for variable in first.trainable_variables}
+        factors = [wild if id(variable) in own else 1.0 for variable in variables]
+        optimizer.apply(
+            [tf.fill(v.shape, np.float32(k)) for v, k in zip(variables, factors, strict=True)],
+            variables,
+        )
+        assert np.array_equal(weights(net), before) == is_wild
+        scales = gathered(f, float(optimizer.dynamic_scale))
+        assert len(set(scales)) == 1, scales

@@ -70,6 +70,15 @@ def allreduce_of_whole_numbers_averages(f: Frame) -> None:
 
 
 @case
+def averages_of_whole_numbers_are_exact(f: Frame) -> None:
+    """Above 2**53, too, where float64 has gaps; all ranks give the same."""
+    great = np.array([2**58 + 1, -(2**58) - 1, 2**53 + 1, 7])
+    total = f.put(great, "int64")
+    out = f.hvd.allreduce(total, op=f.hvd.Average, name=f.name("great"))
+    assert np.array(out).tolist() == great.tolist(), out
+
+
+@case
 def allreduce_of_great_and_negative_numbers(f: Frame) -> None:
     """Sums that only a 64-bit type holds, and signs."""
     great = 2.0**40 * given(RANK, 33)

@@ -147,3 +147,28 @@ def test_a_part_of_the_ranks_has_mpi(ddlrun: Run, tmp_path: Path) -> None:
     result = ddlrun(4, code=code)
     assert result.returncode == 0, result.stderr
     assert "using MPI to perform CPU operations" in result.stderr
+
+
+@pytest.mark.slow  # 10 GiB of memory for the two ranks
+@pytest.mark.parametrize("operations", ["DDL", "MPI"])
+def test_a_result_of_more_than_2_31_elements(ddlrun: Run, operations: str) -> None:
+    """DDL gathers it, the second block beyond 2**31; MPI, which counts in int, is refused it."""
+    code = (
+        "import torch, horovod.torch as hvd\n"
+        "hvd.init()\n"
+        "rank = hvd.rank()\n"
+        "rows = [2**31 + 1000, 3000]\n"
+        "own = torch.full((rows[rank],), rank + 1, dtype=torch.uint8)\n"
+        "out = hvd.allgather(own, name='great')\n"
+        "assert out.shape == (sum(rows),), out.shape\n"
+        "assert (out[:rows[0]] == 1).all()\n"
+        "assert (out[rows[0]:] == 2).all()\n"
+        "print('is content')\n"
+    )
+    result = ddlrun(RANKS, code=code, env={"HOROVOD_CPU_OPERATIONS": operations})
+    if operations == "DDL":
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.count("is content") == RANKS
+    else:
+        assert result.returncode != 0
+        assert "2147484648 elements are more than the 2147483647" in result.stderr
