@@ -159,19 +159,34 @@ def test_a_rank_that_is_killed_ends_the_job(ddlrun: Run) -> None:
     assert "ddlrun: rank 1 on localhost was killed by SIGKILL" in result.stderr
 
 
+# Runs a program as this rank, and hides its death from mpiexec until all ranks have ended.
+SURVIVE = """
+import os, pathlib, subprocess, sys, time
+# The connection to mpiexec is an open file: the child takes it along.
+code = subprocess.run([sys.executable, "-c", sys.argv[1]], close_fds=False).returncode
+ended = pathlib.Path(os.environ["ENDED"])
+(ended / os.environ["PMI_RANK"]).touch()
+while len(list(ended.iterdir())) < int(os.environ["PMI_SIZE"]):
+    time.sleep(0.05)
+sys.exit(1 if code else 0)
+"""
+
+
 def test_a_rank_that_is_killed_ends_the_others_fit(tmp_path: Path) -> None:
-    """ddlrun would end the others at once: this is what they find where nobody does."""
+    """The launcher would end the others at once: this is what they find where nobody does."""
+    (tmp_path / "ended").mkdir()
     result = subprocess.run(
         [
-            *(str(Path(sys.executable).with_name("mpiexec")), "-disable-auto-cleanup"),
-            *("-n", "2", sys.executable, "-c", program("os.kill(os.getpid(), 9)")),
+            *(str(Path(sys.executable).with_name("mpiexec")), "-n", "2"),
+            *(sys.executable, "-c", SURVIVE, program("os.kill(os.getpid(), 9)")),
         ],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
         # mpiexec drops what it has not read when a rank ends the job.
-        env=os.environ | {"DDL_OPTIONS": "", "SAID": str(tmp_path / "said")},
+        env=os.environ
+        | {"DDL_OPTIONS": "", "SAID": str(tmp_path / "said"), "ENDED": str(tmp_path / "ended")},
     )
     assert result.returncode != 0
     said = (tmp_path / "said").read_text()
