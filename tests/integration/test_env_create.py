@@ -14,6 +14,7 @@ import pytest
 
 from ddlce.env.layout import Layout, remove_tree
 from ddlce.env.verify import verify
+from ddlce.files import locked
 from support.minichannel import PLACEHOLDER, Pkg, pack
 from support.minienv import (
     NOBODY,
@@ -147,11 +148,14 @@ def test_create_again_does_nothing(installed: Site) -> None:
 
 def test_two_at_once_make_one(site: Site) -> None:
     site.ok("lock", "mini")
-    first, second = (site.start("env", "create", "mini", "--json") for _ in range(2))
-    results = [process.communicate() for process in (first, second)]
-    assert [first.returncode, second.returncode] == [0, 0], results
+    with locked(Layout(site.root).lock):  # so that both come while somebody is at work
+        both = [site.start("env", "create", "mini", "--json") for _ in range(2)]
+        for process in both:
+            assert process.stderr is not None
+            assert process.stderr.readline() == "waiting: another ddlce is at work here\n"
+    results = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0], results
     assert sorted(json.loads(stdout)["existed"] for stdout, _ in results) == [False, True]
-    assert "waiting: another ddlce is at work here\n" in [stderr for _, stderr in results]
     assert verify(site.current).ok
 
 
