@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,8 @@ import ddl
 import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps
 
-ops: Any = tf.load_op_library(str(Path(__file__).with_name("_ops.so")))
+_PATH = str(Path(__file__).with_name("_ops.so"))
+ops: Any = tf.load_op_library(_PATH)
 
 # A graph runs operations with a state one after the other, unless they are known to need no order.
 # They run whether or not their results are used, as the other ranks wait for them.
@@ -39,7 +44,20 @@ def ready() -> int:
     """Start ddl unless the program or `ddlrun` has; the number of ranks."""
     if not ddl.initialized():
         ddl.init()
+    _leave_at_exit()
     return ddl.size()
+
+
+@cache
+def _leave_at_exit() -> None:
+    """Once, and after ddl's start: what ddl does at the exit, it does after us."""
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    """Tell the ranks that wait for this one, or will. After an exception ddl ends the job."""
+    if getattr(sys, "last_value", None) is None:
+        ctypes.CDLL(_PATH).ddl_tensorflow_leave()
 
 
 def unique(name: str) -> str:
