@@ -64,6 +64,14 @@ def test_the_order_of_imports_does_not_matter(ddlrun: Run, first: str) -> None:
     assert len(weights(result)) == 1
 
 
+def test_keras_2_as_tensorflow_has_it(ddlrun: Run) -> None:
+    pytest.importorskip("tf_keras")
+    legacy = "import ddl, sys, tensorflow as tf\nsys.modules['keras'] = tf.keras\n"
+    check = "assert model.__module__.startswith('tf_keras'), model\n"
+    result = ddlrun(2, code=legacy + program() + check, env={"TF_USE_LEGACY_KERAS": "1"})
+    assert len(weights(result)) == 1
+
+
 def test_ddl_alone_loads_neither_tensorflow_nor_keras() -> None:
     code = (
         "import sys, ddl\n"

@@ -52,6 +52,7 @@ def activate() -> None:
 
     _threads.share_cores()
     _import_hook.when_imported("keras", "ddl_tensorflow.optimizers", "average_always")
+    _import_hook.when_imported("tf_keras", "ddl_tensorflow.keras2", "average_always")
 
 
 def __getattr__(name: str) -> Any:

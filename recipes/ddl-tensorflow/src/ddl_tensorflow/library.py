@@ -60,19 +60,25 @@ def _leave() -> None:
         ctypes.CDLL(_PATH).ddl_tensorflow_leave()
 
 
-def unique(name: str) -> str:
-    """In a graph, where nothing says which of two operations of one name comes first, another."""
-    if not name or tf.executing_eagerly():
-        return name
+def call(operation: str, *inputs: Any, name: str, **attributes: Any) -> Any:
+    """Run one of `ops`, or put it into the graph at hand.
+
+    There its name is outside all scopes, since ranks match operations without a `name` by that,
+    and Keras's scopes have numbers that go by what each rank has made. Nothing says which of two
+    operations of one name comes first: so the names differ.
+    """
+    if tf.executing_eagerly():
+        return getattr(ops, operation)(*inputs, tensor_name=name, **attributes)
     graph = tf.compat.v1.get_default_graph()
-    with graph.name_scope(None):  # Keras numbers its scopes, on each rank by what was made there
-        return str(graph.unique_name(name))
+    with graph.name_scope(None):
+        unique = str(graph.unique_name(name)) if name else ""
+        return getattr(ops, operation)(*inputs, tensor_name=unique, **attributes)
 
 
 def gradient_name(operation: Any) -> str:
     """By which the ranks match the gradient of an operation."""
     name = operation.get_attr("tensor_name").decode()
-    return unique(f"{name}/gradient") if name else ""
+    return f"{name}/gradient" if name else ""
 
 
 def reduced_gradients(operation: Any, grads: Sequence[Any], op: str) -> list[Any]:
@@ -82,7 +88,8 @@ def reduced_gradients(operation: Any, grads: Sequence[Any], op: str) -> list[Any
     if there:
         given = [grads[i] for i in there]
         name = gradient_name(operation)
-        for i, one in zip(there, ops.ddl_allreduce(given, op=op, tensor_name=name), strict=True):
+        reduced = call("ddl_allreduce", given, op=op, name=name)
+        for i, one in zip(there, reduced, strict=True):
             results[i] = one
     return results
 
@@ -113,4 +120,7 @@ def check_reducible(what: str, label: str, dtype: tf.DType, op: str) -> None:
 
 def label_of(x: Any, index: int, labels: Sequence[str] | None = None) -> str:
     """What messages call the tensor."""
-    return labels[index] if labels else str(getattr(x, "path", "") or f"tensor {index}")
+    if labels:
+        return labels[index]
+    name = x.name if isinstance(x, tf.Variable) else getattr(x, "path", "")
+    return str(name or f"tensor {index}")
