@@ -73,6 +73,11 @@ def test_keras_2_as_tensorflow_has_it(ddlrun: Run) -> None:
     assert len(weights(result)) == 1
 
 
+def test_an_optimizer_is_wrapped_before_keras_is_imported(ddlrun: Run) -> None:
+    code = "import ddl\nddl.wrap\n" + program(optimizer="ddl.wrap(keras.optimizers.Adam())")
+    assert len(weights(ddlrun(2, code=code))) == 1
+
+
 def test_ddl_alone_loads_neither_tensorflow_nor_keras() -> None:
     code = (
         "import sys, ddl\n"

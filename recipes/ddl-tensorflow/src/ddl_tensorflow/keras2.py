@@ -47,6 +47,15 @@ def build(optimizer: Any, variables: Any) -> None:
     make(variables)
 
 
+def _optimizers() -> Any:
+    """The module for all optimizers, which Keras 3 calls when it has been imported."""
+    import keras  # noqa: F401 (first, or that module would be called before it is complete)
+
+    from ddl_tensorflow import optimizers
+
+    return optimizers
+
+
 def _around(owner: type, name: str, replacement: Callable[..., Any]) -> None:
     original = getattr(owner, name)
 
@@ -60,8 +69,7 @@ def _around(owner: type, name: str, replacement: Callable[..., Any]) -> None:
 def _aggregate(original: Callable[..., Any], self: Any, grads_and_vars: Any) -> Any:
     import tensorflow as tf
 
-    from ddl_tensorflow import optimizers
-
+    optimizers = _optimizers()
     if tf.distribute.has_strategy() or not optimizers.is_distributed(self):
         return original(self, grads_and_vars)
     grads, variables = zip(*grads_and_vars, strict=True)
@@ -74,20 +82,16 @@ def _with_callbacks(
     """`fit` and `evaluate` as those of Keras 3."""
     import tensorflow as tf
 
-    from ddl_tensorflow import optimizers
-
     if tf.distribute.has_strategy() or self.distribute_strategy.num_replicas_in_sync > 1:
         return original(self, *args, **kwargs)
-    return getattr(optimizers, name)(original, self, *args, **kwargs)
+    return getattr(_optimizers(), name)(original, self, *args, **kwargs)
 
 
 def _compile_without_xla() -> None:
     before = Model.jit_compile
 
     def jit_compile(model: Any) -> Any:
-        from ddl_tensorflow import optimizers
-
         asked = before.fget(model)
-        return asked and not optimizers.is_distributed(getattr(model, "optimizer", None))
+        return asked and not _optimizers().is_distributed(getattr(model, "optimizer", None))
 
     Model.jit_compile = property(jit_compile, before.fset)
