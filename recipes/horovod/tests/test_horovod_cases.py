@@ -19,10 +19,16 @@ OPERATIONS = [
 ]
 # Each framework's own API, in the first mode; operations are run in all modes.
 OWN = {
-    "torch": ["cases_horovod_torch", "cases_horovod_optimizer", "cases_horovod_training"],
+    "torch": [
+        "cases_horovod_torch",
+        "cases_horovod_surface_torch",
+        "cases_horovod_optimizer",
+        "cases_horovod_training",
+    ],
     "tensorflow": [
         "cases_horovod_tensorflow",
         "cases_horovod_keras",
+        "cases_horovod_surface_keras",
         "cases_horovod_callbacks_keras",
     ],
 }
