@@ -153,7 +153,8 @@ absl::Status Lane::open() {
     negotiation_.reset();
     return absl::FailedPreconditionError("ddl is not initialised; call ddl.init() first");
   }
-  // Where others run MPI, ddl can end and begin again: it knows no communicators of its former life.
+  // Where others run MPI, ddl can end and begin again: it knows no communicators of its former
+  // life.
   if (negotiation_ && ddl_comm_rank(comm_, &rank_) == DDL_SUCCESS) return absl::OkStatus();
   negotiation_.reset();
   if (!closed_.ok()) return closed_;

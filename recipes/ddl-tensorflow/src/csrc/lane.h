@@ -23,8 +23,8 @@ class Lane {
   // Returns at once; the operation's `finish` comes from the lane's thread.
   void give(std::unique_ptr<Operation> operation);
 
-  // This rank's program ends: operations that others have asked for, or will, fail there. Returns at
-  // once; `wait_left` waits for at most `seconds` until all others have heard it.
+  // This rank's program ends: operations that others have asked for, or will, fail there. Returns
+  // at once; `wait_left` waits for at most `seconds` until all others have heard it.
   void leave();
   void wait_left(double seconds);
 
@@ -66,7 +66,7 @@ class Lane {
   int rank_ = 0;
   int size_ = 0;
   std::optional<Negotiation> negotiation_;  // there is one while `comm_` can be used
-  absl::Status closed_;                      // why there will be none
+  absl::Status closed_;                     // why there will be none
   std::unordered_map<std::uint64_t, std::deque<Pending>> announced_;
   bool is_progressing_ = true;
   Packing packing_;

@@ -1,5 +1,5 @@
-// Making a communicator waits for ever for a rank that does not make it; so all ranks say first that
-// they are there, by messages whose waits end.
+// Making a communicator waits for ever for a rank that does not make it; so all ranks say first
+// that they are there, by messages whose waits end.
 #pragma once
 
 #include "absl/status/status.h"

@@ -64,8 +64,8 @@ def DistributedOptimizer(optimizer: OptimizerT) -> OptimizerT:
     keras2 = _keras2(optimizer)
     if keras2 is not None:
         keras2.hook()
-        for one in (optimizer, _inner(optimizer)):
-            one._ddl_averages = True
+        inner: Any = _inner(optimizer)
+        optimizer._ddl_averages = inner._ddl_averages = True  # type: ignore[attr-defined]
         return optimizer
     if not isinstance(optimizer, BaseOptimizer):
         raise TypeError(
@@ -234,7 +234,7 @@ def _fit(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> 
     if not is_distributed(getattr(self, "optimizer", None)):
         return original(self, *args, **kwargs)
     call = inspect.signature(original).bind(self, *args, **kwargs)
-    given = call.arguments.get("callbacks")
+    given: Any = call.arguments.get("callbacks")
     ours = DDLGlobalVariablesCallback()
     if hasattr(given, "callbacks"):  # Keras's own list of them
         if not any(isinstance(one, DDLGlobalVariablesCallback) for one in given.callbacks):
