@@ -130,6 +130,7 @@ def train(model: str, ranks: int, way: str, prefix: Path, ask: argparse.Namespac
         results = Path(folder) / "results.jsonl"
         command = [
             *(prefix / "bin" / "ddlrun", "-H", f"localhost:{ranks}", "-timeout", ask.limit),
+            *(["-tf_config"] if way == "distributed" else []),
             *(prefix / "bin" / "python", "-m", "ddl_ce_examples.cnn.cli"),
             *(f"--variable_update={update}", f"--model={model}", "--image_size=32"),
             *(f"--batch_size={ask.batch_size}", f"--num_batches={ask.batches}"),

@@ -164,7 +164,7 @@ def test_examples_are_named_and_exist() -> None:
     """Each program, by its module's name."""
     named = re.findall(r"-m ddl_ce_examples\.(\w+)", (REPO / "docs/user-guide.md").read_text())
     programs = [path.stem for path in EXAMPLES.glob("*_*.py") if path.stem[0] not in "_"]
-    assert sorted(named) == sorted(set(programs) - {"tf_config"})
+    assert sorted(named) == sorted(programs)
 
 
 @pytest.mark.parametrize("name", NAMES)

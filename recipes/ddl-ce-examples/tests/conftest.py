@@ -1,6 +1,5 @@
 """Runs programs on real ranks by the ddlrun of the python that runs these tests."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,19 +19,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def ddlrun() -> Run:
-    """Runs python with these arguments on some ranks of this host."""
+    """Runs python with these arguments on some ranks of this host, all of them workers."""
 
-    def run(ranks: int, *words: str, env: dict[str, str] | None = None) -> Result:
+    def run(ranks: int, *words: str, options: tuple[str, ...] = ("-tf_config",)) -> Result:
         return subprocess.run(
             [
                 str(Path(sys.executable).with_name("ddlrun")),
-                *("-H", f"localhost:{ranks}", "-timeout", "540"),
+                *("-H", f"localhost:{ranks}", "-timeout", "540", *options),
                 *(sys.executable, *words),
             ],
             capture_output=True,
             text=True,
             timeout=570,
-            env=os.environ | (env or {}),
             check=False,
         )
 

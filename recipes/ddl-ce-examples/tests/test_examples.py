@@ -3,15 +3,13 @@
 Equal weights after steps on different data show that gradients were exchanged: accuracy does not.
 """
 
-import json
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from ddl_ce_examples import digits, tf_config
+from ddl_ce_examples import digits
 
 from conftest import HERE, Run
 
@@ -77,31 +75,7 @@ def test_the_digits() -> None:
     assert set(y) == set(y_test) == set(range(10))
 
 
-def test_tf_config_names_every_rank_once(ddlrun: Run) -> None:
-    code = "import os\nfrom ddl_ce_examples import tf_config\ntf_config.write()\n"
-    result = ddlrun(3, "-c", code + "print(os.environ['RANK'], os.environ['TF_CONFIG'])")
-    found = re.findall(r"^\[(\d)@\S+ *\] \1 (.*)$", result.stdout, re.MULTILINE)
-    assert sorted(rank for rank, _ in found) == ["0", "1", "2"], result.stdout + result.stderr
-    configs = {int(rank): json.loads(text) for rank, text in found}
-    workers = configs[0]["cluster"]["worker"]
-    assert len(set(workers)) == 3
-    assert all(worker.startswith("127.0.0.1:") for worker in workers)
-    for rank, config in configs.items():
-        expected = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}
-        assert config == expected
-
-
-@pytest.mark.parametrize("variables", [{"TF_CONFIG": "mine", "WORLD_SIZE": "2"}, {}])
-def test_tf_config_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
-) -> None:
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    tf_config.write()
-    assert os.environ.get("TF_CONFIG") == variables.get("TF_CONFIG")
-
-
-def test_a_host_that_is_reached_by_the_loopback_goes_by_its_name() -> None:
-    assert tf_config.own_address("localhost") == "localhost"
+def test_a_strategy_without_tf_config_says_how_to_start_it(ddlrun: Run) -> None:
+    result = ddlrun(2, "-m", "ddl_ce_examples.keras_distribute", options=())
+    assert result.returncode == 2
+    assert "error: start me with ddlrun -tf_config -H localhost:2 python -m" in result.stderr

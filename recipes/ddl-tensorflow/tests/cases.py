@@ -14,6 +14,7 @@ import cases_callbacks  # noqa: E402, F401
 import cases_data  # noqa: E402, F401
 import cases_fit  # noqa: E402, F401
 import cases_gradients  # noqa: E402, F401
+import cases_keras2  # noqa: E402, F401
 import cases_move  # noqa: E402, F401
 import cases_optimizers  # noqa: E402, F401
 import cases_reduce  # noqa: E402, F401

@@ -173,3 +173,26 @@ def nothing_warns() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         fit(compiled(net(), "sgd"))
+
+
+class Synchronised(keras.layers.Layer):
+    """The batch's mean over all ranks, by an operation without a name."""
+
+    def call(self, x: Any) -> Any:
+        return x - ddl.allreduce(keras.ops.mean(x, axis=0, keepdims=True), "average")
+
+
+@case
+def operations_without_a_name_in_several_layers_of_a_kind() -> None:
+    """Keras numbers layers by what a process has made, here another number on each rank."""
+    for eagerly in (False, True):
+        for _ in range(RANK):
+            Synchronised()
+        keras.utils.set_random_seed(7)
+        layers = [keras.layers.Dense(6), Synchronised(), keras.layers.Dense(6, "tanh")]
+        model = keras.Sequential(
+            [keras.Input((5,)), *layers, Synchronised(), keras.layers.Dense(3)]
+        )
+        compiled(model, keras.optimizers.SGD(0.1), run_eagerly=eagerly)
+        fit(model)
+        equal_on_all_ranks(model.get_weights())

@@ -64,6 +64,20 @@ def test_the_order_of_imports_does_not_matter(ddlrun: Run, first: str) -> None:
     assert len(weights(result)) == 1
 
 
+def test_keras_2_as_tensorflow_has_it(ddlrun: Run) -> None:
+    pytest.importorskip("tf_keras")
+    legacy = "import ddl, tensorflow as tf, numpy as np; keras = tf.keras"
+    code = program().replace("import ddl, keras, numpy as np", legacy)
+    check = "assert type(model).__module__.startswith('tf_keras'), model\n"
+    result = ddlrun(2, code=code + check, env={"TF_USE_LEGACY_KERAS": "1"})
+    assert len(weights(result)) == 1
+
+
+def test_an_optimizer_is_wrapped_before_keras_is_imported(ddlrun: Run) -> None:
+    code = "import ddl\nddl.wrap\n" + program(optimizer="ddl.wrap(keras.optimizers.Adam())")
+    assert len(weights(ddlrun(2, code=code))) == 1
+
+
 def test_ddl_alone_loads_neither_tensorflow_nor_keras() -> None:
     code = (
         "import sys, ddl\n"

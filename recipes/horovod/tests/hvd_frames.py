@@ -98,8 +98,7 @@ class Frame:
 
 class Torch(Frame):
     mode = "torch"
-    moved = Frame.moved[:-1]  # Horovod 0.28.1 has bool for TensorFlow only
-    reduced = ("int32", "int64", *FLOATS)
+    reduced = ("uint8", "int8", "int32", "int64", *FLOATS)
 
     def __init__(self) -> None:
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -171,6 +172,21 @@ def test_a_rank_has_work_of_its_own_after_training(ddlrun: Run) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("is content") == 2
     assert "failed" not in result.stderr
+
+
+@pytest.mark.parametrize("operations", ["DDL", "MPI", "GLOO"])
+def test_a_rank_that_ends_the_job_says_who_it_is(ddlrun: Run, operations: str) -> None:
+    code = (
+        "import horovod.torch as hvd\n"
+        "hvd.init()\n"
+        "if hvd.rank() == 1: raise KeyError('mine')\n"
+        "import torch\n"
+        "hvd.allreduce(torch.ones(3), name='x')\n"
+    )
+    result = ddlrun(2, code=code, env={"HOROVOD_CPU_OPERATIONS": operations}, timeout=TIMEOUT)
+    assert result.returncode != 0
+    assert re.search(r"rank 1 (\(host .*\) )?ends the job: uncaught KeyError", result.stderr)
+    assert "not initialised" not in result.stderr
 
 
 def test_operations_before_init_are_refused() -> None:

@@ -1,19 +1,21 @@
 """Keras on tf.distribute's MultiWorkerMirroredStrategy.
 
-    ddlrun -H localhost:4 python -m ddl_ce_examples.keras_distribute
+    ddlrun -tf_config -H localhost:4 python -m ddl_ce_examples.keras_distribute
 
 Keras 3 cannot `fit` on several workers of this strategy: this is tf-keras, its predecessor. Four
 steps make a program for one process one for many: they are numbered below.
 """
 
-from ddl_ce_examples import digits, tf_config
+import os
+import sys
 
-tf_config.write()  # 1. Tell TensorFlow which workers there are, and start the strategy.
+import tensorflow as tf
+import tf_keras as keras
+from tf_keras import layers
 
-import tensorflow as tf  # noqa: E402
-import tf_keras as keras  # noqa: E402
-from tf_keras import layers  # noqa: E402
+from ddl_ce_examples import digits
 
+START = "-H localhost:2 python -m ddl_ce_examples.keras_distribute"
 BATCH = 16  # on each worker
 EPOCHS = 15
 
@@ -35,7 +37,12 @@ def network() -> keras.Model:
 
 def main() -> keras.Model:
     """Trains on all workers; the first prints. Returns the model."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "TF_CONFIG" not in os.environ:
+        print(f"error: start me with ddlrun -tf_config {START}", file=sys.stderr)
+        sys.exit(2)
     keras.utils.set_random_seed(0)
+
+    # 1. Start the strategy: TF_CONFIG, which `ddlrun -tf_config` sets, names it the workers.
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     size, rank = strategy.num_replicas_in_sync, strategy.cluster_resolver.task_id or 0
 

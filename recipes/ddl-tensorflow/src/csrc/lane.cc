@@ -11,12 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "meeting.h"
 #include "status.h"
 
 namespace ddl_tensorflow {
 namespace {
 
-constexpr int kTag = 32001;  // of our communicator: apart from those that users make
 constexpr std::size_t kSlots = 12;
 constexpr double kShortest = 50e-6;  // seconds between two rounds that bring nothing new
 constexpr double kLongest = 1e-3;
@@ -75,6 +75,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 struct Lane::Message {
   std::uint64_t count = 0;
   std::uint64_t is_giving_up = 0;
+  std::uint64_t is_leaving = 0;
   Announcement slots[kSlots] = {};
 };
 
@@ -86,11 +87,37 @@ Lane& Lane::instance() {
 void Lane::give(std::unique_ptr<Operation> operation) {
   const std::lock_guard<std::mutex> lock(mutex_);
   given_.push_back(std::move(operation));
+  start();
+}
+
+void Lane::leave() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  is_leaving_ = true;
+  start();
+}
+
+void Lane::wait_left(double seconds) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return has_left_; });
+}
+
+void Lane::start() {
   if (!is_running_) {
     is_running_ = true;
     std::thread([this] { loop(); }).detach();
   }
-  changed_.notify_one();
+  changed_.notify_all();
+}
+
+bool Lane::is_told_to_leave() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return is_leaving_ && !has_left_;
+}
+
+void Lane::set_left() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  has_left_ = true;
+  changed_.notify_all();
 }
 
 void Lane::loop() {
@@ -101,7 +128,9 @@ void Lane::loop() {
     if (wait_for_work(pause)) pause = kShortest;
     absl::Status status = open();
     if (status.ok()) status = round();
-    if (!status.ok()) fail_all(status);
+    if (status.ok()) continue;
+    fail_all(status);
+    if (is_told_to_leave()) set_left();  // they have heard it, or cannot
   }
 }
 
@@ -109,7 +138,7 @@ void Lane::loop() {
 // nothing new is there.
 bool Lane::wait_for_work(double seconds) {
   std::unique_lock<std::mutex> lock(mutex_);
-  const auto is_given = [this] { return !given_.empty(); };
+  const auto is_given = [this] { return !given_.empty() || (is_leaving_ && !has_left_); };
   if (announced_.empty()) {
     changed_.wait(lock, is_given);
   } else if (!is_progressing_) {
@@ -120,18 +149,29 @@ bool Lane::wait_for_work(double seconds) {
 
 // A communicator of our own, so that the program's calls and ours do not meet.
 absl::Status Lane::open() {
-  if (negotiation_) return absl::OkStatus();
   if (ddl_initialized() == 0) {
+    negotiation_.reset();
     return absl::FailedPreconditionError("ddl is not initialised; call ddl.init() first");
   }
+  // Where others run MPI, ddl can end and begin again: it knows no communicators of its former
+  // life.
+  if (negotiation_ && ddl_comm_rank(comm_, &rank_) == DDL_SUCCESS) return absl::OkStatus();
+  negotiation_.reset();
+  if (!closed_.ok()) return closed_;
   absl::Status status = to_status(ddl_size(&size_), "size");
   if (status.ok()) status = to_status(ddl_rank(&rank_), "rank");
   if (!status.ok()) return status;
+  if (is_told_to_leave()) {
+    decline(rank_, size_);
+    return absl::AbortedError("this rank's program has ended");
+  }
+  closed_ = meet(rank_, size_);
+  if (!closed_.ok()) return closed_;
   std::vector<int> ranks(size_);
   std::iota(ranks.begin(), ranks.end(), 0);
-  status = to_status(ddl_comm_create(ranks.data(), size_, kTag, &comm_), "the first operation");
-  if (status.ok()) negotiation_.emplace(size_);
-  return status;
+  closed_ = to_status(ddl_comm_create(ranks.data(), size_, kTag, &comm_), "the first operation");
+  if (closed_.ok()) negotiation_.emplace(size_);
+  return closed_;
 }
 
 // Tells the others what is new here, hears what is new there, and does what all have asked for.
@@ -146,9 +186,11 @@ absl::Status Lane::round() {
   }
   is_progressing_ = false;
   bool is_giving_up = false;
+  std::vector<int> gone;
   for (int rank = 0; rank < size_; ++rank) {
     is_giving_up = is_giving_up || all[rank].is_giving_up != 0;
     is_progressing_ = is_progressing_ || all[rank].count > 0;
+    if (all[rank].is_leaving != 0) gone.push_back(rank);
     for (std::size_t i = 0; i < all[rank].count; ++i) negotiation_->hear(rank, all[rank].slots[i]);
   }
   Pendings ready;
@@ -162,7 +204,11 @@ absl::Status Lane::round() {
   }
   carry_out(std::move(ready));
   if (is_giving_up) give_up();
-  return absl::OkStatus();
+  if (gone.empty()) return absl::OkStatus();
+  negotiation_.reset();  // all ranks have heard it: there is no next round
+  const char* verb = gone.size() == 1 ? " has ended its program" : " have ended their programs";
+  closed_ = absl::AbortedError(absl::StrCat(ranks_text(gone), verb));
+  return closed_;
 }
 
 Lane::Message Lane::next_message(Pendings& fresh) {
@@ -176,6 +222,7 @@ Lane::Message Lane::next_message(Pendings& fresh) {
     message.slots[message.count++] = {name, hash_of(operation->lines()), operation->rows()};
     fresh.push_back({std::move(operation), name, now(), {}});
   }
+  message.is_leaving = is_leaving_ && given_.empty() ? 1 : 0;
   return message;
 }
 

@@ -23,6 +23,11 @@ class Lane {
   // Returns at once; the operation's `finish` comes from the lane's thread.
   void give(std::unique_ptr<Operation> operation);
 
+  // This rank's program ends: operations that others have asked for, or will, fail there. Returns
+  // at once; `wait_left` waits for at most `seconds` until all others have heard it.
+  void leave();
+  void wait_left(double seconds);
+
  private:
   struct Pending {
     std::unique_ptr<Operation> operation;
@@ -34,8 +39,11 @@ class Lane {
   using Pendings = std::vector<Pending>;
 
   Lane() = default;
+  void start();
   void loop();
   bool wait_for_work(double seconds);
+  bool is_told_to_leave();
+  void set_left();
   absl::Status open();
   absl::Status round();
   Message next_message(Pendings& fresh);
@@ -50,12 +58,15 @@ class Lane {
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Operation>> given_;
   bool is_running_ = false;
+  bool is_leaving_ = false;
+  bool has_left_ = false;
 
   // The rest belongs to the thread.
   ddl_comm_t comm_ = DDL_COMM_WORLD;
   int rank_ = 0;
   int size_ = 0;
-  std::optional<Negotiation> negotiation_;
+  std::optional<Negotiation> negotiation_;  // there is one while `comm_` can be used
+  absl::Status closed_;                     // why there will be none
   std::unordered_map<std::uint64_t, std::deque<Pending>> announced_;
   bool is_progressing_ = true;
   Packing packing_;

@@ -52,6 +52,7 @@ def activate() -> None:
 
     _threads.share_cores()
     _import_hook.when_imported("keras", "ddl_tensorflow.optimizers", "average_always")
+    _import_hook.when_imported("tf_keras", "ddl_tensorflow.keras2", "average_always")
 
 
 def __getattr__(name: str) -> Any:
@@ -61,6 +62,8 @@ def __getattr__(name: str) -> Any:
     home = next((home for home, names in _HOMES.items() if name in names.split()), None)
     if home is None:
         raise AttributeError(f"module 'ddl_tensorflow' has no attribute '{name}'")
+    if home == "optimizers":
+        import_module("keras")  # first: it calls that module
     value = getattr(import_module(f"ddl_tensorflow.{home}"), name)
     globals()[name] = value
     return value

@@ -14,7 +14,20 @@ from ddl_tensorflow.library import ready
 from ddl_tensorflow.moving import broadcast_n
 
 
-class DDLCallback(keras.callbacks.Callback):  # type: ignore[misc]
+class _Callback(keras.callbacks.Callback):  # type: ignore[misc]
+    """Of Keras 3, and of tf-keras, whose list of callbacks asks what they implement."""
+
+    def _implements_train_batch_hooks(self) -> bool:
+        return type(self).on_train_batch_begin is not keras.callbacks.Callback.on_train_batch_begin
+
+    def _implements_test_batch_hooks(self) -> bool:
+        return False
+
+    def _implements_predict_batch_hooks(self) -> bool:
+        return False
+
+
+class DDLCallback(_Callback):
     """Averages metrics over the ranks, at the end of each epoch and of each evaluation.
 
     Put it first in the list: those after it see the averages, among them early stopping, the
@@ -70,13 +83,15 @@ def _check_averages(model: Any) -> None:
         )
 
 
-class DDLGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc]
+class DDLGlobalVariablesCallback(_Callback):
     """Gives every rank the variables of rank 0's model and optimizer when the training begins.
 
     Put it last in the list: another callback may load a checkpoint on rank 0 before, and with it
     the epoch to begin with. `fit` adds it by itself where the optimizer averages. The state of
     random generators stays each rank's own.
     """
+
+    _supports_tf_logs = True  # as it takes none, tf-keras need not wait for them
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,8 +106,7 @@ class DDLGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc
         if ready() > 1:
             self._begin_with_rank_0s_epoch()
         if self.model.built:
-            if not self.model.optimizer.built:
-                self.model.optimizer.build(self.model.trainable_variables)
+            optimizers.build(self.model.optimizer, self.model.trainable_variables)
             self._give_out()
 
     # Not on_train_batch_end: where there is one, Keras waits for each batch's metrics.
@@ -109,6 +123,8 @@ class DDLGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc
 
     def _begin_with_rank_0s_epoch(self) -> None:
         """BackupAndRestore sets it where it finds a backup."""
+        if not hasattr(self.model, "_initial_epoch"):  # tf-keras reads its backup later
+            return
         mine = self.model._initial_epoch
         epoch = int(ddl.broadcast(np.array(-1 if mine is None else mine, np.int64)))
         self.model._initial_epoch = None if epoch < 0 else epoch
@@ -117,7 +133,8 @@ class DDLGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignore[misc
         self._is_done = True
         if ready() == 1:
             return
-        variables = [*self.model.weights, *self.model.optimizer.variables]
+        state = self.model.optimizer.variables
+        variables = [*self.model.weights, *(state() if callable(state) else state)]
         numbers = [one for one in variables if one.dtype != "string"]
         for variable, value in zip(numbers, broadcast_n(numbers, name="variables"), strict=True):
             variable.assign(value)

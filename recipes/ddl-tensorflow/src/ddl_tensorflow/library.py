@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,8 @@ import ddl
 import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps
 
-ops: Any = tf.load_op_library(str(Path(__file__).with_name("_ops.so")))
+_PATH = str(Path(__file__).with_name("_ops.so"))
+ops: Any = tf.load_op_library(_PATH)
 
 # A graph runs operations with a state one after the other, unless they are known to need no order.
 # They run whether or not their results are used, as the other ranks wait for them.
@@ -39,22 +44,41 @@ def ready() -> int:
     """Start ddl unless the program or `ddlrun` has; the number of ranks."""
     if not ddl.initialized():
         ddl.init()
+    _leave_at_exit()
     return ddl.size()
 
 
-def unique(name: str) -> str:
-    """In a graph, where nothing says which of two operations of one name comes first, another."""
-    if not name or tf.executing_eagerly():
-        return name
+@cache
+def _leave_at_exit() -> None:
+    """Once, and after ddl's start: what ddl does at the exit, it does after us."""
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    """Tell the ranks that wait for this one, or will. After an exception ddl ends the job."""
+    if getattr(sys, "last_value", None) is None:
+        ctypes.CDLL(_PATH).ddl_tensorflow_leave()
+
+
+def call(operation: str, *inputs: Any, name: str, **attributes: Any) -> Any:
+    """Run one of `ops`, or put it into the graph at hand.
+
+    There its name is outside all scopes, since ranks match operations without a `name` by that,
+    and Keras's scopes have numbers that go by what each rank has made. Nothing says which of two
+    operations of one name comes first: so the names differ.
+    """
+    if tf.executing_eagerly():
+        return getattr(ops, operation)(*inputs, tensor_name=name, **attributes)
     graph = tf.compat.v1.get_default_graph()
-    with graph.name_scope(None):  # Keras numbers its scopes, on each rank by what was made there
-        return str(graph.unique_name(name))
+    with graph.name_scope(None):
+        unique = str(graph.unique_name(name)) if name else ""
+        return getattr(ops, operation)(*inputs, tensor_name=unique, **attributes)
 
 
 def gradient_name(operation: Any) -> str:
     """By which the ranks match the gradient of an operation."""
     name = operation.get_attr("tensor_name").decode()
-    return unique(f"{name}/gradient") if name else ""
+    return f"{name}/gradient" if name else ""
 
 
 def reduced_gradients(operation: Any, grads: Sequence[Any], op: str) -> list[Any]:
@@ -64,7 +88,8 @@ def reduced_gradients(operation: Any, grads: Sequence[Any], op: str) -> list[Any
     if there:
         given = [grads[i] for i in there]
         name = gradient_name(operation)
-        for i, one in zip(there, ops.ddl_allreduce(given, op=op, tensor_name=name), strict=True):
+        reduced = call("ddl_allreduce", given, op=op, name=name)
+        for i, one in zip(there, reduced, strict=True):
             results[i] = one
     return results
 
@@ -95,4 +120,7 @@ def check_reducible(what: str, label: str, dtype: tf.DType, op: str) -> None:
 
 def label_of(x: Any, index: int, labels: Sequence[str] | None = None) -> str:
     """What messages call the tensor."""
-    return labels[index] if labels else str(getattr(x, "path", "") or f"tensor {index}")
+    if labels:
+        return labels[index]
+    name = x.name if isinstance(x, tf.Variable) else getattr(x, "path", "")
+    return str(name or f"tensor {index}")

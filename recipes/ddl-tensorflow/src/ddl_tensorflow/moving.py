@@ -9,13 +9,12 @@ import ddl
 import tensorflow as tf
 
 from ddl_tensorflow.library import (
+    call,
     gradient_name,
     label_of,
-    ops,
     ready,
     reduced_gradients,
     to_tensor,
-    unique,
 )
 
 
@@ -46,7 +45,7 @@ def broadcast_n(tensors: Sequence[Any], root: int = 0, name: str = "") -> list[t
     """Do `broadcast` on several tensors, by one operation."""
     ready()
     given = [_movable("broadcast", x, i) for i, x in enumerate(tensors)]
-    return list(ops.ddl_broadcast(given, root=root, tensor_name=unique(name))) if given else []
+    return list(call("ddl_broadcast", given, root=root, name=name)) if given else []
 
 
 def allgather(x: Any, name: str = "") -> tf.Tensor:
@@ -71,7 +70,7 @@ def allgather(x: Any, name: str = "") -> tf.Tensor:
 def allgather_rows(x: Any, name: str = "") -> tuple[tf.Tensor, tf.Tensor]:
     """Do `allgather`; also returns how many rows each rank gave, int64 of shape (size,)."""
     ready()
-    result, rows = ops.ddl_allgather(_movable("allgather", x, 0), tensor_name=unique(name))
+    result, rows = call("ddl_allgather", _movable("allgather", x, 0), name=name)
     return result, rows
 
 
@@ -93,7 +92,7 @@ def alltoall(x: Any, splits: Any = None, name: str = "") -> tuple[tf.Tensor, tf.
     """
     ready()
     shares = tf.constant([], tf.int64) if splits is None else tf.cast(splits, tf.int64)
-    result, rows = ops.ddl_alltoall(_movable("alltoall", x, 0), shares, tensor_name=unique(name))
+    result, rows = call("ddl_alltoall", _movable("alltoall", x, 0), shares, name=name)
     return result, rows
 
 
@@ -116,7 +115,7 @@ def _gradient_of_broadcast(operation: Any, *grads: Any) -> list[Any]:
 
 @tf.RegisterGradient("DdlAllgather")
 def _gradient_of_allgather(operation: Any, grad: tf.Tensor, _: Any) -> tf.Tensor:
-    (total,) = ops.ddl_allreduce([grad], op="sum", tensor_name=gradient_name(operation))
+    (total,) = call("ddl_allreduce", [grad], op="sum", name=gradient_name(operation))
     rows = operation.outputs[1]
     begin = tf.reduce_sum(rows[: ddl.rank()])
     return total[begin : begin + rows[ddl.rank()]]
@@ -125,5 +124,5 @@ def _gradient_of_allgather(operation: Any, grad: tf.Tensor, _: Any) -> tf.Tensor
 @tf.RegisterGradient("DdlAlltoall")
 def _gradient_of_alltoall(operation: Any, grad: tf.Tensor, _: Any) -> tuple[tf.Tensor, None]:
     name = gradient_name(operation)
-    result, _rows = ops.ddl_alltoall(grad, operation.outputs[1], tensor_name=name)
+    result, _rows = call("ddl_alltoall", grad, operation.outputs[1], name=name)
     return result, None

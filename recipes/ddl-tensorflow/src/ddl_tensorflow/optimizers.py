@@ -7,6 +7,8 @@ average. That is all of them under `ddlrun`, else those given to `DistributedOpt
 This module is loaded as soon as Keras is, perhaps by TensorFlow, which is not complete then: it is
 asked for later.
 
+The optimizers of tf-keras, Keras 2, come in by keras2.py.
+
 Gradients are averaged before they are clipped; with gradient accumulation once for each update;
 under LossScaleOptimizer before it looks for infinities, so that all ranks skip the same steps.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -52,15 +55,21 @@ def DistributedOptimizer(optimizer: OptimizerT) -> OptimizerT:
     Under `ddlrun` every optimizer does so by itself. Models that use it are not compiled by XLA.
 
     Args:
-        optimizer: of Keras 3, also a LossScaleOptimizer.
+        optimizer: of Keras 3 or tf-keras, also a LossScaleOptimizer.
 
     Raises:
-        TypeError: no optimizer of Keras 3.
+        TypeError: no such optimizer.
         RuntimeError: Keras does not run on TensorFlow.
     """
+    keras2 = _keras2(optimizer)
+    if keras2 is not None:
+        keras2.hook()
+        inner: Any = _inner(optimizer)
+        optimizer._ddl_averages = inner._ddl_averages = True  # type: ignore[attr-defined]
+        return optimizer
     if not isinstance(optimizer, BaseOptimizer):
         raise TypeError(
-            f"DistributedOptimizer: {type(optimizer).__name__} is no optimizer of Keras 3; "
+            f"DistributedOptimizer: {type(optimizer).__name__} is no optimizer of Keras; "
             "use keras.optimizers, or average the gradients with ddl.grads_reduce"
         )
     if keras.config.backend() != "tensorflow":
@@ -80,9 +89,35 @@ def is_distributed(optimizer: Any) -> bool:
     """Whether this optimizer, or the one inside, averages over more than one rank."""
     from ddl_tensorflow.library import ready
 
-    inner = getattr(optimizer, "inner_optimizer", None)
-    marked = (getattr(one, "_ddl_averages", False) for one in (optimizer, inner))
-    return isinstance(optimizer, BaseOptimizer) and (_always or any(marked)) and ready() > 1
+    keras2 = _keras2(optimizer)
+    if keras2 is None and not isinstance(optimizer, BaseOptimizer):
+        return False
+    always = _always if keras2 is None else keras2.always
+    marked = (getattr(one, "_ddl_averages", False) for one in (optimizer, _inner(optimizer)))
+    return (always or any(marked)) and ready() > 1
+
+
+def build(optimizer: Any, variables: Any) -> None:
+    """Make the optimizer's variables, unless there are some."""
+    keras2 = _keras2(optimizer)
+    if keras2 is not None:
+        keras2.build(optimizer, variables)
+    elif not optimizer.built:
+        optimizer.build(variables)
+
+
+def _inner(optimizer: Any) -> Any:
+    """The one that a LossScaleOptimizer wraps, or the optimizer."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def _keras2(optimizer: Any) -> Any:
+    """The module for optimizers of tf-keras if this is one."""
+    if "tf_keras" not in sys.modules:
+        return None
+    from ddl_tensorflow import keras2
+
+    return keras2 if isinstance(optimizer, keras2.KINDS) else None
 
 
 @functools.cache
@@ -120,11 +155,13 @@ def _around(owner: type, name: str, replacement: Callable[..., Any]) -> None:
     setattr(owner, name, call)
 
 
-def _averaged(optimizer: Any, grads: Sequence[Any], variables: Sequence[Any] | None) -> list[Any]:
+def averaged(optimizer: Any, grads: Sequence[Any], variables: Sequence[Any] | None) -> list[Any]:
+    """The averages of its gradients; messages call them by the variables."""
+    from ddl_tensorflow.library import label_of
     from ddl_tensorflow.reducing import reduce_labelled
 
     known = variables if variables is not None else optimizer._trainable_variables
-    labels = [f"gradient of {getattr(variable, 'path', '?')}" for variable in known]
+    labels = [f"gradient of {label_of(variable, i)}" for i, variable in enumerate(known)]
     return reduce_labelled(grads, labels, name=f"{_name_of(optimizer)}/gradients")
 
 
@@ -145,7 +182,7 @@ def _apply(
     accumulates = bool(self.gradient_accumulation_steps)
     if grads and not accumulates and not _state.is_averaged and is_distributed(self):
         variables = None if trainable_variables is None else list(trainable_variables)
-        return original(self, _averaged(self, grads, variables), variables)
+        return original(self, averaged(self, grads, variables), variables)
     return original(self, grads, trainable_variables)
 
 
@@ -168,7 +205,7 @@ def _apply_scaled(
     if not self.built:  # the labels ask for its variables
         self.build(variables)
         self.built = True
-    reduced = _averaged(self, list(grads), variables)
+    reduced = averaged(self, list(grads), variables)
     before, _state.is_averaged = _state.is_averaged, True
     try:
         return original(self, reduced, variables)
@@ -197,9 +234,9 @@ def _fit(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> 
     if not is_distributed(getattr(self, "optimizer", None)):
         return original(self, *args, **kwargs)
     call = inspect.signature(original).bind(self, *args, **kwargs)
-    given = call.arguments.get("callbacks")
+    given: Any = call.arguments.get("callbacks")
     ours = DDLGlobalVariablesCallback()
-    if isinstance(given, keras.callbacks.CallbackList):
+    if hasattr(given, "callbacks"):  # Keras's own list of them
         if not any(isinstance(one, DDLGlobalVariablesCallback) for one in given.callbacks):
             ours.set_model(self)
             given.callbacks.append(ours)

@@ -1,8 +1,9 @@
 """Collectives that reduce tensors over the ranks: eagerly, in `tf.function` and in `fit`.
 
 Ranks match them by name, so they may run in different orders on different ranks. Without a `name`
-it is the operation's own name in its graph; of one name, the n-th call on one rank is matched by
-the n-th on the others, and in a graph's loop an iteration by the same one on the others.
+they have a number in their graph: there, all ranks must make them in the same order. Of one name,
+the n-th call on one rank is matched by the n-th on the others, and in a graph's loop an iteration
+by the same one on the others.
 
 Tensors on a GPU are copied to the host's memory.
 """
@@ -16,14 +17,13 @@ import ddl
 import tensorflow as tf
 
 from ddl_tensorflow.library import (
+    call,
     check_reducible,
     gradient_name,
     label_of,
-    ops,
     ready,
     reduced_gradients,
     to_tensor,
-    unique,
 )
 from ddl_tensorflow.moving import allgather_rows
 
@@ -114,7 +114,7 @@ def reduce_scatter(x: Any, op: str = "sum", name: str = "") -> tf.Tensor:
     ready()
     tensor = to_tensor(x)
     check_reducible("reduce_scatter", label_of(x, 0), tensor.dtype, op)
-    result = ops.ddl_reduce_scatter(tensor, op=op, tensor_name=unique(name))
+    result = call("ddl_reduce_scatter", tensor, op=op, name=name)
     if tensor.shape.rank and tensor.shape[0] is not None:
         result.set_shape([tensor.shape[0] // ddl.size(), *tensor.shape[1:]])
     return result
@@ -137,9 +137,7 @@ def _reduce(tensors: Sequence[Any], op: str, name: str, labels: Sequence[str] | 
             check_reducible("allreduce", label, dense[i].dtype, op)
     if dense:
         names = [label_of(tensors[i], i, labels) for i in dense]
-        reduced = ops.ddl_allreduce(
-            list(dense.values()), op=op, tensor_name=unique(name), labels=names
-        )
+        reduced = call("ddl_allreduce", list(dense.values()), op=op, name=name, labels=names)
         for i, result in zip(dense, reduced, strict=True):
             results[i] = result
     return results

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddl_ce_examples import tf_config
 from ddl_ce_examples.cnn.errors import BenchmarkError
 
 
@@ -59,7 +58,6 @@ def _horovod() -> Update:
 
 def _distributed() -> Update:
     """By tf-keras: `fit` of Keras 3 does not work on several workers of this strategy."""
-    tf_config.write()
     import tensorflow as tf
     import tf_keras
 
@@ -122,6 +120,6 @@ def start(name: str) -> Update:
     if "WORLD_SIZE" in os.environ and update.size != size:
         raise BenchmarkError(
             f"--variable_update={name}: {name} sees {update.size} ranks, but {size} were started; "
-            "start me with ddlrun, and leave TF_CONFIG unset"
+            f"start me with {'ddlrun -tf_config' if name == 'distributed' else 'ddlrun'}"
         )
     return update
