@@ -13,6 +13,7 @@ from typing import Any
 
 import rattler_build
 from rattler_build import (
+    JinjaConfig,
     PlatformConfig,
     RattlerBuildError,
     RenderConfig,
@@ -24,6 +25,9 @@ from rattler_build import (
 from ddlce import yamltext
 from ddlce.errors import InputError
 from ddlce.recipes import VARIANTS, Recipe
+
+#: The platform that builds run on; compilers, cmake and the like are this machine's.
+BUILD_PLATFORM = "linux-64"
 
 #: What stands for the digest while it is being computed.
 NO_DIGEST = "0" * 10
@@ -71,8 +75,8 @@ class Output:
         return self.build_deps | self.host_deps | self.run_deps | self.test_deps
 
 
-def load_variants(path: Path) -> VariantConfig:
-    """Read conda_build_config.yaml.
+def load_variants(path: Path, subdir: str = BUILD_PLATFORM) -> VariantConfig:
+    """Read conda_build_config.yaml with the lines that its selectors keep for a platform.
 
     Raises:
         InputError: the file is missing or is not a variant file.
@@ -80,7 +84,7 @@ def load_variants(path: Path) -> VariantConfig:
     if not path.is_file():
         raise InputError(f"{path}: missing", f"the variants of the recipes stand in {VARIANTS}")
     try:
-        return VariantConfig.from_files([path])
+        return VariantConfig.from_conda_build_config(path, JinjaConfig(_platforms(subdir)))
     except RattlerBuildError as error:
         raise InputError(f"{path}: {error}", "see docs/packager-guide.md, Variants") from error
 
@@ -102,21 +106,23 @@ def render(
     Raises:
         InputError: the recipe does not parse or render; names the file and the reason.
     """
-    config = RenderConfig(
-        platform=PlatformConfig(
-            target_platform=subdir, build_platform="linux-64", host_platform=subdir
-        ),
-        extra_context={"digest": digest},
-    )
+    config = RenderConfig(platform=_platforms(subdir), extra_context={"digest": digest})
     try:
         stage0 = _parse(recipe)
-        found = [(_output(v), v) for v in stage0.render(variants, config) if not _skipped(v)]
+        rendered = [(_output(v), v) for v in stage0.render(variants, config)]
+        found = [(o, v) for o, v in rendered if not _skipped(recipe, o, subdir)]
     except (RattlerBuildError, ValueError, TypeError) as error:
         where = f"{recipe.path} ({recipe.name})" if recipe.generated else str(recipe.path)
         raise InputError(
             f"{where}: {plain(str(error))}", f"check it with: ddlce lint {recipe.name}"
         ) from error
     return found
+
+
+def _platforms(subdir: str) -> PlatformConfig:
+    return PlatformConfig(
+        target_platform=subdir, build_platform=BUILD_PLATFORM, host_platform=subdir
+    )
 
 
 def _parse(recipe: Recipe) -> Stage0Recipe:
@@ -161,9 +167,39 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text).strip()
 
 
-def _skipped(variant: RenderedVariant) -> bool:
-    skip = variant.recipe.to_dict().get("build", {}).get("skip")
-    return skip is True or (isinstance(skip, list) and True in skip)
+def _skipped(recipe: Recipe, output: Output, subdir: str) -> bool:
+    """Whether `build.skip` of the recipe, or of this output, holds for its variant.
+
+    The engine's Python binding renders a skipped output like any other and does not say that it
+    is one (0.73), so the conditions are put to its templates one by one.
+    """
+    sections = [recipe.data, *recipe.data.get("outputs", ())]
+    named = [
+        section
+        for section in sections
+        if section is recipe.data or (section.get("package") or {}).get("name") == output.name
+    ]
+    conditions: list[Any] = []
+    for section in named:
+        skip = (section.get("build") or {}).get("skip", [])
+        conditions += skip if isinstance(skip, list) else [skip]
+    return any(_holds(str(condition), output, subdir) for condition in conditions)
+
+
+def _holds(condition: str, output: Output, subdir: str) -> bool:
+    probe = {
+        "package": {"name": "probe", "version": "0"},
+        "build": {"string": "${{ 1 if " + condition + " else 0 }}"},
+    }
+    keys = {k: [v] for k, v in output.variant.items() if k != "target_platform"}
+    with tempfile.TemporaryDirectory(prefix="ddlce-render-") as folder:
+        path = Path(folder) / "recipe.yaml"
+        path.write_text(yamltext.dump(probe))
+        variants = VariantConfig.from_yaml(yamltext.dump(keys))
+        (found,) = Stage0Recipe.from_file(path).render(
+            variants, RenderConfig(platform=_platforms(subdir))
+        )
+    return bool(found.recipe.to_dict()["build"]["string"] == "1")
 
 
 def _output(variant: RenderedVariant) -> Output:
