@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ddlce import digest as digests
 from ddlce.absent import ABSENT, load_absent
-from ddlce.engine.render import BUILD_PLATFORM, Output, load_variants, render
+from ddlce.engine.render import Output, load_variants, render
 from ddlce.errors import InputError
 from ddlce.plan import (
     Plan,
@@ -24,7 +24,7 @@ from ddlce.plan import (
     with_run_exports,
 )
 from ddlce.recipes import VARIANTS, Recipe, load_recipes
-from ddlce.settings import Settings
+from ddlce.settings import BUILD_PLATFORM, Settings
 from ddlce.store import Store
 
 NOARCH = "noarch"
@@ -94,9 +94,9 @@ def make_cross_plan(settings: Settings, subdir: str, native: Plan) -> Plan:
         for name, made in pool.own.items()
     }
     keys = {s.name: _key(s, pool.own) for s in native.steps.values()}
-    steps = _native_steps(native, {n for found in below.values() for n in found - pool.own.keys()})
-    steps |= _native_steps(native, {s.name for s in pool.shared.values()})
-    steps = {keys[n]: _renamed(native.steps[n], keys) for n in native.steps if n in steps}
+    needed = {n for found in below.values() for n in found - pool.own.keys()}
+    needed = _with_closures(native, needed | {s.name for s in pool.shared.values()})
+    steps = {keys[n]: _renamed(native.steps[n], keys) for n in native.steps if n in needed}
     graph = {name: found & pool.own.keys() for name, found in below.items()}
     variants, store = load_variants(settings.recipes / VARIANTS, subdir), Store(settings.store)
     for name in order_of(recipes, graph):
@@ -185,8 +185,8 @@ def _tools(made: Iterable[Output], tools: Mapping[str, Step]) -> set[str]:
     return {tools[package].name for package in seen}
 
 
-def _native_steps(native: Plan, names: Iterable[str]) -> set[str]:
-    """Native recipes with all that they are built from."""
+def _with_closures(native: Plan, names: Iterable[str]) -> set[str]:
+    """Native recipes with all that must be there before they can be built and tested."""
     return {n for name in names for n in (name, *native.closure(name))}
 
 

@@ -17,10 +17,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ddlce.engine.render import BUILD_PLATFORM, ENGINE_VERSION, Output
+from ddlce.engine.render import ENGINE_VERSION, Output
 from ddlce.errors import InputError
 from ddlce.files import sha256_file
 from ddlce.recipes import Recipe
+from ddlce.settings import BUILD_PLATFORM
 
 #: Raise this when the builder itself changes what a package contains.
 BUILDER_VERSION = "1"

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ddlce import digest as digests
-from ddlce.engine.render import BUILD_PLATFORM, Output, VariantConfig, load_variants, render
+from ddlce.engine.render import Output, Variants, load_variants, render
 from ddlce.errors import InputError
 from ddlce.recipes import VARIANTS, Recipe, load_recipes
-from ddlce.settings import Settings
+from ddlce.settings import BUILD_PLATFORM, Settings
 from ddlce.store import Store
 
 
@@ -152,7 +152,7 @@ def make_plan(settings: Settings, subdir: str = BUILD_PLATFORM) -> Plan:
 
 
 def final_outputs(
-    recipe: Recipe, variants: VariantConfig, subdir: str, digest: str
+    recipe: Recipe, variants: Variants, subdir: str, digest: str
 ) -> tuple[Output, ...]:
     """What a recipe makes for a platform, with the digest in the build strings.
 

@@ -17,7 +17,7 @@ import yaml
 from ddlce import yamltext
 from ddlce.errors import InputError
 from ddlce.model.source import SourcesLock
-from ddlce.settings import Settings
+from ddlce.settings import BUILD_PLATFORM, Settings
 
 #: Left by editors, compilers and test runs inside a room; never part of a package.
 IGNORED = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", "build", ".git"}
@@ -60,7 +60,7 @@ class Recipe:
                 yield output["staging"]
 
 
-def load_recipes(settings: Settings, subdir: str = "linux-64") -> dict[str, Recipe]:
+def load_recipes(settings: Settings, subdir: str = BUILD_PLATFORM) -> dict[str, Recipe]:
     """All recipes of the tree by room name: hand-written rooms, then generated ones.
 
     Raises:

@@ -23,7 +23,7 @@ from ddlce.errors import MachineError, WorkError
 from ddlce.files import explain_os_errors, locked
 from ddlce.plan import Plan, Step, is_built
 from ddlce.recipes import VARIANTS
-from ddlce.settings import Settings
+from ddlce.settings import BUILD_PLATFORM, Settings
 from ddlce.store import Store
 
 #: Gigabytes that a build may take, unless its recipe's `extra.build-memory-gb` says otherwise.
@@ -134,8 +134,8 @@ class Scheduler:
     def _costs(self) -> dict[str, float]:
         """Seconds from a step's start to the end of what stands on it: long ones start first."""
         own = {}
-        for name in self.plan.steps:
-            record = self.store.last_record(name)
+        for name, step in self.plan.steps.items():
+            record = self.store.last_record(step.record)
             own[name] = record.seconds if record else 10.0
         cost: dict[str, float] = {}
         for name in reversed(self.plan.steps):
@@ -183,25 +183,34 @@ class Scheduler:
         del self.todo[step.name]
         running = Running(step, self.settings.logs / f"{step.name}-{step.short}.log", locks)
         self.running[step.name] = running
-        if is_built(self.store, step.name, step.digest, step.outputs):
+        if is_built(self.store, step.record, step.digest, step.outputs):
             self._finish(running, record=False)  # another builder made it meanwhile
             return True
         staging = self.settings.work / f"{step.name}-{step.short}"
         job = self.job(step, staging, running.log)
         running.process = worker.start(
-            job, staging.with_suffix(".json"), self.settings.cache / "rattler"
+            job, staging.with_suffix(".json"), self.settings.cache / "rattler", self.runner(step)
         )
         assert running.process.stdout is not None
         os.set_blocking(running.process.stdout.fileno(), False)
         self.selector.register(running.process.stdout, selectors.EVENT_READ, running)
         return True
 
+    def runner(self, step: Step) -> worker.Runner:
+        """How the step's worker is started: where programs of another platform can be run."""
+        if step.subdir == BUILD_PLATFORM:
+            return list
+        from ddlce.emulate import emulated, ensure_sysroot
+
+        sysroot = ensure_sysroot(self.settings, step.subdir)
+        return lambda command: emulated(command, step.subdir, sysroot)
+
     def job(self, step: Step, staging: Path, log: Path) -> Job:
         """What a worker needs to build `step` in the folder `staging`."""
         recipe = step.recipe
         below = [
             (o.subdir, self.store.package(o.subdir, o.filename))
-            for name in self.plan.closure(step.name)
+            for name in self.plan.sandbox(step.name)
             for o in self.plan.steps[name].outputs
         ]
         return Job(
@@ -211,7 +220,7 @@ class Scheduler:
             data=recipe.data,
             files=[*recipe.files],
             generated=recipe.generated,
-            subdir=self.plan.subdir,
+            subdir=step.subdir,
             digest=step.digest,
             short=step.short,
             parts=step.parts,
@@ -254,7 +263,7 @@ class Scheduler:
         else:
             if record:
                 self.store.remember(
-                    step.name, step.digest, step.parts, event.packages, running.seconds
+                    step.record, step.digest, step.parts, event.packages, running.seconds
                 )
             self.built[step.name] = running.seconds
         running.locks.close()

@@ -11,18 +11,27 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from ddlce.audit import audit_package
+from ddlce.build.foreign import add_tools
 from ddlce.build.job import Event, Job, Phase
 from ddlce.build.repack import EPOCH, repack
 from ddlce.digest import file_parts
 from ddlce.engine.build import build_output, test_package
 from ddlce.engine.index import index_channel
-from ddlce.engine.render import Output, Rendered, load_variants, render, with_stored_sources
+from ddlce.engine.render import (
+    Output,
+    Rendered,
+    load_variants,
+    render,
+    with_stored_sources,
+)
 from ddlce.errors import DdlceError, WorkError
 from ddlce.files import link_or_copy
+from ddlce.settings import BUILD_PLATFORM
 
 
 class Worker:
@@ -53,6 +62,8 @@ class Worker:
         job = self.job
         self.enter("prepare")
         shutil.rmtree(job.staging, ignore_errors=True)
+        if job.subdir != BUILD_PLATFORM:
+            add_tools(job.staging / "tools")
         channel = make_channel(job)
         made: list[tuple[Output, Path]] = []
         rendered = render_job(job)  # copies the recipe's files
@@ -106,7 +117,9 @@ def render_job(job: Job) -> list[tuple[Output, Rendered]]:
     recipe = with_stored_sources(
         job.recipe, job.staging / "recipe" / job.name, job.sources.__getitem__
     )
-    return render(recipe, load_variants(job.variants), job.subdir, job.short)
+    made = render(recipe, load_variants(job.variants, job.subdir), job.subdir, job.short)
+    # For another platform, what is noarch was made on this one.
+    return [(o, v) for o, v in made if job.subdir in (BUILD_PLATFORM, o.subdir)]
 
 
 def refuse_changed_files(job: Job) -> None:
@@ -168,7 +181,13 @@ def build_environment() -> dict[str, str]:
     }
 
 
-def start(job: Job, job_file: Path, cache: Path) -> subprocess.Popen[bytes]:
+#: Makes of a command line the one that runs it in a place of its own.
+Runner = Callable[[list[str]], list[str]]
+
+
+def start(
+    job: Job, job_file: Path, cache: Path, runner: Runner = list
+) -> subprocess.Popen[bytes]:
     """Start a worker for `job`; its standard output carries the events."""
     job_file.parent.mkdir(parents=True, exist_ok=True)
     job_file.write_text(job.model_dump_json())
@@ -176,7 +195,7 @@ def start(job: Job, job_file: Path, cache: Path) -> subprocess.Popen[bytes]:
     env = build_environment() | {"RATTLER_CACHE_DIR": str(cache)}
     with job.log.open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "ddlce.build.worker", str(job_file)],
+            runner([sys.executable, "-m", "ddlce.build.worker", str(job_file)]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -25,15 +25,16 @@ from rattler_build import (
 from ddlce import yamltext
 from ddlce.errors import InputError
 from ddlce.recipes import VARIANTS, Recipe
-
-#: The platform that builds run on; compilers, cmake and the like are this machine's.
-BUILD_PLATFORM = "linux-64"
+from ddlce.settings import BUILD_PLATFORM
 
 #: What stands for the digest while it is being computed.
 NO_DIGEST = "0" * 10
 
 #: The engine's own view of an output, which can be built.
 Rendered = RenderedVariant
+
+#: The engine's view of conda_build_config.yaml.
+Variants = VariantConfig
 
 ENGINE_VERSION = rattler_build.rattler_build_version()
 
