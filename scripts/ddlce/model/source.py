@@ -87,6 +87,7 @@ class Source(_Strict):
         size: bytes.
         sha256: hex digest of the bytes; it alone decides.
         subdir: the conda platform that an arch-specific file is for; None serves all.
+        suite: of Debian's, that the file is from; "" for the machine's own.
         url: the upstream project's own address of the same bytes: the only way for client
             `url`, a second way for the others.
         wheel: what a wheel says of itself.
@@ -99,6 +100,7 @@ class Source(_Strict):
     size: int = Field(gt=0)
     sha256: Sha256
     subdir: str | None = None
+    suite: str = Field(default="", pattern=r"^[a-z]*$")
     url: str | None = Field(default=None, pattern=r"^https?://")
     wheel: WheelMetadata | None = None
 
@@ -117,6 +119,8 @@ class Source(_Strict):
             raise ValueError("client 'pypi-wheel' needs the field 'wheel'")
         if self.client != "url" and not self.version:
             raise ValueError(f"client '{self.client}' needs the field 'version'")
+        if self.suite and self.client != "debian-binary":
+            raise ValueError("only client 'debian-binary' may have the field 'suite'")
         return self
 
     @property

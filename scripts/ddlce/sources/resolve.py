@@ -107,6 +107,7 @@ class Resolver:
         settings: says where the store is.
         subdir: the platform that arch-specific files are wanted for.
         report: progress in bytes.
+        suite: of Debian's, that binary packages are wanted from; "" for the machine's own.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Resolver:
         settings: Settings,
         subdir: str = "linux-64",
         report: Callable[[int], None] = lambda _: None,
+        suite: str = "",
     ) -> None:
         if subdir not in PLATFORMS:
             raise InputError(
@@ -122,6 +124,7 @@ class Resolver:
         self.settings = settings
         self.subdir = subdir
         self.report = report
+        self.suite = suite
         self.store = SourceStore(settings.sources)
 
     def resolve(
@@ -182,7 +185,7 @@ class Resolver:
         return _entry(request.client, str(name), wheel.version, path, subdir=subdir, wheel=wheel)
 
     def _debian(self, request: Request, files: str, folder: Path) -> list[Source]:
-        apt = Apt(self.settings.cache / "apt", PLATFORMS[self.subdir][0])
+        apt = Apt(self.settings.cache / "apt", PLATFORMS[self.subdir][0], self.suite)
         binary = request.client == "debian-binary"
         version = request.version or apt.version(request.package, binary, files)
         remotes = [
@@ -201,6 +204,7 @@ class Resolver:
                     request.package, version, remote.file, binary, folder, self.report, Event()
                 ),
                 subdir=None if _all_architectures(binary, remote) else self.subdir,
+                suite=self.suite,
             )
             # The upstream tarball first: it is what a second address is for.
             for remote in sorted(remotes, key=lambda r: (".orig" not in r.file, r.file))
