@@ -115,7 +115,7 @@ class Worker:
 def render_job(job: Job) -> list[tuple[Output, Rendered]]:
     """The outputs of the job's recipe, made from the stored sources."""
     recipe = with_stored_sources(
-        job.recipe, job.staging / "recipe" / job.name, job.sources.__getitem__
+        job.recipe, job.staging / "recipe" / job.name, job.sources.__getitem__, job.subdir
     )
     made = render(recipe, load_variants(job.variants, job.subdir), job.subdir, job.short)
     # For another platform, what is noarch was made on this one.
