@@ -41,6 +41,7 @@ printf '*disabled*\n%s\n' "$disabled" | tr ' ' '\n' > target/Modules/Setup.local
 cd target
 # No --enable-optimizations and no --with-lto: they cost several times the build for what is
 # not where a training job spends its time.
+export CXX=${CC/gcc/g++}  # only remembered, for extensions: nothing in python is C++
 export OPT="-DNDEBUG -fwrapv -O2 -Wall"  # upstream's, without -g: the files are stripped
 ../configure --prefix="$PREFIX" --build="$BUILD" --host="$HOST" --with-build-python="$build_python" \
   --enable-shared --without-static-libpython --disable-test-modules --without-ensurepip \
