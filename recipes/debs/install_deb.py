@@ -197,9 +197,11 @@ def relocate(path: Path, prefix: Path, patchelf: str, without: List[str]) -> Non
     content = bytearray(path.read_bytes())
     if not is_dynamic(content):
         return
-    command = [patchelf, "--page-size", PAGE]
     lib = posixpath.relpath(str(prefix / "lib"), str(path.parent))
-    command += ["--set-rpath", "$ORIGIN" if lib == "." else f"$ORIGIN/{lib}"]
+    rpath = [p.rstrip("/") for p in run([patchelf, "--print-rpath", str(path)]).split(":")]
+    rpath = [p for p in rpath if p.startswith("$ORIGIN")]
+    rpath.append("$ORIGIN" if lib == "." else f"$ORIGIN/{lib}")
+    command = [patchelf, "--page-size", PAGE, "--set-rpath", ":".join(dict.fromkeys(rpath))]
     for option in without:
         soname, _, glob = option.partition("=")
         if soname.encode() + b"\0" in content:
@@ -288,11 +290,12 @@ def compile_modules(root: Path, site: Path, python: str) -> None:
         sys.exit(f"error: {program} compiled nothing")
 
 
-def run(command: List[str]) -> None:  # noqa: UP006
-    """Run a tool; its failure is ours."""
+def run(command: List[str]) -> str:  # noqa: UP006
+    """What a tool prints; its failure is ours."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         sys.exit(f"error: {' '.join(command)}: {done.stdout.strip()}")
+    return done.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ def read_deb(path: Path) -> DebMetadata:
 def _read(tar: tarfile.TarFile, description: str, homepage: str) -> DebMetadata:
     names: list[str] = []
     sonames: set[str] = set()
+    own: set[str] = set()
     found: list[Elf] = []
     metadata = ""
     for member in tar:
@@ -50,11 +51,12 @@ def _read(tar: tarfile.TarFile, description: str, homepage: str) -> DebMetadata:
             metadata = _text(tar, name) or ""
         if member.isfile() and (elf := _elf(tar, member)):
             found.append(elf)
-            # By its own name, unless nothing can link to it: a plugin or an extension.
-            if elf.soname and path.name.startswith("lib") and DIST_PACKAGES not in path.parents:
+            own |= {elf.soname, path.name}
+            # What is among Python's modules serves them alone.
+            if elf.soname.startswith("lib") and DIST_PACKAGES not in path.parents:
                 sonames.add(elf.soname)
     floors = [version for elf in found if (version := glibc_version(f"GLIBC_{elf.glibc}"))]
-    needed = {soname for elf in found for soname in elf.needed} - sonames
+    needed = {soname for elf in found for soname in elf.needed} - own
     return DebMetadata(
         summary=description.partition("\n")[0].strip(),
         homepage=homepage,
