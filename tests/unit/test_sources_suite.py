@@ -34,7 +34,7 @@ deb file:///vendor cloud-bookworm main
 
 def test_deb822_keeps_the_release_alone() -> None:
     text = in_suite("debian.sources", DEB822, "bookworm", "trixie")
-    assert text == "Types: deb\nURIs: file:///mirror\nSuites: trixie\nComponents: main"
+    assert text == "Types: deb deb-src\nURIs: file:///mirror\nSuites: trixie\nComponents: main"
 
 
 def test_one_line_sources_keep_the_release_alone() -> None:
@@ -42,8 +42,9 @@ def test_one_line_sources_keep_the_release_alone() -> None:
     assert text == "deb [signed-by=/k.gpg] file:///mirror trixie main contrib\n"
 
 
-def test_a_suite_belongs_to_a_binary_package() -> None:
+def test_a_suite_belongs_to_a_package_of_debian() -> None:
     fields = {"version": "1", "file": "x", "size": 1, "sha256": "0" * 64, "suite": "trixie"}
     assert Source(client="debian-binary", package="x", **fields).suite == "trixie"
-    with pytest.raises(ValidationError, match="only client 'debian-binary'"):
-        Source(client="debian-source", package="x", **fields)
+    assert Source(client="debian-source", package="x", **fields).suite == "trixie"
+    with pytest.raises(ValidationError, match="only Debian's clients"):
+        Source(client="pypi-sdist", package="x", **fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 #: The machine's own ldd asks the machine's own loader, which refuses a program of another
@@ -14,15 +15,22 @@ for program; do
 done
 """
 
+#: What a user's machine of the platform calls `gcc` and so on.
+COMPILERS = ("gcc", "g++", "ar", "ld", "nm", "ranlib", "strip")
 
-def add_tools(folder: Path) -> None:
-    """Put stand-ins for tools that know only this machine's platform first on PATH.
+
+def add_tools(folder: Path, triple: str) -> None:
+    """Put first on PATH what the tests would find on a machine of the platform.
 
     Args:
-        folder: where they are written; lies in the build's staging folder.
+        folder: where the tools are written; lies in the build's staging folder.
+        triple: what stands before the names of this machine's compilers for the platform.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ldd = folder / "ldd"
     ldd.write_text(LDD)
     ldd.chmod(0o755)
+    for name in COMPILERS:
+        if program := shutil.which(f"{triple}-{name}"):
+            (folder / name).symlink_to(program)
     os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"

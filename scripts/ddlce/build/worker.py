@@ -19,7 +19,7 @@ from ddlce.audit import audit_package
 from ddlce.build.foreign import add_tools
 from ddlce.build.job import Event, Job, Phase
 from ddlce.build.repack import EPOCH, repack
-from ddlce.digest import file_parts
+from ddlce.digest import cross_triple, file_parts
 from ddlce.engine.build import build_output, test_package
 from ddlce.engine.index import index_channel
 from ddlce.engine.render import (
@@ -62,8 +62,6 @@ class Worker:
         job = self.job
         self.enter("prepare")
         shutil.rmtree(job.staging, ignore_errors=True)
-        if job.subdir != BUILD_PLATFORM:
-            add_tools(job.staging / "tools")
         channel = make_channel(job)
         made: list[tuple[Output, Path]] = []
         rendered = render_job(job)  # copies the recipe's files
@@ -79,6 +77,8 @@ class Worker:
             shutil.rmtree(job.staging / "out" / "bld", ignore_errors=True)
             index_channel(channel)  # later outputs of the recipe may stand on this one
             made.append((output, final))
+        if job.subdir != BUILD_PLATFORM:
+            add_tools(job.staging / "tools", cross_triple(job.subdir))
         for output, final in made:
             self.enter("check", output.name)
             self.refuse_findings(final, channel)
@@ -115,7 +115,7 @@ class Worker:
 def render_job(job: Job) -> list[tuple[Output, Rendered]]:
     """The outputs of the job's recipe, made from the stored sources."""
     recipe = with_stored_sources(
-        job.recipe, job.staging / "recipe" / job.name, job.sources.__getitem__
+        job.recipe, job.staging / "recipe" / job.name, job.sources.__getitem__, job.subdir
     )
     made = render(recipe, load_variants(job.variants, job.subdir), job.subdir, job.short)
     # For another platform, what is noarch was made on this one.

@@ -21,9 +21,7 @@ sources = typer.Typer(
 )
 
 SubdirOption = Annotated[str, typer.Option(help="Platform of arch-specific files.")]
-SuiteOption = Annotated[
-    str, typer.Option(help="Debian's suite of binary packages, where not the machine's own.")
-]
+SuiteOption = Annotated[str, typer.Option(help="Debian's suite, where not the machine's own.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -62,8 +60,8 @@ def add(
     parsed = [Request.parse(text) for text in requests]
     if (url or sha256) and len(parsed) != 1:
         raise InputError("--url and --sha256 belong to one source", "add the sources one by one")
-    if suite and any(request.client != "debian-binary" for request in parsed):
-        raise InputError("--suite is for debian-binary sources", "add the others without it")
+    if suite and not all(request.client.startswith("debian-") for request in parsed):
+        raise InputError("--suite is for Debian's sources", "add the others without it")
     _lock(parsed, subdir, files=files, url=url, sha256=sha256, suite=suite)
 
 

@@ -27,6 +27,10 @@ from ddlce.errors import InputError
 from ddlce.recipes import VARIANTS, Recipe
 from ddlce.settings import BUILD_PLATFORM
 
+#: The variant key in which the engine's Python binding looks for the platform of `host:` (0.73);
+#: what was rendered for does not tell it.
+HOST_PLATFORM = "host_platform"
+
 #: What stands for the digest while it is being computed.
 NO_DIGEST = "0" * 10
 
@@ -85,7 +89,12 @@ def load_variants(path: Path, subdir: str = BUILD_PLATFORM) -> VariantConfig:
     if not path.is_file():
         raise InputError(f"{path}: missing", f"the variants of the recipes stand in {VARIANTS}")
     try:
-        return VariantConfig.from_conda_build_config(path, JinjaConfig(_platforms(subdir)))
+        variants = VariantConfig.from_conda_build_config(path, JinjaConfig(_platforms(subdir)))
+        if subdir != BUILD_PLATFORM:
+            variants = variants.merge(
+                VariantConfig.from_yaml(yamltext.dump({HOST_PLATFORM: [subdir]}))
+            )
+        return variants
     except RattlerBuildError as error:
         raise InputError(f"{path}: {error}", "see docs/packager-guide.md, Variants") from error
 
@@ -137,13 +146,19 @@ def _parse(recipe: Recipe) -> Stage0Recipe:
         return Stage0Recipe.from_file(path)
 
 
-def with_stored_sources(recipe: Recipe, folder: Path, locate: Callable[[str], Path]) -> Recipe:
-    """A copy of the recipe in `folder`, with each source `url` replaced by the stored file's.
+def with_stored_sources(
+    recipe: Recipe, folder: Path, locate: Callable[[str], Path], subdir: str = BUILD_PLATFORM
+) -> Recipe:
+    """A copy of the recipe in `folder`, ready to be built.
+
+    Each source `url` is replaced by the stored file's; for another platform, the variants carry
+    the platform of `host:`.
 
     Args:
         recipe: the room.
         folder: an empty or missing folder.
         locate: sha256 → path of a source's bytes.
+        subdir: the target platform.
     """
     # Only what the digest covers: the engine puts the whole folder into the package.
     for file in recipe.files:
@@ -158,6 +173,9 @@ def with_stored_sources(recipe: Recipe, folder: Path, locate: Callable[[str], Pa
             source["url"] = locate(str(source["sha256"])).as_uri()
         elif "path" in source:
             source["path"] = str((recipe.folder / source["path"]).resolve())
+    for output in data.get("outputs", [data]) if subdir != BUILD_PLATFORM else ():
+        variant = output.setdefault("build", {}).setdefault("variant", {})
+        variant["use_keys"] = [*variant.get("use_keys", ()), HOST_PLATFORM]
     path = folder / "recipe.yaml"
     path.write_text(yamltext.dump(data))
     return replace(recipe, path=path, folder=folder, data=data, generated=False)

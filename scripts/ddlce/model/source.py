@@ -141,8 +141,8 @@ class Source(_Strict):
             raise ValueError("client 'pypi-wheel' needs the field 'wheel'")
         if self.client != "url" and not self.version:
             raise ValueError(f"client '{self.client}' needs the field 'version'")
-        if self.suite and self.client != "debian-binary":
-            raise ValueError("only client 'debian-binary' may have the field 'suite'")
+        if self.suite and not self.client.startswith("debian-"):
+            raise ValueError("only Debian's clients may have the field 'suite'")
         return self
 
     @property

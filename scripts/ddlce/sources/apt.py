@@ -42,7 +42,7 @@ class Apt:
     Args:
         folder: keeps the lists and configuration of all architectures.
         architecture: Debian's name, e.g. "amd64".
-        suite: of Debian's, whose binary packages are wanted; "" for the machine's sources.
+        suite: of Debian's, whose packages are wanted; "" for the machine's sources.
     """
 
     def __init__(self, folder: Path, architecture: str, suite: str = "") -> None:
@@ -165,12 +165,12 @@ class Apt:
             for name in ("lists/partial", "cache/archives/partial"):
                 (self.home / name).mkdir(parents=True, exist_ok=True)
             (self.home / "status").touch()
-        if not any((self.home / "lists").glob("*Packages*" if self.suite else "*Sources*")):
+        if not any((self.home / "lists").glob("*Sources*")):
             self._update()
 
     def _sources(self, name: str, text: str) -> str:
         if self.suite:
-            return in_suite(name, text, _machine_suite(), self.suite)
+            text = in_suite(name, text, _machine_suite(), self.suite)
         return with_source_packages(name, text)
 
     def _configuration(self) -> str:
@@ -238,8 +238,8 @@ def with_source_packages(name: str, text: str) -> str:
 def in_suite(name: str, text: str, ours: str, suite: str) -> str:
     """An apt sources file with another suite in the place of the machine's own.
 
-    Only binary packages of the release itself: what is not the machine's suite (its updates,
-    other vendors' sources) is left out.
+    Only the release itself: what is not the machine's suite (its updates, other vendors' sources)
+    is left out.
 
     Args:
         name: its file name: `*.sources` is deb822, anything else one line per source.
@@ -249,7 +249,7 @@ def in_suite(name: str, text: str, ours: str, suite: str) -> str:
     """
     if name.endswith(".sources"):
         stanzas = [
-            re.sub(r"(?im)^Types:.*$", "Types: deb", stanza)
+            stanza
             for stanza in re.split(r"\n\s*\n", text)
             if re.search(rf"(?im)^Suites:(.*\s)?{ours}(\s|$)", stanza)
         ]

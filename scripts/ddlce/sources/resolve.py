@@ -108,7 +108,7 @@ class Resolver:
         settings: says where the store is.
         subdir: the platform that arch-specific files are wanted for.
         report: progress in bytes.
-        suite: of Debian's, that binary packages are wanted from; "" for the machine's own.
+        suite: of Debian's, that packages are wanted from; "" for the machine's own.
     """
 
     def __init__(
