@@ -156,25 +156,25 @@ def sync() -> None:
 
 @sources.command()
 def recipe(
-    name: Annotated[str, typer.Argument(help="A package made from a wheel.")],
+    name: Annotated[str, typer.Argument(help="A package made from a wheel or a Debian package.")],
     subdir: SubdirOption = "linux-64",
 ) -> None:
-    """Print the recipe.yaml that is generated for a wheel.
+    """Print the recipe.yaml that is generated for a package of a platform.
 
     Example: ddlce sources recipe numpy
     """
     from ddlce import yamltext
-    from ddlce.wheels import wheel_recipes
+    from ddlce.recipes import WHEELS, load_recipes
 
-    settings, lock = _load()
-    made = {r.name: r for r in wheel_recipes(_manifest(settings), lock, subdir)}
+    settings, _ = _load()
+    made = {n: r for n, r in load_recipes(settings, subdir).items() if r.generated}
     if name not in made:
         from difflib import get_close_matches
 
         near = get_close_matches(name, made, n=3)
         raise InputError(
-            f"no package {name!r} is made from a wheel",
-            f"did you mean {', '.join(near)}?" if near else f"see {_manifest(settings)}",
+            f"no package {name!r} of {subdir} is made from a wheel or a Debian package",
+            f"did you mean {', '.join(near)}?" if near else f"see {settings.recipes / WHEELS}",
         )
     typer.echo(yamltext.dump(made[name].data, width=100))
 
@@ -247,7 +247,3 @@ def _same_files(old: list[Source]) -> str:
 
 def _size(source: Source) -> str:
     return f"{source.size / 1e6:.1f} MB"
-
-
-def _manifest(settings: Settings) -> Path:
-    return settings.recipes / "wheels" / "wheels.yaml"

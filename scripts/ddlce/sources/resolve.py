@@ -16,9 +16,10 @@ from packaging.utils import parse_sdist_filename, parse_wheel_filename
 from ddlce.errors import InputError, SourceError
 from ddlce.files import sha256_file
 from ddlce.model.source import Client, Source, SourcesLock
-from ddlce.settings import Settings
+from ddlce.settings import BUILD_PLATFORM, Settings
 from ddlce.sources.apt import Apt, Remote
 from ddlce.sources.clients import PLATFORMS, DownloadError, http_download, pip_download
+from ddlce.sources.debmetadata import read_deb
 from ddlce.sources.store import SourceStore
 from ddlce.sources.wheelfile import read_wheel
 
@@ -195,20 +196,27 @@ class Resolver:
         ]
         if not remotes:
             raise DownloadError(f"{version} has no file {files!r}", again=False)
-        return [
-            _entry(
-                request.client,
-                request.package,
-                version,
-                apt.download(
-                    request.package, version, remote.file, binary, folder, self.report, Event()
-                ),
-                subdir=None if _all_architectures(binary, remote) else self.subdir,
-                suite=self.suite,
-            )
-            # The upstream tarball first: it is what a second address is for.
-            for remote in sorted(remotes, key=lambda r: (".orig" not in r.file, r.file))
-        ]
+        # The upstream tarball first: it is what a second address is for.
+        ordered = sorted(remotes, key=lambda r: (".orig" not in r.file, r.file))
+        return [self._debian_entry(request, version, remote, apt, folder) for remote in ordered]
+
+    def _debian_entry(
+        self, request: Request, version: str, remote: Remote, apt: Apt, folder: Path
+    ) -> Source:
+        binary = request.client == "debian-binary"
+        name = request.package
+        path = apt.download(name, version, remote.file, binary, folder, self.report, Event())
+        # What is not for this machine is not installed by it, but made into packages.
+        foreign = self.suite and self.subdir != BUILD_PLATFORM
+        return _entry(
+            request.client,
+            name,
+            version,
+            path,
+            subdir=None if _all_architectures(binary, remote) and not foreign else self.subdir,
+            suite=self.suite,
+            deb=read_deb(path) if foreign else None,
+        )
 
     def _url(self, url: str, sha256: str | None, folder: Path) -> Source:
         path = folder / (url.split("?")[0].rstrip("/").rsplit("/", 1)[-1] or "source")
