@@ -100,3 +100,7 @@ def test_a_failing_test_on_the_emulated_machine_is_a_failure(power: MiniTree) ->
     done = power.ddlce("build", "--subdir", POWER, "machine")
     assert done.returncode == 1
     assert "failed in phase 'test'" in done.stderr
+    assert f"ddlce debug machine --subdir {POWER}\n" in done.stderr
+    inside = "bash conda_build.sh && $PREFIX/bin/machine-name"
+    shown = power.ddlce("debug", "machine", "--subdir", POWER, "--command", inside)
+    assert shown.stdout.endswith("ppc64le\n"), shown.stderr

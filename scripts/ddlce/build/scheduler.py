@@ -60,6 +60,7 @@ class Failure:
     phase: str
     error: str
     log: Path
+    subdir: str = BUILD_PLATFORM
 
     def tail(self, lines: int = 30) -> list[str]:
         """The log's last lines."""
@@ -189,21 +190,15 @@ class Scheduler:
         staging = self.settings.work / f"{step.name}-{step.short}"
         job = self.job(step, staging, running.log)
         running.process = worker.start(
-            job, staging.with_suffix(".json"), self.settings.cache / "rattler", self.runner(step)
+            job,
+            staging.with_suffix(".json"),
+            self.settings.cache / "rattler",
+            worker.place_of(self.settings, step.subdir),
         )
         assert running.process.stdout is not None
         os.set_blocking(running.process.stdout.fileno(), False)
         self.selector.register(running.process.stdout, selectors.EVENT_READ, running)
         return True
-
-    def runner(self, step: Step) -> worker.Runner:
-        """How the step's worker is started: where programs of another platform can be run."""
-        if step.subdir == BUILD_PLATFORM:
-            return list
-        from ddlce.emulate import emulated, ensure_sysroot
-
-        sysroot = ensure_sysroot(self.settings, step.subdir)
-        return lambda command: emulated(command, step.subdir, sysroot)
 
     def job(self, step: Step, staging: Path, log: Path) -> Job:
         """What a worker needs to build `step` in the folder `staging`."""
@@ -258,7 +253,14 @@ class Scheduler:
             code = running.process.returncode if running.process else 0
             error = event.error or f"the worker ended with {_describe(code)}"
             self.failures.append(
-                Failure(step.name, event.package or step.name, event.phase, error, running.log)
+                Failure(
+                    step.name,
+                    event.package or step.name,
+                    event.phase,
+                    error,
+                    running.log,
+                    step.subdir,
+                )
             )
         else:
             if record:
@@ -279,10 +281,12 @@ class Scheduler:
 def failure_error(failure: Failure) -> WorkError:
     """The message for a failed step: package, phase, last lines, log and what to type next."""
     tail = "\n".join(f"  │ {line}" for line in failure.tail())
+    recipe = shlex.quote(failure.name.partition("@")[0])
+    option = "" if failure.subdir == BUILD_PLATFORM else f" --subdir {failure.subdir}"
     return WorkError(
         f"{failure.package}: failed in phase {failure.phase!r}: {failure.error}\n"
         f"{tail}\n  log: {failure.log}",
-        f"for a shell in its build folder: ddlce debug {shlex.quote(failure.name)}",
+        f"for a shell in its build folder: ddlce debug {recipe}{option}",
     )
 
 

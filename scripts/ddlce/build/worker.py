@@ -31,7 +31,7 @@ from ddlce.engine.render import (
 )
 from ddlce.errors import DdlceError, WorkError
 from ddlce.files import link_or_copy
-from ddlce.settings import BUILD_PLATFORM
+from ddlce.settings import BUILD_PLATFORM, Settings
 
 
 class Worker:
@@ -186,6 +186,16 @@ def build_environment() -> dict[str, str]:
 
 #: Makes of a command line the one that runs it in a place of its own.
 Runner = Callable[[list[str]], list[str]]
+
+
+def place_of(settings: Settings, subdir: str) -> Runner:
+    """Where builds for a platform run: where its programs work."""
+    if subdir == BUILD_PLATFORM:
+        return list
+    from ddlce.emulate import emulated, ensure_sysroot
+
+    sysroot = ensure_sysroot(settings, subdir)
+    return lambda command: emulated(command, subdir, sysroot)
 
 
 def start(
