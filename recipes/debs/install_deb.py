@@ -88,9 +88,10 @@ def main() -> None:
     for patch in options.patch:
         run(["patch", "-p1", "--no-backup-if-mismatch", "-d", str(site), "-i", patch])
     installed += finish_python(site, prefix)
-    if site.is_dir():
-        for deb in sorted((source / "compiler").glob("*.deb")):
-            unpack(deb, source / "compiler" / "root")
+    compiler = sorted((source / "compiler").glob("*.deb"))
+    for deb in compiler:
+        unpack(deb, source / "compiler" / "root")
+    if compiler:
         compile_modules(source / "compiler" / "root", site, options.python)
 
 
