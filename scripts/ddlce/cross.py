@@ -140,11 +140,10 @@ def _pool(settings: Settings, subdir: str, native: Plan, recipes: dict[str, Reci
         for output in step.outputs
         if output.subdir == NOARCH and output.name not in ours
     }
-    absent = dict(table)
+    absent = {}
     for name, step in native.steps.items():
-        packages = {o.name for o in step.outputs}
-        if name not in own and name not in table and not packages <= ours | shared.keys():
-            absent[name] = (
+        if name not in own and not {o.name for o in step.outputs} <= ours | shared.keys():
+            absent[name] = table.get(name) or (
                 f"there is no file of it for {subdir}"
                 if name not in recipes
                 else f"its recipe leaves {subdir} out"

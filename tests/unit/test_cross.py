@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.absent import load_absent
-from ddlce.build.foreign import add_tools
+from ddlce.build.foreign import add_tools, point_builders
 from ddlce.digest import cross_triple, toolchain
 from ddlce.errors import InputError
 from ddlce.plan import Plan, make_plan
@@ -184,6 +184,33 @@ def test_the_toolchain_of_another_platform_is_another() -> None:
     assert "gcc" not in tools
     assert "glibc" in tools
     assert cross_triple(PPC) == "powerpc64le-linux-gnu"
+
+
+def test_cmake_learns_what_it_builds_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CMAKE_TOOLCHAIN_FILE", "CONFIG_SITE"):
+        monkeypatch.setenv(name, "")
+    point_builders(tmp_path / "tools", cross_triple(PPC))
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.21)\nproject(asks LANGUAGES NONE)\n"
+        'message("for ${CMAKE_SYSTEM_PROCESSOR}, crossing: ${CMAKE_CROSSCOMPILING}")\n'
+    )
+    done = subprocess.run(
+        ["cmake", "-S", tmp_path, "-B", tmp_path / "build"], capture_output=True, text=True
+    )
+    assert "for powerpc64le, crossing: TRUE" in done.stderr
+
+
+def test_configure_may_try_what_it_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start of every configure script: it reads the site's file once it has its options."""
+    for name in ("CMAKE_TOOLCHAIN_FILE", "CONFIG_SITE"):
+        monkeypatch.setenv(name, "")
+    point_builders(tmp_path / "tools", cross_triple(PPC))
+    for before, after in (("yes", "maybe"), ("no", "no")):
+        script = f'cross_compiling={before}; . "$CONFIG_SITE"; echo "$cross_compiling"'
+        done = subprocess.run(["sh", "-eu", "-c", script], capture_output=True, text=True)
+        assert done.stdout == f"{after}\n", done.stderr
 
 
 def test_ldd_for_another_platform_starts_the_program(

@@ -26,8 +26,10 @@ _sqlite3 _ssl _uuid readline" | tr ' ' '\n' > native/Modules/Setup.local
     make -j"$CPU_COUNT"
   )
   build_python=$PWD/native/python
-  # What configure cannot try when it cannot run programs, and would guess pessimistically (FNV for
-  # a hash, no tzset): how it is on every Linux with glibc.
+  # Python's configure must know that this is another processor, or it would not use the python
+  # above. Then it cannot try some things, and would guess pessimistically (FNV for a hash, no
+  # tzset): how they are on every Linux with glibc.
+  export CONFIG_SITE=/dev/null
   export ac_cv_aligned_required=no ac_cv_buggy_getaddrinfo=no ac_cv_broken_sem_getvalue=no
   export ac_cv_broken_nice=no ac_cv_broken_poll=no ac_cv_broken_mbstowcs=no
   export ac_cv_computed_gotos=yes ac_cv_working_tzset=yes ac_cv_posix_semaphores_enabled=yes
@@ -41,6 +43,7 @@ printf '*disabled*\n%s\n' "$disabled" | tr ' ' '\n' > target/Modules/Setup.local
 cd target
 # No --enable-optimizations and no --with-lto: they cost several times the build for what is
 # not where a training job spends its time.
+export CXX=${CC/gcc/g++}  # only remembered, for extensions: nothing in python is C++
 export OPT="-DNDEBUG -fwrapv -O2 -Wall"  # upstream's, without -g: the files are stripped
 ../configure --prefix="$PREFIX" --build="$BUILD" --host="$HOST" --with-build-python="$build_python" \
   --enable-shared --without-static-libpython --disable-test-modules --without-ensurepip \

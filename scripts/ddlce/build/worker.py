@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ddlce.audit import audit_package
-from ddlce.build.foreign import add_tools
+from ddlce.build.foreign import add_tools, point_builders
 from ddlce.build.job import Event, Job, Phase
 from ddlce.build.repack import EPOCH, repack
 from ddlce.digest import cross_triple, file_parts
@@ -63,6 +63,8 @@ class Worker:
         self.enter("prepare")
         shutil.rmtree(job.staging, ignore_errors=True)
         channel = make_channel(job)
+        if job.subdir != BUILD_PLATFORM:
+            point_builders(job.staging, cross_triple(job.subdir))
         made: list[tuple[Output, Path]] = []
         rendered = render_job(job)  # copies the recipe's files
         refuse_changed_files(job)
