@@ -92,6 +92,7 @@ class Worker:
             link_or_copy(final, job.store / output.subdir / output.filename)
             packages.append(f"{output.subdir}/{output.filename}")
         shutil.rmtree(job.staging, ignore_errors=True)
+        self.log(f"{sum(os.times()[:4]):.0f} s of processor time")
         self.enter("done", packages=packages)
 
     def metadata(self, output: Output) -> dict[str, object]:

@@ -96,11 +96,14 @@ def create(
 
 
 def _emulation(settings: Settings, platform: str) -> Callable[[list[str]], list[str]]:
-    """What runs programs of another platform on this machine."""
-    from ddlce.emulate import emulated, ensure_sysroot
+    """What runs programs of another platform on this machine; prepared when it is asked for."""
 
-    sysroot = ensure_sysroot(settings, platform)
-    return lambda command: emulated(command, platform, sysroot)
+    def runner(command: list[str]) -> list[str]:
+        from ddlce.emulate import emulated, ensure_sysroot
+
+        return emulated(command, platform, ensure_sysroot(settings, platform))
+
+    return runner
 
 
 def list_envs(root: RootOption = None, json: JsonOption = False) -> None:
