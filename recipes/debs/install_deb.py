@@ -88,9 +88,10 @@ def main() -> None:
     for patch in options.patch:
         run(["patch", "-p1", "--no-backup-if-mismatch", "-d", str(site), "-i", patch])
     installed += finish_python(site, prefix)
-    if site.is_dir():
-        for deb in sorted((source / "compiler").glob("*.deb")):
-            unpack(deb, source / "compiler" / "root")
+    compiler = sorted((source / "compiler").glob("*.deb"))
+    for deb in compiler:
+        unpack(deb, source / "compiler" / "root")
+    if compiler:
         compile_modules(source / "compiler" / "root", site, options.python)
 
 
@@ -201,16 +202,17 @@ def relocate(path: Path, prefix: Path, patchelf: str, without: List[str]) -> Non
     rpath = [p.rstrip("/") for p in run([patchelf, "--print-rpath", str(path)]).split(":")]
     rpath = [p for p in rpath if p.startswith("$ORIGIN")]
     rpath.append("$ORIGIN" if lib == "." else f"$ORIGIN/{lib}")
-    command = [patchelf, "--page-size", PAGE, "--set-rpath", ":".join(dict.fromkeys(rpath))]
+    gone = []
     for option in without:
         soname, _, glob = option.partition("=")
         if soname.encode() + b"\0" in content:
             weaken(content, glob)
-            if soname not in command:
-                command += ["--remove-needed", soname]
-    if "--remove-needed" in command:
+            gone += ["--remove-needed", soname]
+    if gone:
         path.write_bytes(content)
-    run([*command, str(path)])
+        run([patchelf, "--page-size", PAGE, *gone, str(path)])
+    found = ":".join(dict.fromkeys(rpath))
+    run([patchelf, "--page-size", PAGE, "--set-rpath", found, str(path)])
 
 
 def is_dynamic(content: bytearray) -> bool:

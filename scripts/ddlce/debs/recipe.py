@@ -142,9 +142,10 @@ def _find(lock: SourcesLock, deb: str, subdir: str) -> Source:
 
 def upstream_version(version: str) -> str:
     """Upstream's part of a Debian version: `1:2.2.4+ds-1` → `2.2.4`."""
-    version = re.sub(r"^\d+:", "", version)
-    version = version.rsplit("-", 1)[0] if "-" in version else version
-    return re.split(r"[+~](?:ds|dfsg|debian|really)", version)[0]
+    version = version.partition(":")[2] or version
+    version = version.rpartition("-")[0] or version
+    version = version.rpartition("+really")[2]
+    return re.split(r"[+~](?:ds|dfsg|debian)", version)[0]
 
 
 def _recipe(package: _Made, context: _Context, floors: Mapping[str, str]) -> DebRecipe:
