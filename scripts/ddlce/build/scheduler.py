@@ -191,7 +191,7 @@ class Scheduler:
         job = self.job(step, staging, running.log)
         running.process = worker.start(
             job,
-            staging.with_suffix(".json"),
+            staging.with_name(f"{staging.name}.json"),
             self.settings.cache / "rattler",
             worker.place_of(self.settings, step.subdir),
         )
