@@ -4,13 +4,18 @@ PY := .venv/bin/python
 DDLCE := .venv/bin/ddlce
 
 .DEFAULT_GOAL := all
-.PHONY: all bootstrap test test-unit test-full smoke bench lint docs clean
+.PHONY: all bootstrap ppc64le test test-unit test-full smoke bench lint docs clean
 
 all: bootstrap ## fetch, build, index, lock, install, write the module, smoke-test
 	@$(DDLCE) all
 
 bootstrap: ## system packages (installs them when it may) and the builder's venv
 	@bash scripts/bootstrap.sh
+
+ppc64le: ## the packages for POWER, cross-built and tested under emulation, beside linux-64's
+	@bash scripts/bootstrap.sh ppc64le
+	@$(DDLCE) build && $(DDLCE) build --subdir linux-ppc64le
+	@$(DDLCE) index --subdir linux-ppc64le
 
 test: bootstrap ## unit tests, then integration on the built channel and env (< 20 min)
 	@echo "== unit tests"

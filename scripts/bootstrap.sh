@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Makes the machine and .venv ready for `ddlce`: the first step of every `make` verb, so it does
 # nothing, and fast, when nothing is to be done. The system packages stand in one list that
-# `ddlce doctor` reads too. DDLCE_NO_INSTALL=1 only says what is missing.
+# `ddlce doctor` reads too. DDLCE_NO_INSTALL=1 only says what is missing. The argument `ppc64le`
+# asks for what builds for POWER as well.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 list=scripts/ddlce/doctor/system-packages.txt
 lock=requirements.lock
+platform=${1:-}
 stamp=.venv/ddlce-stamp
 
 fail() { # message, hint
@@ -89,11 +91,16 @@ by_hand() { # the command that a person runs
   esac
 }
 
+needed() { # the packages that are not there and that the verb cannot do without
+  missing "$names" required
+  [[ -z $platform ]] || missing "$names" "$platform"
+}
+
 system_packages() {
   local manager names required tests
   manager=$(installer)
   names=${manager:-apt}
-  mapfile -t required < <(missing "$names" required)
+  mapfile -t required < <(needed)
   mapfile -t tests < <(missing "$names" test)
   if ((${#required[@]} + ${#tests[@]} == 0)); then
     return
@@ -107,7 +114,7 @@ system_packages() {
     echo "make test and make lint will need: $(by_hand "$manager" "${tests[@]}")" >&2
   fi
   hash -r
-  mapfile -t required < <(missing "$names" required)
+  mapfile -t required < <(needed)
   if ((${#required[@]})); then
     fail "still missing after the installation: ${required[*]}" \
       "see the installer's own message above"

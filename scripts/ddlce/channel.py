@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ddlce.engine.index import index_is_current, publish_index, remove_leftovers
 from ddlce.errors import WorkError
 from ddlce.files import locked
 from ddlce.plan import Plan, is_built, make_plan
-from ddlce.settings import Settings
+from ddlce.settings import BUILD_PLATFORM, Settings
 from ddlce.store import Store
 
 
-def update_channel(settings: Settings, plan: Plan | None = None) -> tuple[int, list[str]]:
-    """Make the channel hold exactly the packages of the plan.
+def update_channel(settings: Settings, *plans: Plan) -> tuple[int, list[str]]:
+    """Make the channel's subdirs hold exactly the packages of the plans.
 
     Packages of older digests stay in the store, and in the caches of the environments that use
     them, but leave the channel: a solver must never choose between two builds of one version.
 
     Args:
         settings: the folders.
-        plan: what was just built from; made anew by default.
+        plans: what was just built from; by default the build platform's, made anew. The plan of
+            another platform wants that one beside it: `noarch` is one folder for both.
 
     Returns:
         How many packages the channel holds, and which were added.
@@ -26,17 +29,20 @@ def update_channel(settings: Settings, plan: Plan | None = None) -> tuple[int, l
     Raises:
         WorkError: a package of the plan was not built.
     """
-    plan = plan or make_plan(settings)
+    plans = plans or (make_plan(settings),)
     store = Store(settings.store)
-    steps = plan.steps.values()
-    missing = [s.name for s in steps if not is_built(store, s.name, s.digest, s.outputs)]
-    if missing:
-        raise WorkError(f"not built yet: {', '.join(missing)}", "build them first: ddlce build")
-    packages = [
-        (output.subdir, store.package(output.subdir, output.filename))
-        for step in steps
-        for output in step.outputs
-    ]
+    found: dict[Path, str] = {}
+    for plan in plans:
+        steps = plan.steps.values()
+        missing = [s.name for s in steps if not is_built(store, s.record, s.digest, s.outputs)]
+        if missing:
+            option = "" if plan.subdir == BUILD_PLATFORM else f" --subdir {plan.subdir}"
+            raise WorkError(
+                f"not built yet: {', '.join(missing)}", f"build them first: ddlce build{option}"
+            )
+        for output in (o for s in steps for o in s.outputs):
+            found[store.package(output.subdir, output.filename)] = output.subdir
+    packages = [(subdir, path) for path, subdir in found.items()]
     with locked(settings.cache / "locks" / "channel"):
         if index_is_current(settings.channel, packages):
             return len(packages), []

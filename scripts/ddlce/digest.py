@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ddlce.engine.render import ENGINE_VERSION, Output
+from ddlce.errors import InputError
 from ddlce.files import sha256_file
 from ddlce.recipes import Recipe
+from ddlce.settings import BUILD_PLATFORM
 
 #: Raise this when the builder itself changes what a package contains.
 BUILDER_VERSION = "1"
@@ -27,11 +29,17 @@ BUILDER_VERSION = "1"
 #: Ten hex digits (40 bits) in file names; the full digest is in the package's metadata.
 SHORT = 10
 
+#: The platforms that are built on another, and their compilers' prefix.
+TRIPLES = {"linux-ppc64le": "powerpc64le-linux-gnu"}
+
 Parts = dict[str, str]
 
 
 def digest_parts(
-    recipe: Recipe, outputs: Iterable[Output], dependencies: Mapping[str, str]
+    recipe: Recipe,
+    outputs: Iterable[Output],
+    dependencies: Mapping[str, str],
+    subdir: str = BUILD_PLATFORM,
 ) -> Parts:
     """The named parts of a recipe's digest.
 
@@ -39,6 +47,7 @@ def digest_parts(
         recipe: the room.
         outputs: its outputs, rendered without a digest.
         dependencies: recipe name → digest of every recipe in its build and host sections.
+        subdir: the platform that it is built for.
     """
     outputs = list(outputs)
     parts: Parts = {"builder": BUILDER_VERSION, "engine": ENGINE_VERSION}
@@ -52,7 +61,7 @@ def digest_parts(
     for name, digest in dependencies.items():
         parts[f"depends on {name}"] = digest
     if any("c_compiler" in o.variant or "cxx_compiler" in o.variant for o in outputs):
-        parts |= {f"tool {name}": version for name, version in toolchain().items()}
+        parts |= {f"tool {name}": version for name, version in toolchain(subdir).items()}
     return parts
 
 
@@ -81,17 +90,48 @@ def changes(old: Parts, new: Parts) -> list[str]:
 
 
 @functools.cache
-def toolchain() -> dict[str, str]:
-    """Identity of the machine's compilers and build tools: name → first line of --version."""
-    found = {}
-    for tool in ("gcc", "g++", "ld", "ldd", "cmake", "make"):
-        program = shutil.which(tool)
-        if program is None:
-            found[tool] = "absent"
-            continue
-        run = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-        found[tool] = run.stdout.partition("\n")[0]
+def toolchain(subdir: str = BUILD_PLATFORM) -> dict[str, str]:
+    """Identity of the machine's compilers and build tools: name → first line of --version.
+
+    Args:
+        subdir: the platform that they compile for. For another than the build platform, its C
+            library is named by the sha256 of what programs are linked with, as no tool of it
+            can be asked.
+
+    Raises:
+        InputError: no compiler is known for the platform.
+    """
+    tools: tuple[str, ...] = ("gcc", "g++", "ld", "ldd", "cmake", "make")
+    if subdir != BUILD_PLATFORM:
+        prefix = cross_triple(subdir)
+        tools = (f"{prefix}-gcc", f"{prefix}-g++", f"{prefix}-ld", "cmake", "make")
+    found = {tool: _first_line(tool, "--version") for tool in tools}
+    if subdir != BUILD_PLATFORM:
+        library = Path(_first_line(tools[0], "-print-file-name=libc.so.6"))
+        found["glibc"] = sha256_file(library) if library.is_file() else "absent"
     return found
+
+
+def cross_triple(subdir: str) -> str:
+    """What stands before the names of the machine's compilers for another platform.
+
+    Raises:
+        InputError: none is known.
+    """
+    if subdir not in TRIPLES:
+        raise InputError(
+            f"{subdir}: no compiler is known for this platform",
+            f"one of: {', '.join([BUILD_PLATFORM, *TRIPLES])}",
+        )
+    return TRIPLES[subdir]
+
+
+def _first_line(tool: str, argument: str) -> str:
+    program = shutil.which(tool)
+    if program is None:
+        return "absent"
+    run = subprocess.run([program, argument], capture_output=True, text=True, check=False)
+    return run.stdout.partition("\n")[0]
 
 
 def _hash(data: Any) -> str:

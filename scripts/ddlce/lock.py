@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ LINUX = "4.18"
 
 
 class MissingSubdirError(SourceError):
-    """The channel has no folder for the platform."""
+    """The channel has nothing for the platform, or not all that the manifest names."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Locked:
             it was not written because this was a check.
         lock: the lock as it should be; None when skipped.
         changes: lines that say how the packages differ from the file's.
+        why: of `skipped`: what the channel does not have.
     """
 
     platform: str
@@ -44,6 +46,7 @@ class Locked:
     state: Literal["written", "unchanged", "stale", "skipped"]
     lock: EnvLock | None = None
     changes: tuple[str, ...] = ()
+    why: str = ""
 
 
 def lock_env(settings: Settings, env: str, channel: str, *, check: bool = False) -> list[Locked]:
@@ -67,8 +70,8 @@ def lock_env(settings: Settings, env: str, channel: str, *, check: bool = False)
         target = lock_path(settings, env, platform)
         try:
             lock = _solve(settings, path, manifest, platform, channels)
-        except MissingSubdirError:
-            results.append(Locked(platform, target, "skipped"))
+        except MissingSubdirError as error:
+            results.append(Locked(platform, target, "skipped", why=error.message))
             continue
         results.append(_compare(platform, target, lock, check=check))
     if all(result.state == "skipped" for result in results):
@@ -129,7 +132,9 @@ def _solve(
 ) -> EnvLock:
     own = channels.get(OWN_CHANNEL)
     if own and not _has_platform(own, platform):
-        raise MissingSubdirError(f"the channel {own} has no {platform}")
+        raise MissingSubdirError("the channel has no packages for it")
+    if own and (lacking := _only_elsewhere(own, manifest, platform)):
+        raise MissingSubdirError(f"the channel has no {', '.join(lacking)} for it (yet)")
     wanted = manifest.platforms[platform]
     virtual = {"__glibc": wanted.glibc, "__linux": LINUX, "__unix": "0", **wanted.virtual_packages}
     specs = manifest.specs_for(platform)
@@ -164,6 +169,26 @@ def _has_platform(channel: str, platform: str) -> bool:
     except requests.RequestException:  # the solver asks again, and its message is better
         return True
     return bool(found.status_code != requests.codes.not_found)
+
+
+def _only_elsewhere(channel: str, manifest: Manifest, platform: str) -> list[str]:
+    """The packages that the manifest names and that the channel has for other platforms only.
+
+    A name that it has for none is a mistake, and the solver says so.
+    """
+    address = urlsplit(channel)
+    if address.scheme != "file":
+        return []
+    folder = Path(unquote(address.path))
+    here = _names(folder / platform) | _names(folder / "noarch")
+    others = set[str]().union(*(_names(folder / p) for p in manifest.platforms))
+    return sorted({spec_name(spec) for spec in manifest.specs_for(platform)} & others - here)
+
+
+def _names(subdir: Path) -> set[str]:
+    path = subdir / "repodata.json"
+    data = json.loads(path.read_text()) if path.is_file() else {}
+    return {record["name"] for record in data.get("packages.conda", {}).values()}
 
 
 def _compare(platform: str, target: Path, lock: EnvLock, *, check: bool) -> Locked:

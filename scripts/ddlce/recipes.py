@@ -1,4 +1,4 @@
-"""Recipes: the rooms under recipes/, and those generated from wheels.
+"""Recipes: the rooms under recipes/, and those generated from wheels and Debian packages.
 
 A `Recipe` is what the author wrote, parsed as YAML but not yet rendered for a variant
 (stage 0 of rattler-build's model). Nothing here knows any package by name.
@@ -6,8 +6,9 @@ A `Recipe` is what the author wrote, parsed as YAML but not yet rendered for a v
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,18 @@ import yaml
 from ddlce import yamltext
 from ddlce.errors import InputError
 from ddlce.model.source import SourcesLock
-from ddlce.settings import Settings
+from ddlce.settings import BUILD_PLATFORM, Settings
 
 #: Left by editors, compilers and test runs inside a room; never part of a package.
 IGNORED = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", "build", ".git"}
 IGNORED_SUFFIXES = (".pyc", ".egg-info", ".swp", "~")
 
 VARIANTS = "conda_build_config.yaml"
+
+#: The tables of packages that are made from other packagers' files, below recipes/.
+WHEELS, DEBS = "wheels/wheels.yaml", "debs/debs.yaml"
+
+LoadLock = Callable[[], SourcesLock]
 
 
 @dataclass(frozen=True)
@@ -32,11 +38,11 @@ class Recipe:
 
     Attributes:
         name: the room's name; unique in the tree.
-        path: the recipe.yaml, or the wheels manifest for a generated recipe.
+        path: the recipe.yaml, or the table that a generated recipe is made from.
         folder: the folder that build scripts and patches are relative to.
         data: the parsed recipe.
         files: the files that the package is made from, beside its sources.
-        generated: True where `data` was made from a wheel's metadata.
+        generated: True where `data` was made from a wheel's or a Debian package's metadata.
     """
 
     name: str
@@ -60,7 +66,7 @@ class Recipe:
                 yield output["staging"]
 
 
-def load_recipes(settings: Settings, subdir: str = "linux-64") -> dict[str, Recipe]:
+def load_recipes(settings: Settings, subdir: str = BUILD_PLATFORM) -> dict[str, Recipe]:
     """All recipes of the tree by room name: hand-written rooms, then generated ones.
 
     Raises:
@@ -75,27 +81,43 @@ def load_recipes(settings: Settings, subdir: str = "linux-64") -> dict[str, Reci
                 "rename one of the two folders",
             )
         recipes[recipe.name] = recipe
-    manifest = settings.recipes / "wheels" / "wheels.yaml"
+    load_lock = functools.cache(lambda: SourcesLock.load(settings.tree / "sources.lock"))
+    wheels = _from_wheels(settings, load_lock, subdir)
+    debs = _from_debs(settings, load_lock, subdir)
+    for recipe, replaces in (*((wheel, False) for wheel in wheels), *debs):
+        if recipe.name in recipes and not replaces:
+            raise InputError(
+                f"{recipe.path}: {recipe.name!r} has another recipe too, "
+                f"at {recipes[recipe.name].path}",
+                "delete one of the two",
+            )
+        recipes[recipe.name] = recipe
+    return recipes
+
+
+def _from_wheels(settings: Settings, lock: LoadLock, subdir: str) -> Iterator[Recipe]:
+    manifest = settings.recipes / WHEELS
     if manifest.exists():
         from ddlce.wheels import wheel_recipes
 
-        lock = SourcesLock.load(settings.tree / "sources.lock")
-        for wheel in wheel_recipes(manifest, lock, subdir):
-            if wheel.name in recipes:
-                raise InputError(
-                    f"{manifest}: {wheel.name!r} has a hand-written recipe too, "
-                    f"at {recipes[wheel.name].path}",
-                    "delete one of the two",
-                )
-            recipes[wheel.name] = Recipe(
-                name=wheel.name,
-                path=manifest,
-                folder=manifest.parent,
-                data=wheel.data,
-                files=tuple(wheel.files),
-                generated=True,
-            )
-    return recipes
+        for wheel in wheel_recipes(manifest, lock(), subdir):
+            yield _generated(manifest, wheel.name, wheel.data, wheel.files)
+
+
+def _from_debs(settings: Settings, lock: LoadLock, subdir: str) -> Iterator[tuple[Recipe, bool]]:
+    """Recipes, and whether each takes the place of a hand-written one."""
+    manifest = settings.recipes / DEBS
+    if manifest.exists():
+        from ddlce.debs import deb_recipes
+        from ddlce.wheels import wheel_packages
+
+        wheels = wheel_packages(settings.recipes / WHEELS, lock())
+        for deb in deb_recipes(manifest, lock(), subdir, wheels):
+            yield _generated(manifest, deb.name, deb.data, deb.files), deb.instead_of_recipe
+
+
+def _generated(manifest: Path, name: str, data: dict[str, Any], files: tuple[Path, ...]) -> Recipe:
+    return Recipe(name, manifest, manifest.parent, data, files, generated=True)
 
 
 def load_recipe(path: Path) -> Recipe:

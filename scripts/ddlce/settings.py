@@ -8,6 +8,9 @@ from pathlib import Path
 
 from ddlce.errors import InputError
 
+#: The platform that builds run on; compilers, cmake and the like are this machine's.
+BUILD_PLATFORM = "linux-64"
+
 
 @dataclass(frozen=True)
 class Settings:

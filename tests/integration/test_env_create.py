@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ddlce.engine.index import index_channel
 from ddlce.env.layout import Layout, remove_tree
 from ddlce.env.verify import verify
 from ddlce.files import locked
@@ -28,6 +29,7 @@ from support.minienv import (
     site_of_channel,
     small_disk,
 )
+from support.synthetic import make_package
 
 LIB = "lib/python3.11"
 
@@ -230,6 +232,29 @@ def test_a_lock_for_another_platform_is_refused(site: Site) -> None:
     other.write_text(site.lock.read_text().replace("platform: linux-64", "platform: linux-s390x"))
     message = site.fails(3, "env", "create", "mini", "--lock", other)
     assert message.startswith("error: the lock of mini is for linux-s390x, and this machine is ")
+
+
+def test_a_release_for_another_platform_is_installed_but_never_the_default(
+    site: Site, tmp_path: Path
+) -> None:
+    other = "linux-ppc64le"
+    (tmp_path / "prefix" / "share").mkdir(parents=True)
+    (tmp_path / "prefix" / "share" / "other").write_text("other\n")
+    make_package(Path(site.channel) / other, tmp_path / "prefix", "other")
+    index_channel(Path(site.channel))
+    text = site.manifest.read_text().replace("- mini-all", "- other")
+    text = text.replace("linux-64:", f"{other}:")
+    site.manifest.write_text(text)
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini", "--platform", other)
+    (prefix,) = (site.root / "envs" / "mini").iterdir()  # no link `current` beside it
+    assert (prefix / "share" / "other").read_text() == "other\n"
+    assert "is there already" in site.ok("env", "create", "mini", "--platform", other)
+
+    lock = site.repo / "envs" / "locks" / f"mini.{other}.lock"
+    message = site.fails(2, "env", "create", "--lock", lock, "--platform", "linux-aarch64")
+    assert f"{lock} is for {other}, not for linux-aarch64\n" in message
+    assert f"hint:  leave --lock out, or say --platform {other}" in message
 
 
 def test_a_lock_older_than_its_manifest_is_refused(site: Site) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import yaml
 from rattler.explicit_environment import ExplicitEnvironmentSpec
 
+from ddlce.engine.index import index_channel
 from support.minienv import Site, served
+from support.synthetic import make_package
 
 
 def test_lock_is_written_once_and_names_no_machine(site: Site) -> None:
@@ -102,6 +104,23 @@ def test_no_manifest(site: Site) -> None:
     message = site.fails(2, "lock", "other")
     assert f"there is no environment manifest {site.manifest.with_name('other.yaml')}" in message
     assert "hint:  choose one of: mini\n" in message
+
+
+def test_a_platform_that_has_not_all_yet_is_skipped(site: Site, tmp_path: Path) -> None:
+    """But a name that no platform has is a mistake."""
+    channel = Path(site.channel)
+    (tmp_path / "prefix" / "share").mkdir(parents=True)
+    (tmp_path / "prefix" / "share" / "other").write_text("other\n")
+    make_package(channel / "linux-ppc64le", tmp_path / "prefix", "other")
+    index_channel(channel)
+    text = site.manifest.read_text().replace("- mini-all", "- miniarch")
+    text = text.replace("specs:", '  linux-ppc64le:\n    glibc: "2.28"\nspecs:')
+    site.manifest.write_text(text)
+    shown = site.ok("lock", "mini")
+    assert "written    linux-64" in shown
+    assert "skipped    linux-ppc64le: the channel has no miniarch for it (yet)\n" in shown
+    site.manifest.write_text(text.replace("- miniarch", "- minarch"))
+    assert "minarch" in site.fails(2, "lock", "mini")
 
 
 def test_the_same_lock_from_a_server(site: Site) -> None:

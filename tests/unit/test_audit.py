@@ -18,10 +18,10 @@ from support.synthetic import make_package, rewrite
 GLIBC = "__glibc >=2.36,<3.0.a0"
 
 
-def compile_c(target: Path, source: str, *flags: str) -> None:
+def compile_c(target: Path, source: str, *flags: str, compiler: str = "gcc") -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(
-        ["gcc", "-x", "c", "-", "-Wl,--build-id=none", "-o", target, *flags],
+        [compiler, "-x", "c", "-", "-Wl,--build-id=none", "-o", target, *flags],
         input=source.encode(),
         check=True,
         capture_output=True,
@@ -130,6 +130,46 @@ def test_links(channel: Path, prefix: Path) -> None:
         "link share/nowhere: leads to nothing, which is not there",
         "link share/out: leads out of the prefix, to ../../x",
     ]
+
+
+def build_for_power(prefix: Path, *flags: str) -> None:
+    compiler = "powerpc64le-linux-gnu-gcc"
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed (make ppc64le installs it)")
+    library = prefix / "lib/libone.so.1"
+    library.unlink()
+    source = "int one(void){return 1;}\n"
+    compile_c(library, source, "-shared", "-fPIC", "-nostdlib", *flags, compiler=compiler)
+
+
+def test_a_library_of_another_processor(channel: Path, prefix: Path) -> None:
+    build_for_power(prefix)
+    assert says(pack(channel, prefix)) == [
+        "machine lib/libone.so.1: is for EM_PPC64, not for linux-64"
+    ]
+
+
+def test_pages_of_64_kib(channel: Path, prefix: Path) -> None:
+    build_for_power(prefix, "-Wl,-z,max-page-size=4096", "-Wl,-z,common-page-size=4096")
+    assert says(pack(channel, prefix))[1:] == [
+        "page-size lib/libone.so.1: is aligned for pages of 4096 bytes, not 65536"
+    ]
+
+
+def test_a_compiled_package_is_checked_beside_those_of_its_platform(
+    channel: Path, prefix: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    build_library(other)
+    make_package(channel / "linux-ppc64le", other, "base")
+    (prefix / "share/link").symlink_to("../share/one.txt")
+    (prefix / "share/one.txt").unlink()
+    package = pack(channel, prefix, "two", GLIBC, "base")
+    assert says(package, channel=channel) == [
+        "link share/link: leads to ../share/one.txt, which is not there"
+    ]
+    make_package(channel / "linux-64", other, "base")
+    assert says(package, channel=channel) == []
 
 
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o666])
@@ -338,6 +378,7 @@ def test_clobbering(channel: Path, prefix: Path, tmp_path: Path) -> None:
     ]
     assert clobbered(infos[:2]) == []
     assert installed_path("python-scripts/x") == "bin/x"
+    assert installed_path("site-packages/x.py", "3.13") == "lib/python3.13/site-packages/x.py"
 
 
 def test_unknown_dependencies(channel: Path, prefix: Path) -> None:

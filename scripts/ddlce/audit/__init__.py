@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ddlce.audit.channel import audit_index, clobbered, unknown_dependencies
 from ddlce.audit.facts import Facts, Info, read_facts, read_info
-from ddlce.audit.rules import RULES, Below, Finding
+from ddlce.audit.rules import MACHINES, RULES, Below, Finding
 
 __all__ = [
     "Finding",
@@ -36,7 +37,12 @@ def audit_package(
         WorkError: the package, or one below it, cannot be read.
     """
     facts = read_facts(package, forbidden)
-    return audit_facts(facts, closure(facts, read_channel([channel])) if channel else None)
+    if channel is None:
+        return audit_facts(facts, None)
+    subdir = package.parent.name
+    # A channel may hold several platforms; a compiled package is installed beside its own.
+    folders = [channel / name for name in (subdir, "noarch")] if subdir in MACHINES else [channel]
+    return audit_facts(facts, closure(facts, read_channel(folders)))
 
 
 def audit_facts(facts: Facts, below: Below | None) -> list[Finding]:
@@ -45,13 +51,30 @@ def audit_facts(facts: Facts, below: Below | None) -> list[Finding]:
 
 
 def read_channel(folders: Iterable[Path]) -> dict[str, list[Info]]:
-    """Names and paths of every package of channel folders, by name."""
+    """Names and paths of every package, by name.
+
+    Args:
+        folders: channels, or subdirs of channels.
+    """
+    packages = [
+        package
+        for folder in folders
+        for package in sorted([*folder.glob("*.conda"), *folder.glob("*/*.conda")])
+    ]
+    python = _python_of(packages)
     found: dict[str, list[Info]] = {}
-    for folder in folders:
-        for package in sorted(folder.glob("*/*.conda")):
-            info = read_info(package)
-            found.setdefault(info.name, []).append(info)
+    for package in packages:
+        info = read_info(package, python)
+        found.setdefault(info.name, []).append(info)
     return found
+
+
+def _python_of(packages: Iterable[Path]) -> str:
+    """The minor version of the python among packages, by file name."""
+    for package in packages:
+        if match := re.match(r"python-(\d+\.\d+)\.", package.name):
+            return match[1]
+    return "3.11"
 
 
 def closure(facts: Facts, known: dict[str, list[Info]]) -> Below:

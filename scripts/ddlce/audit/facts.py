@@ -46,6 +46,7 @@ class Elf:
         inherited: True where they are DT_RPATH, which also serves what this file loads.
         glibc: the newest glibc symbol version it needs, or "".
         executable: has an interpreter.
+        page: the smallest alignment of a loaded segment, in bytes; 0 where none is loaded.
     """
 
     machine: str
@@ -55,6 +56,7 @@ class Elf:
     inherited: bool
     glibc: str
     executable: bool
+    page: int = 0
 
 
 @dataclass(frozen=True)
@@ -181,8 +183,12 @@ def read_facts(package: Path, forbidden: Sequence[str] = ()) -> Facts:
     return Facts(package, info, tuple(licenses), tuple(entries), files)
 
 
-def read_info(package: Path) -> Info:
+def read_info(package: Path, python: str = "3.11") -> Info:
     """Read only what a dependant must know.
+
+    Args:
+        package: a .conda file.
+        python: the minor version of the environment that it is asked about.
 
     Raises:
         WorkError: it is no readable .conda file.
@@ -194,17 +200,17 @@ def read_info(package: Path) -> Info:
     paths = {entry["_path"] for entry in info["paths"]["paths"]}
     noarch = (info.get("link") or {}).get("noarch") or {}
     if noarch.get("type") == "python":
-        paths = {installed_path(path) for path in paths}
+        paths = {installed_path(path, python) for path in paths}
         # each entry point is `command = module:function`
         points = noarch.get("entry_points") or ()
         paths |= {f"bin/{point.partition('=')[0].strip()}" for point in points}
     return Info(package, info["index"], frozenset(paths))
 
 
-def installed_path(path: str) -> str:
-    """Where a file of a noarch python package goes, in an environment with python 3.11."""
+def installed_path(path: str, python: str = "3.11") -> str:
+    """Where a file of a noarch python package goes, in an environment with that python."""
     if path.startswith("site-packages/"):
-        return f"lib/python3.11/{path}"
+        return f"lib/python{python}/{path}"
     return re.sub(r"^python-scripts/", "bin/", path)
 
 
@@ -266,10 +272,20 @@ def read_elf(data: bytes) -> Elf | None:
                 for _, wanted in section.iter_versions():
                     versions += [v for name in wanted if (v := glibc_version(name.name))]
         interpreter = any(isinstance(part, InterpSegment) for part in elf.iter_segments())
+        pages = [int(part["p_align"]) for part in elf.iter_segments("PT_LOAD")]
     except (ELFError, KeyError, AssertionError):
         return None
     newest = ".".join(map(str, max(versions))) if versions else ""
-    return Elf(machine, soname, tuple(needed), tuple(rpaths), inherited, newest, interpreter)
+    return Elf(
+        machine=machine,
+        soname=soname,
+        needed=tuple(needed),
+        rpaths=tuple(rpaths),
+        inherited=inherited,
+        glibc=newest,
+        executable=interpreter,
+        page=min(pages, default=0),
+    )
 
 
 def glibc_version(symbol_version: str) -> tuple[int, ...] | None:

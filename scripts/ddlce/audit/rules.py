@@ -30,6 +30,9 @@ DRIVERS = frozenset(
 
 MACHINES = {"linux-64": "EM_X86_64", "linux-ppc64le": "EM_PPC64", "linux-aarch64": "EM_AARCH64"}
 
+#: The largest pages of the kernels that are in use, in bytes, where they are not everywhere 4096.
+PAGES = {"EM_PPC64": 65536, "EM_AARCH64": 65536}
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -174,6 +177,16 @@ def machine(facts: Facts, _below: Below | None) -> Iterator[Finding]:
             yield Finding("machine", file.path, f"is for {elf.machine}, not for {subdir}")
 
 
+def page_size(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """What is for a processor whose kernels have pages of 64 KiB can be loaded on them."""
+    for file, elf in _elves(facts):
+        wanted = PAGES.get(elf.machine, 0)
+        if 0 < elf.page < wanted:
+            yield Finding(
+                "page-size", file.path, f"is aligned for pages of {elf.page} bytes, not {wanted}"
+            )
+
+
 def rpaths(facts: Facts, _below: Below | None) -> Iterator[Finding]:
     """RPATH and RUNPATH begin with $ORIGIN and stay inside the prefix."""
     for file, elf in _elves(facts):
@@ -300,6 +313,7 @@ RULES: tuple[Rule, ...] = (
     build_paths,
     placeholders,
     machine,
+    page_size,
     rpaths,
     needed,
     glibc_floor,

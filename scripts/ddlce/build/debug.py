@@ -10,25 +10,31 @@ from pathlib import Path
 
 from ddlce.build.inputs import locked_sources
 from ddlce.build.scheduler import Scheduler
-from ddlce.build.worker import build_environment, make_channel, render_job
+from ddlce.build.worker import Runner, build_environment, make_channel, render_job
 from ddlce.engine.build import debug_folder
 from ddlce.errors import WorkError
 from ddlce.plan import make_plan
-from ddlce.settings import Settings
+from ddlce.settings import BUILD_PLATFORM, Settings
 from ddlce.sources.fetch import fetch_sources
 
 #: What rattler-build writes into a work folder to set up the environment of a script.
 ENV_SCRIPT = "build_env.sh"
 
 
-def prepare(settings: Settings, name: str, fresh: bool, log: Callable[[str], None]) -> Path:
+def prepare(
+    settings: Settings,
+    name: str,
+    fresh: bool,
+    log: Callable[[str], None],
+    subdir: str = BUILD_PLATFORM,
+) -> Path:
     """The work folder of `name`: as its last build left it, or made anew.
 
     Raises:
         InputError: no such recipe.
         WorkError: what it stands on is not built, or its environments do not solve.
     """
-    plan = make_plan(settings).restrict([name])
+    plan = make_plan(settings, subdir).restrict([name])
     step = [*plan.steps.values()][-1]
     staging = settings.work / f"{step.name}-{step.short}"
     kept = sorted(staging.glob(f"out/bld/*/work/{ENV_SCRIPT}"))
@@ -50,11 +56,11 @@ def prepare(settings: Settings, name: str, fresh: bool, log: Callable[[str], Non
     return debug_folder(variant, channel, staging / "out", log)
 
 
-def enter(folder: Path, command: str | None) -> int:
+def enter(folder: Path, command: str | None, runner: Runner = list) -> int:
     """Run a shell, or one command, in a build's work folder; returns its exit code."""
     env = build_environment() | {"TERM": os.environ.get("TERM", "dumb")}
     if command is not None:
         script = f". ./{ENV_SCRIPT}\n{command}"
-        return subprocess.run(["bash", "-c", script], cwd=folder, env=env, check=False).returncode
-    run = subprocess.run(["bash", "--rcfile", ENV_SCRIPT, "-i"], cwd=folder, env=env, check=False)
+        return subprocess.run(runner(["bash", "-c", script]), cwd=folder, env=env, check=False).returncode
+    run = subprocess.run(runner(["bash", "--rcfile", ENV_SCRIPT, "-i"]), cwd=folder, env=env, check=False)
     return run.returncode

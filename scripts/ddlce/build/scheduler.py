@@ -23,7 +23,7 @@ from ddlce.errors import MachineError, WorkError
 from ddlce.files import explain_os_errors, locked
 from ddlce.plan import Plan, Step, is_built
 from ddlce.recipes import VARIANTS
-from ddlce.settings import Settings
+from ddlce.settings import BUILD_PLATFORM, Settings
 from ddlce.store import Store
 
 #: Gigabytes that a build may take, unless its recipe's `extra.build-memory-gb` says otherwise.
@@ -60,6 +60,7 @@ class Failure:
     phase: str
     error: str
     log: Path
+    subdir: str = BUILD_PLATFORM
 
     def tail(self, lines: int = 30) -> list[str]:
         """The log's last lines."""
@@ -134,8 +135,8 @@ class Scheduler:
     def _costs(self) -> dict[str, float]:
         """Seconds from a step's start to the end of what stands on it: long ones start first."""
         own = {}
-        for name in self.plan.steps:
-            record = self.store.last_record(name)
+        for name, step in self.plan.steps.items():
+            record = self.store.last_record(step.record)
             own[name] = record.seconds if record else 10.0
         cost: dict[str, float] = {}
         for name in reversed(self.plan.steps):
@@ -183,13 +184,16 @@ class Scheduler:
         del self.todo[step.name]
         running = Running(step, self.settings.logs / f"{step.name}-{step.short}.log", locks)
         self.running[step.name] = running
-        if is_built(self.store, step.name, step.digest, step.outputs):
+        if is_built(self.store, step.record, step.digest, step.outputs):
             self._finish(running, record=False)  # another builder made it meanwhile
             return True
         staging = self.settings.work / f"{step.name}-{step.short}"
         job = self.job(step, staging, running.log)
         running.process = worker.start(
-            job, staging.with_suffix(".json"), self.settings.cache / "rattler"
+            job,
+            staging.with_name(f"{staging.name}.json"),
+            self.settings.cache / "rattler",
+            worker.place_of(self.settings, step.subdir),
         )
         assert running.process.stdout is not None
         os.set_blocking(running.process.stdout.fileno(), False)
@@ -201,7 +205,7 @@ class Scheduler:
         recipe = step.recipe
         below = [
             (o.subdir, self.store.package(o.subdir, o.filename))
-            for name in self.plan.closure(step.name)
+            for name in self.plan.sandbox(step.name)
             for o in self.plan.steps[name].outputs
         ]
         return Job(
@@ -211,7 +215,7 @@ class Scheduler:
             data=recipe.data,
             files=[*recipe.files],
             generated=recipe.generated,
-            subdir=self.plan.subdir,
+            subdir=step.subdir,
             digest=step.digest,
             short=step.short,
             parts=step.parts,
@@ -249,12 +253,19 @@ class Scheduler:
             code = running.process.returncode if running.process else 0
             error = event.error or f"the worker ended with {_describe(code)}"
             self.failures.append(
-                Failure(step.name, event.package or step.name, event.phase, error, running.log)
+                Failure(
+                    step.name,
+                    event.package or step.name,
+                    event.phase,
+                    error,
+                    running.log,
+                    step.subdir,
+                )
             )
         else:
             if record:
                 self.store.remember(
-                    step.name, step.digest, step.parts, event.packages, running.seconds
+                    step.record, step.digest, step.parts, event.packages, running.seconds
                 )
             self.built[step.name] = running.seconds
         running.locks.close()
@@ -270,10 +281,12 @@ class Scheduler:
 def failure_error(failure: Failure) -> WorkError:
     """The message for a failed step: package, phase, last lines, log and what to type next."""
     tail = "\n".join(f"  │ {line}" for line in failure.tail())
+    recipe = shlex.quote(failure.name.partition("@")[0])
+    option = "" if failure.subdir == BUILD_PLATFORM else f" --subdir {failure.subdir}"
     return WorkError(
         f"{failure.package}: failed in phase {failure.phase!r}: {failure.error}\n"
         f"{tail}\n  log: {failure.log}",
-        f"for a shell in its build folder: ddlce debug {shlex.quote(failure.name)}",
+        f"for a shell in its build folder: ddlce debug {recipe}{option}",
     )
 
 

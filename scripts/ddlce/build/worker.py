@@ -11,18 +11,27 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from ddlce.audit import audit_package
+from ddlce.build.foreign import add_tools, point_builders
 from ddlce.build.job import Event, Job, Phase
 from ddlce.build.repack import EPOCH, repack
-from ddlce.digest import file_parts
+from ddlce.digest import cross_triple, file_parts
 from ddlce.engine.build import build_output, test_package
 from ddlce.engine.index import index_channel
-from ddlce.engine.render import Output, Rendered, load_variants, render, with_stored_sources
+from ddlce.engine.render import (
+    Output,
+    Rendered,
+    load_variants,
+    render,
+    with_stored_sources,
+)
 from ddlce.errors import DdlceError, WorkError
 from ddlce.files import link_or_copy
+from ddlce.settings import BUILD_PLATFORM, Settings
 
 
 class Worker:
@@ -54,6 +63,8 @@ class Worker:
         self.enter("prepare")
         shutil.rmtree(job.staging, ignore_errors=True)
         channel = make_channel(job)
+        if job.subdir != BUILD_PLATFORM:
+            point_builders(job.staging, cross_triple(job.subdir))
         made: list[tuple[Output, Path]] = []
         rendered = render_job(job)  # copies the recipe's files
         refuse_changed_files(job)
@@ -68,6 +79,8 @@ class Worker:
             shutil.rmtree(job.staging / "out" / "bld", ignore_errors=True)
             index_channel(channel)  # later outputs of the recipe may stand on this one
             made.append((output, final))
+        if job.subdir != BUILD_PLATFORM:
+            add_tools(job.staging / "tools", cross_triple(job.subdir))
         for output, final in made:
             self.enter("check", output.name)
             self.refuse_findings(final, channel)
@@ -79,6 +92,7 @@ class Worker:
             link_or_copy(final, job.store / output.subdir / output.filename)
             packages.append(f"{output.subdir}/{output.filename}")
         shutil.rmtree(job.staging, ignore_errors=True)
+        self.log(f"{sum(os.times()[:4]):.0f} s of processor time")
         self.enter("done", packages=packages)
 
     def metadata(self, output: Output) -> dict[str, object]:
@@ -104,9 +118,11 @@ class Worker:
 def render_job(job: Job) -> list[tuple[Output, Rendered]]:
     """The outputs of the job's recipe, made from the stored sources."""
     recipe = with_stored_sources(
-        job.recipe, job.staging / "recipe" / job.name, job.sources.__getitem__
+        job.recipe, job.staging / "recipe" / job.name, job.sources.__getitem__, job.subdir
     )
-    return render(recipe, load_variants(job.variants), job.subdir, job.short)
+    made = render(recipe, load_variants(job.variants, job.subdir), job.subdir, job.short)
+    # For another platform, what is noarch was made on this one.
+    return [(o, v) for o, v in made if job.subdir in (BUILD_PLATFORM, o.subdir)]
 
 
 def refuse_changed_files(job: Job) -> None:
@@ -168,7 +184,23 @@ def build_environment() -> dict[str, str]:
     }
 
 
-def start(job: Job, job_file: Path, cache: Path) -> subprocess.Popen[bytes]:
+#: Makes of a command line the one that runs it in a place of its own.
+Runner = Callable[[list[str]], list[str]]
+
+
+def place_of(settings: Settings, subdir: str) -> Runner:
+    """Where builds for a platform run: where its programs work."""
+    if subdir == BUILD_PLATFORM:
+        return list
+    from ddlce.emulate import emulated, ensure_sysroot
+
+    sysroot = ensure_sysroot(settings, subdir)
+    return lambda command: emulated(command, subdir, sysroot)
+
+
+def start(
+    job: Job, job_file: Path, cache: Path, runner: Runner = list
+) -> subprocess.Popen[bytes]:
     """Start a worker for `job`; its standard output carries the events."""
     job_file.parent.mkdir(parents=True, exist_ok=True)
     job_file.write_text(job.model_dump_json())
@@ -176,7 +208,7 @@ def start(job: Job, job_file: Path, cache: Path) -> subprocess.Popen[bytes]:
     env = build_environment() | {"RATTLER_CACHE_DIR": str(cache)}
     with job.log.open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "ddlce.build.worker", str(job_file)],
+            runner([sys.executable, "-m", "ddlce.build.worker", str(job_file)]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

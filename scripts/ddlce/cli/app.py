@@ -38,6 +38,7 @@ COMMANDS = (
     "plan",
     "build",
     "debug",
+    "emulate",
     "index",
     "serve",
     "lock",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, err, out, print_error, print_json
-from ddlce.settings import Settings, load_settings
+from ddlce.cli.common import JsonOption, SubdirOption, err, out, print_error, print_json
+from ddlce.settings import BUILD_PLATFORM, Settings, load_settings
 
 if TYPE_CHECKING:
     from ddlce.plan import Plan
@@ -38,13 +38,14 @@ def build(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", "-k", help="After a failure, build what still can be.")
     ] = False,
+    subdir: SubdirOption = BUILD_PLATFORM,
     json: JsonOption = False,
 ) -> None:
     """Build, test and check the packages whose inputs changed, and what stands on them."""
     from ddlce.plan import make_plan
 
     settings = load_settings()
-    plan = make_plan(settings)
+    plan = make_plan(settings, subdir)
     if packages:
         plan = plan.restrict(packages)
     seconds = run_build(settings, plan, jobs or default_jobs(), keep_going)

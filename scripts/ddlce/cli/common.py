@@ -17,6 +17,9 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+SubdirOption = Annotated[
+    str, typer.Option("--subdir", help="The platform that the packages are for.")
+]
 RootOption = Annotated[
     Path | None,
     typer.Option("--root", help="Where environments live [env DDLCE_ROOT].", show_default=False),

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import err
-from ddlce.settings import load_settings
+from ddlce.cli.common import SubdirOption, err
+from ddlce.settings import BUILD_PLATFORM, load_settings
 
 
 def register(app: typer.Typer) -> None:
@@ -25,11 +25,15 @@ def debug(
     command: Annotated[
         str | None, typer.Option("--command", "-c", help="Run this there instead of a shell.")
     ] = None,
+    subdir: SubdirOption = BUILD_PLATFORM,
 ) -> None:
     """Open a shell where the last build of PACKAGE failed, with its environment set up."""
     from ddlce.build.debug import enter, prepare
+    from ddlce.build.worker import place_of
 
     settings = load_settings()
-    folder = prepare(settings, package, fresh, log=lambda line: err.print(line, markup=False))
+    folder = prepare(
+        settings, package, fresh, log=lambda line: err.print(line, markup=False), subdir=subdir
+    )
     err.print(f"debug: {folder}")
-    raise typer.Exit(enter(folder, command))
+    raise typer.Exit(enter(folder, command, place_of(settings, subdir)))

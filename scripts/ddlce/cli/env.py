@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,6 +50,10 @@ def create(
     root: RootOption = None,
     channel: ChannelOption = None,
     offline: OfflineOption = False,
+    platform: Annotated[
+        str | None,
+        typer.Option("--platform", help="Install another platform's lock; run it emulated."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Install a lock as an immutable release, and make it the default one."""
@@ -59,13 +63,25 @@ def create(
     from ddlce.model.envlock import EnvLock
 
     settings = load_settings(root)
-    locked = EnvLock.load(lock or lock_path(settings, env, this_platform()))
+    wanted = platform or this_platform()
+    locked = EnvLock.load(lock or lock_path(settings, env, wanted))
+    if platform not in (None, locked.platform):
+        raise InputError(
+            f"{lock} is for {locked.platform}, not for {platform}",
+            f"leave --lock out, or say --platform {locked.platform}",
+        )
     if not lock:
         _check_current(settings, locked)
     address = channel_address(channel or settings.channel)
     with _progress("installing") as progress:
         done = create_release(
-            settings, locked, address, offline=offline, progress=progress, on_wait=_say_waiting
+            settings,
+            locked,
+            address,
+            offline=offline,
+            progress=progress,
+            on_wait=_say_waiting,
+            runner=None if wanted == this_platform() else _emulation(settings, wanted),
         )
     if json:
         print_json(dataclasses.asdict(done))
@@ -77,6 +93,17 @@ def create(
             f"{escape(str(done.prefix))}: {done.packages} packages, {done.compiled} modules "
             f"compiled ({times})"
         )
+
+
+def _emulation(settings: Settings, platform: str) -> Callable[[list[str]], list[str]]:
+    """What runs programs of another platform on this machine; prepared when it is asked for."""
+
+    def runner(command: list[str]) -> list[str]:
+        from ddlce.emulate import emulated, ensure_sysroot
+
+        return emulated(command, platform, ensure_sysroot(settings, platform))
+
+    return runner
 
 
 def list_envs(root: RootOption = None, json: JsonOption = False) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from ddlce.cli.common import JsonOption, out, print_json
-from ddlce.settings import Settings, load_settings
+from ddlce.cli.common import JsonOption, SubdirOption, out, print_json
+from ddlce.settings import BUILD_PLATFORM, Settings, load_settings
 
 
 def register(app: typer.Typer) -> None:
@@ -13,12 +13,14 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: ddlce index")(index)
 
 
-def index(json: JsonOption = False) -> None:
+def index(subdir: SubdirOption = BUILD_PLATFORM, json: JsonOption = False) -> None:
     """Make the channel hold the plan's packages: repodata.json, .zst and shards."""
     from ddlce.channel import update_channel
+    from ddlce.plan import make_plan
 
     settings = load_settings()
-    total, added = update_channel(settings)
+    subdirs = dict.fromkeys((BUILD_PLATFORM, subdir))
+    total, added = update_channel(settings, *(make_plan(settings, s) for s in subdirs))
     if json:
         print_json({"channel": str(settings.channel), "packages": total, "added": added})
     else:

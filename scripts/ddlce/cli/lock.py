@@ -80,7 +80,7 @@ def _show(result: Locked, *, explain: bool) -> None:
     from ddlce.lock import required_by
 
     if result.lock is None:
-        out.print(f"skipped    {result.platform}: the channel has no packages for it")
+        out.print(f"skipped    {result.platform}: {escape(result.why)}")
         return
     out.print(
         f"{result.state:<10} {result.platform}: {len(result.lock.packages)} packages, "
@@ -106,6 +106,8 @@ def _as_json(result: Locked) -> dict[str, Any]:
         "file": str(result.path),
         "changes": list(result.changes),
     }
+    if result.why:
+        data["why"] = result.why
     if result.lock:
         needed = required_by(result.lock)
         data["digest"] = result.lock.digest

@@ -21,6 +21,7 @@ sources = typer.Typer(
 )
 
 SubdirOption = Annotated[str, typer.Option(help="Platform of arch-specific files.")]
+SuiteOption = Annotated[str, typer.Option(help="Debian's suite, where not the machine's own.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -48,6 +49,7 @@ def add(
         str | None, typer.Option(help="What the file must have; demanded for url:.")
     ] = None,
     subdir: SubdirOption = "linux-64",
+    suite: SuiteOption = "",
 ) -> None:
     """Download sources and lock them; an entry of the same package is replaced.
 
@@ -58,7 +60,9 @@ def add(
     parsed = [Request.parse(text) for text in requests]
     if (url or sha256) and len(parsed) != 1:
         raise InputError("--url and --sha256 belong to one source", "add the sources one by one")
-    _lock(parsed, subdir, files=files, url=url, sha256=sha256)
+    if suite and not all(request.client.startswith("debian-") for request in parsed):
+        raise InputError("--suite is for Debian's sources", "add the others without it")
+    _lock(parsed, subdir, files=files, url=url, sha256=sha256, suite=suite)
 
 
 @sources.command()
@@ -97,7 +101,7 @@ def check(json: JsonOption = False) -> None:
     Example: ddlce sources check
     """
     settings, lock = _load()
-    used = _recipe_sources(settings)
+    used = _used_sources(settings, lock)
     locked = {source.sha256 for source in lock.sources}
     problems = [
         f"{where}: {url} (sha256 {digest}) is not locked"
@@ -130,7 +134,7 @@ def sync() -> None:
     from ddlce.sources.resolve import request_for
 
     settings, lock = _load()
-    used = _recipe_sources(settings)
+    used = _used_sources(settings, lock)
     known = {source.sha256 for source in lock.sources}
     for digest, (url, where) in used.items():
         if digest not in known:
@@ -152,25 +156,25 @@ def sync() -> None:
 
 @sources.command()
 def recipe(
-    name: Annotated[str, typer.Argument(help="A package made from a wheel.")],
+    name: Annotated[str, typer.Argument(help="A package made from a wheel or a Debian package.")],
     subdir: SubdirOption = "linux-64",
 ) -> None:
-    """Print the recipe.yaml that is generated for a wheel.
+    """Print the recipe.yaml that is generated for a package of a platform.
 
     Example: ddlce sources recipe numpy
     """
     from ddlce import yamltext
-    from ddlce.wheels import wheel_recipes
+    from ddlce.recipes import WHEELS, load_recipes
 
-    settings, lock = _load()
-    made = {r.name: r for r in wheel_recipes(_manifest(settings), lock, subdir)}
+    settings, _ = _load()
+    made = {n: r for n, r in load_recipes(settings, subdir).items() if r.generated}
     if name not in made:
         from difflib import get_close_matches
 
         near = get_close_matches(name, made, n=3)
         raise InputError(
-            f"no package {name!r} is made from a wheel",
-            f"did you mean {', '.join(near)}?" if near else f"see {_manifest(settings)}",
+            f"no package {name!r} of {subdir} is made from a wheel or a Debian package",
+            f"did you mean {', '.join(near)}?" if near else f"see {settings.recipes / WHEELS}",
         )
     typer.echo(yamltext.dump(made[name].data, width=100))
 
@@ -184,16 +188,19 @@ def _load() -> tuple[Settings, SourcesLock]:
     return settings, SourcesLock.load(path) if path.exists() else SourcesLock()
 
 
-def _recipe_sources(settings: Settings) -> dict[str, tuple[str, Path]]:
-    """sha256 → url and recipe of every source that a recipe downloads.
+def _used_sources(settings: Settings, lock: SourcesLock) -> dict[str, tuple[str, Path]]:
+    """sha256 → url and user of every source that a recipe of any platform, or a tool, downloads.
 
     Raises:
         InputError: a source without a sha256.
     """
+    from ddlce.emulate.sysroot import is_glibc
     from ddlce.recipes import load_recipes
+    from ddlce.sources.clients import PLATFORMS
 
-    found: dict[str, tuple[str, Path]] = {}
-    for recipe in load_recipes(settings).values():
+    found = {s.sha256: (s.recipe_url, settings.tree / LOCK) for s in lock.sources if is_glibc(s)}
+    recipes = [r for subdir in PLATFORMS for r in load_recipes(settings, subdir).values()]
+    for recipe in recipes:
         for source in recipe.sources():
             if "url" not in source:
                 continue
@@ -215,13 +222,14 @@ def _lock(
     url: str | None = None,
     sha256: str | None = None,
     keep_versions: bool = False,
+    suite: str = "",
 ) -> None:
     """Resolve without the lock file's lock, then merge under it: two `add` at once both count."""
     from ddlce.files import locked
     from ddlce.sources.resolve import Resolver, merged
 
     settings, _ = _load()
-    resolver = Resolver(settings, subdir)
+    resolver = Resolver(settings, subdir, suite=suite)
     for request in requests:
         with err.status(f"{request.client} {request.package}"):
             found = resolver.resolve(request, files=files, url=url, sha256=sha256)
@@ -239,7 +247,3 @@ def _same_files(old: list[Source]) -> str:
 
 def _size(source: Source) -> str:
     return f"{source.size / 1e6:.1f} MB"
-
-
-def _manifest(settings: Settings) -> Path:
-    return settings.recipes / "wheels" / "wheels.yaml"

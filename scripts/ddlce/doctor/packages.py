@@ -16,6 +16,9 @@ from ddlce.doctor.report import Check, State
 
 LIST = Path(__file__).with_name("system-packages.txt")
 PRESENT = "present"
+
+#: The needs of `make` and `make test`; those of another platform are for who builds for it.
+NEEDED = ("required", "test")
 INSTALLERS = ("apt", "dnf", "zypper")
 
 #: By the ID and ID_LIKE words of os-release.
@@ -116,6 +119,6 @@ def install_command(checks: Iterable[Check], manager: str) -> list[str] | None:
     names = {
         dict(check.packages)[manager]
         for check in checks
-        if check.state != "ok" and check.need != "optional" and check.packages
+        if check.state != "ok" and check.need in NEEDED and check.packages
     } - {"-"}
     return [*COMMANDS[manager], *sorted(names)] if names else None

@@ -18,7 +18,7 @@ class Check:
             and only what `why` names does not work.
         found: a version, an amount, or what is wrong.
         why: what it is needed for.
-        need: `required`, `test` or `optional`.
+        need: `required`, `test`, `optional`, or the platform that it is for.
         packages: the system packages that bring it, by installer (`apt`, `dnf`, `zypper`).
     """
 

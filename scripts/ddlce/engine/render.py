@@ -13,6 +13,7 @@ from typing import Any
 
 import rattler_build
 from rattler_build import (
+    JinjaConfig,
     PlatformConfig,
     RattlerBuildError,
     RenderConfig,
@@ -24,12 +25,20 @@ from rattler_build import (
 from ddlce import yamltext
 from ddlce.errors import InputError
 from ddlce.recipes import VARIANTS, Recipe
+from ddlce.settings import BUILD_PLATFORM
+
+#: The variant key in which the engine's Python binding looks for the platform of `host:` (0.73);
+#: what was rendered for does not tell it.
+HOST_PLATFORM = "host_platform"
 
 #: What stands for the digest while it is being computed.
 NO_DIGEST = "0" * 10
 
 #: The engine's own view of an output, which can be built.
 Rendered = RenderedVariant
+
+#: The engine's view of conda_build_config.yaml.
+Variants = VariantConfig
 
 ENGINE_VERSION = rattler_build.rattler_build_version()
 
@@ -71,8 +80,8 @@ class Output:
         return self.build_deps | self.host_deps | self.run_deps | self.test_deps
 
 
-def load_variants(path: Path) -> VariantConfig:
-    """Read conda_build_config.yaml.
+def load_variants(path: Path, subdir: str = BUILD_PLATFORM) -> VariantConfig:
+    """Read conda_build_config.yaml with the lines that its selectors keep for a platform.
 
     Raises:
         InputError: the file is missing or is not a variant file.
@@ -80,7 +89,12 @@ def load_variants(path: Path) -> VariantConfig:
     if not path.is_file():
         raise InputError(f"{path}: missing", f"the variants of the recipes stand in {VARIANTS}")
     try:
-        return VariantConfig.from_files([path])
+        variants = VariantConfig.from_conda_build_config(path, JinjaConfig(_platforms(subdir)))
+        if subdir != BUILD_PLATFORM:
+            variants = variants.merge(
+                VariantConfig.from_yaml(yamltext.dump({HOST_PLATFORM: [subdir]}))
+            )
+        return variants
     except RattlerBuildError as error:
         raise InputError(f"{path}: {error}", "see docs/packager-guide.md, Variants") from error
 
@@ -102,21 +116,23 @@ def render(
     Raises:
         InputError: the recipe does not parse or render; names the file and the reason.
     """
-    config = RenderConfig(
-        platform=PlatformConfig(
-            target_platform=subdir, build_platform="linux-64", host_platform=subdir
-        ),
-        extra_context={"digest": digest},
-    )
+    config = RenderConfig(platform=_platforms(subdir), extra_context={"digest": digest})
     try:
         stage0 = _parse(recipe)
-        found = [(_output(v), v) for v in stage0.render(variants, config) if not _skipped(v)]
+        rendered = [(_output(v), v) for v in stage0.render(variants, config)]
+        found = [(o, v) for o, v in rendered if not _skipped(recipe, o, subdir)]
     except (RattlerBuildError, ValueError, TypeError) as error:
         where = f"{recipe.path} ({recipe.name})" if recipe.generated else str(recipe.path)
         raise InputError(
             f"{where}: {plain(str(error))}", f"check it with: ddlce lint {recipe.name}"
         ) from error
     return found
+
+
+def _platforms(subdir: str) -> PlatformConfig:
+    return PlatformConfig(
+        target_platform=subdir, build_platform=BUILD_PLATFORM, host_platform=subdir
+    )
 
 
 def _parse(recipe: Recipe) -> Stage0Recipe:
@@ -130,13 +146,19 @@ def _parse(recipe: Recipe) -> Stage0Recipe:
         return Stage0Recipe.from_file(path)
 
 
-def with_stored_sources(recipe: Recipe, folder: Path, locate: Callable[[str], Path]) -> Recipe:
-    """A copy of the recipe in `folder`, with each source `url` replaced by the stored file's.
+def with_stored_sources(
+    recipe: Recipe, folder: Path, locate: Callable[[str], Path], subdir: str = BUILD_PLATFORM
+) -> Recipe:
+    """A copy of the recipe in `folder`, ready to be built.
+
+    Each source `url` is replaced by the stored file's; for another platform, the variants carry
+    the platform of `host:`.
 
     Args:
         recipe: the room.
         folder: an empty or missing folder.
         locate: sha256 → path of a source's bytes.
+        subdir: the target platform.
     """
     # Only what the digest covers: the engine puts the whole folder into the package.
     for file in recipe.files:
@@ -151,6 +173,9 @@ def with_stored_sources(recipe: Recipe, folder: Path, locate: Callable[[str], Pa
             source["url"] = locate(str(source["sha256"])).as_uri()
         elif "path" in source:
             source["path"] = str((recipe.folder / source["path"]).resolve())
+    for output in data.get("outputs", [data]) if subdir != BUILD_PLATFORM else ():
+        variant = output.setdefault("build", {}).setdefault("variant", {})
+        variant["use_keys"] = [*variant.get("use_keys", ()), HOST_PLATFORM]
     path = folder / "recipe.yaml"
     path.write_text(yamltext.dump(data))
     return replace(recipe, path=path, folder=folder, data=data, generated=False)
@@ -161,9 +186,39 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text).strip()
 
 
-def _skipped(variant: RenderedVariant) -> bool:
-    skip = variant.recipe.to_dict().get("build", {}).get("skip")
-    return skip is True or (isinstance(skip, list) and True in skip)
+def _skipped(recipe: Recipe, output: Output, subdir: str) -> bool:
+    """Whether `build.skip` of the recipe, or of this output, holds for its variant.
+
+    The engine's Python binding renders a skipped output like any other and does not say that it
+    is one (0.73), so the conditions are put to its templates one by one.
+    """
+    sections = [recipe.data, *recipe.data.get("outputs", ())]
+    named = [
+        section
+        for section in sections
+        if section is recipe.data or (section.get("package") or {}).get("name") == output.name
+    ]
+    conditions: list[Any] = []
+    for section in named:
+        skip = (section.get("build") or {}).get("skip", [])
+        conditions += skip if isinstance(skip, list) else [skip]
+    return any(_holds(str(condition), output, subdir) for condition in conditions)
+
+
+def _holds(condition: str, output: Output, subdir: str) -> bool:
+    probe = {
+        "package": {"name": "probe", "version": "0"},
+        "build": {"string": "${{ 1 if " + condition + " else 0 }}"},
+    }
+    keys = {k: [v] for k, v in output.variant.items() if k != "target_platform"}
+    with tempfile.TemporaryDirectory(prefix="ddlce-render-") as folder:
+        path = Path(folder) / "recipe.yaml"
+        path.write_text(yamltext.dump(probe))
+        variants = VariantConfig.from_yaml(yamltext.dump(keys))
+        (found,) = Stage0Recipe.from_file(path).render(
+            variants, RenderConfig(platform=_platforms(subdir))
+        )
+    return bool(found.recipe.to_dict()["build"]["string"] == "1")
 
 
 def _output(variant: RenderedVariant) -> Output:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
@@ -21,13 +22,20 @@ from ddlce.files import sha256_file
 JOBS = 2
 
 
-def compile_bytecode(staging: Path, final: Path, records: list[Record]) -> int:
+#: Makes of a command line the one that runs it where the environment's programs work.
+Runner = Callable[[list[str]], list[str]]
+
+
+def compile_bytecode(
+    staging: Path, final: Path, records: list[Record], runner: Runner = list
+) -> int:
     """Compile every module of the packages that came without bytecode.
 
     Args:
         staging: the prefix on disk.
         final: the prefix it will be renamed to; compiled into tracebacks.
         records: the prefix's packages; the new files are added to them, unsaved.
+        runner: for an environment of another platform.
 
     Returns:
         How many files were compiled. Templates and tests that are not valid Python are left.
@@ -46,7 +54,7 @@ def compile_bytecode(staging: Path, final: Path, records: list[Record]) -> int:
                 wanted[name] = record
     if not wanted:
         return 0
-    complaint = _compileall(staging, final, sorted(wanted))
+    complaint = _compileall(staging, final, sorted(wanted), runner)
     compiled = [name for name in sorted(wanted) if (staging / _pyc(name, tag)).is_file()]
     if not compiled:
         raise WorkError(
@@ -58,14 +66,14 @@ def compile_bytecode(staging: Path, final: Path, records: list[Record]) -> int:
     return len(compiled)
 
 
-def _compileall(staging: Path, final: Path, names: list[str]) -> str:
+def _compileall(staging: Path, final: Path, names: list[str], runner: Runner) -> str:
     """Compile these files in `JOBS` processes; returns the last complaint."""
     # -I -S: no user site, no .pth files, nothing but the interpreter and its library.
     # -B: what compileall itself imports would otherwise be cached with a timestamp.
     # compileall's own -j works on folders only, and would compile again what packages brought.
-    command: list[str | Path] = [staging / "bin" / "python", "-I", "-S", "-B", "-m", "compileall"]
+    command = [str(staging / "bin" / "python"), "-I", "-S", "-B", "-m", "compileall"]
     command += ["-qq", "--invalidation-mode", "unchecked-hash"]
-    command += ["-s", staging, "-p", final, "-i", "-"]
+    command = runner([*command, "-s", str(staging), "-p", str(final), "-i", "-"])
 
     def run(part: list[str]) -> str:
         files = "".join(f"{staging / name}\n" for name in part)

@@ -14,7 +14,7 @@ from jinja2 import Environment, StrictUndefined
 
 from ddlce.engine.install import CacheLayer, install
 from ddlce.engine.worker import Progress
-from ddlce.env.bytecode import compile_bytecode
+from ddlce.env.bytecode import Runner, compile_bytecode
 from ddlce.env.freeze import freeze, make_read_only
 from ddlce.env.layout import (
     CURRENT,
@@ -71,8 +71,11 @@ def create(
     offline: bool = False,
     progress: Progress | None = None,
     on_wait: Callable[[], None] | None = None,
+    runner: Runner | None = None,
 ) -> Created:
     """Install a lock as a release and make it the default one.
+
+    A release for another platform is installed, but never the default: it does not run here.
 
     Args:
         settings: the root, and the tree with the condarc template.
@@ -81,31 +84,45 @@ def create(
         offline: use nothing on the network.
         progress: called for each package.
         on_wait: called once when another process is at work under the root.
+        runner: runs programs of the lock's platform, where it is not this machine's.
 
     Raises:
         MachineError: the lock is for other machines, the disk is full, the root read-only.
         SourceError: a package is missing or is not the locked one.
     """
-    check_machine(lock)
+    if runner is None:
+        check_machine(lock)
     layout = Layout(settings.root)
     prefix = layout.prefix(lock.env, lock.release, lock.digest)
     channels = channel_addresses(lock.channels, channel)
     with waiting_lock(layout.lock, on_wait):
         if read_origin(prefix):
-            _switch(layout, prefix)
+            if runner is None:
+                _switch(layout, prefix)
             return Created(prefix, True, len(lock.packages), 0, {})
         condarc = render_condarc(settings, list(channels.values()))
         try:
             _open_cache(layout.pkgs)
             with staged(prefix) as staging:
-                result = _fill(staging, prefix, lock, channels, layout, condarc, offline, progress)
+                result = _fill(
+                    staging,
+                    prefix,
+                    lock,
+                    channels,
+                    layout,
+                    condarc,
+                    offline,
+                    progress,
+                    runner or list,
+                )
         except MachineError:
             prune_packages(layout)  # a full disk: do not keep what nothing uses
             raise
         finally:
             if layout.pkgs.is_dir():
                 make_read_only(layout.pkgs)
-        _switch(layout, prefix)
+        if runner is None:
+            _switch(layout, prefix)
     return result
 
 
@@ -147,6 +164,7 @@ def _fill(
     condarc: str,
     offline: bool,
     progress: Progress | None,
+    runner: Runner,
 ) -> Created:
     start = time.monotonic()
     install(
@@ -162,7 +180,7 @@ def _fill(
     installed = time.monotonic()
     records = read_records(staging)
     with explain_os_errors(prefix):
-        compiled = compile_bytecode(staging, prefix, records)
+        compiled = compile_bytecode(staging, prefix, records, runner)
         for record in records:
             record.save()
         compiling = time.monotonic()

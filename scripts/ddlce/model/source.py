@@ -76,6 +76,26 @@ class WheelMetadata(_Strict):
     glibc: str = ""
 
 
+class DebMetadata(_Strict):
+    """What a recipe needs to know of a repackaged Debian package, read when it is locked.
+
+    Attributes:
+        summary: one line.
+        homepage: the project's page, or "".
+        sonames: the shared libraries that it brings.
+        needed: shared libraries (sonames) that its files need and that it does not bring.
+        glibc: the newest glibc symbol version that its files need, e.g. `2.38`, or "".
+        python: of a Python package, what a wheel would say.
+    """
+
+    summary: str = ""
+    homepage: str = ""
+    sonames: list[str] = []
+    needed: list[str] = []
+    glibc: str = ""
+    python: WheelMetadata | None = None
+
+
 class Source(_Strict):
     """One file, the client that fetches it, and the proof that it is the right one.
 
@@ -87,9 +107,11 @@ class Source(_Strict):
         size: bytes.
         sha256: hex digest of the bytes; it alone decides.
         subdir: the conda platform that an arch-specific file is for; None serves all.
+        suite: of Debian's, that the file is from; "" for the machine's own.
         url: the upstream project's own address of the same bytes: the only way for client
             `url`, a second way for the others.
         wheel: what a wheel says of itself.
+        deb: what a Debian package of another suite, which is repackaged, says of itself.
     """
 
     client: Client
@@ -99,8 +121,10 @@ class Source(_Strict):
     size: int = Field(gt=0)
     sha256: Sha256
     subdir: str | None = None
+    suite: str = Field(default="", pattern=r"^[a-z]*$")
     url: str | None = Field(default=None, pattern=r"^https?://")
     wheel: WheelMetadata | None = None
+    deb: DebMetadata | None = None
 
     @field_validator("file")
     @classmethod
@@ -117,6 +141,8 @@ class Source(_Strict):
             raise ValueError("client 'pypi-wheel' needs the field 'wheel'")
         if self.client != "url" and not self.version:
             raise ValueError(f"client '{self.client}' needs the field 'version'")
+        if self.suite and not self.client.startswith("debian-"):
+            raise ValueError("only Debian's clients may have the field 'suite'")
         return self
 
     @property

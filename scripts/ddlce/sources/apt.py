@@ -8,6 +8,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import os
+import platform
 import re
 import subprocess
 from collections.abc import Iterator
@@ -41,11 +42,13 @@ class Apt:
     Args:
         folder: keeps the lists and configuration of all architectures.
         architecture: Debian's name, e.g. "amd64".
+        suite: of Debian's, whose packages are wanted; "" for the machine's sources.
     """
 
-    def __init__(self, folder: Path, architecture: str) -> None:
-        self.home = folder / architecture
+    def __init__(self, folder: Path, architecture: str, suite: str = "") -> None:
+        self.home = folder / (f"{suite}-{architecture}" if suite else architecture)
         self.architecture = architecture
+        self.suite = suite
         self._known: dict[tuple[str, str, bool], list[Remote]] = {}
 
     def files(self, package: str, version: str, binary: bool) -> list[Remote]:
@@ -153,7 +156,7 @@ class Apt:
             )
         with locked(self.home / ".lock"):
             parts = self.home / "sources.list.d"
-            wanted = {name: with_source_packages(name, text) for name, text in _machine_sources()}
+            wanted = {name: self._sources(name, text) for name, text in _machine_sources()}
             for stale in [p for p in parts.glob("*") if p.name not in wanted]:
                 stale.unlink()
             for name, text in wanted.items():
@@ -164,6 +167,11 @@ class Apt:
             (self.home / "status").touch()
         if not any((self.home / "lists").glob("*Sources*")):
             self._update()
+
+    def _sources(self, name: str, text: str) -> str:
+        if self.suite:
+            text = in_suite(name, text, _machine_suite(), self.suite)
+        return with_source_packages(name, text)
 
     def _configuration(self) -> str:
         home = self.home
@@ -225,6 +233,40 @@ def with_source_packages(name: str, text: str) -> str:
         return re.sub(r"(?im)^Types:.*$", "Types: deb deb-src", text)
     kept = [line for line in text.splitlines() if re.match(r"\s*deb\s", line)]
     return "".join(f"{line}\n{re.sub(r'deb', 'deb-src', line, count=1)}\n" for line in kept)
+
+
+def in_suite(name: str, text: str, ours: str, suite: str) -> str:
+    """An apt sources file with another suite in the place of the machine's own.
+
+    Only the release itself: what is not the machine's suite (its updates, other vendors' sources)
+    is left out.
+
+    Args:
+        name: its file name: `*.sources` is deb822, anything else one line per source.
+        text: its content.
+        ours: the machine's suite, "bookworm".
+        suite: the wanted one.
+    """
+    if name.endswith(".sources"):
+        stanzas = [
+            stanza
+            for stanza in re.split(r"\n\s*\n", text)
+            if re.search(rf"(?im)^Suites:(.*\s)?{ours}(\s|$)", stanza)
+        ]
+        return "\n\n".join(re.sub(r"(?im)^Suites:.*$", f"Suites: {suite}", s) for s in stanzas)
+    lines = re.findall(rf"(?m)^\s*deb\s.*\s{ours}\s.*$", text)
+    return "".join(re.sub(rf"\s{ours}\s", f" {suite} ", line) + "\n" for line in lines)
+
+
+def _machine_suite() -> str:
+    """The suite of this machine's Debian, by its code name."""
+    release = platform.freedesktop_os_release()
+    if release.get("ID") != "debian" or "VERSION_CODENAME" not in release:
+        raise MachineError(
+            "this machine is no release of Debian, and some sources come from another release",
+            "run `ddlce fetch --into DIR` on a Debian machine, `ddlce fetch --from DIR` here",
+        )
+    return release["VERSION_CODENAME"]
 
 
 def _machine_sources() -> Iterator[tuple[str, str]]:

@@ -271,6 +271,6 @@ def _by_client(source: Source, folder: Path, cache: Path, report: Report, stop: 
             sha256=source.sha256,
             subdir=source.subdir or "linux-64",
         )
-    apt = Apt(cache / "apt", PLATFORMS[source.subdir or "linux-64"][0])
+    apt = Apt(cache / "apt", PLATFORMS[source.subdir or "linux-64"][0], source.suite)
     binary = source.client == "debian-binary"
     return apt.download(source.package, source.version, source.file, binary, folder, report, stop)

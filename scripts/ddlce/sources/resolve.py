@@ -16,9 +16,10 @@ from packaging.utils import parse_sdist_filename, parse_wheel_filename
 from ddlce.errors import InputError, SourceError
 from ddlce.files import sha256_file
 from ddlce.model.source import Client, Source, SourcesLock
-from ddlce.settings import Settings
+from ddlce.settings import BUILD_PLATFORM, Settings
 from ddlce.sources.apt import Apt, Remote
 from ddlce.sources.clients import PLATFORMS, DownloadError, http_download, pip_download
+from ddlce.sources.debmetadata import read_deb
 from ddlce.sources.store import SourceStore
 from ddlce.sources.wheelfile import read_wheel
 
@@ -107,6 +108,7 @@ class Resolver:
         settings: says where the store is.
         subdir: the platform that arch-specific files are wanted for.
         report: progress in bytes.
+        suite: of Debian's, that packages are wanted from; "" for the machine's own.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class Resolver:
         settings: Settings,
         subdir: str = "linux-64",
         report: Callable[[int], None] = lambda _: None,
+        suite: str = "",
     ) -> None:
         if subdir not in PLATFORMS:
             raise InputError(
@@ -122,6 +125,7 @@ class Resolver:
         self.settings = settings
         self.subdir = subdir
         self.report = report
+        self.suite = suite
         self.store = SourceStore(settings.sources)
 
     def resolve(
@@ -182,7 +186,7 @@ class Resolver:
         return _entry(request.client, str(name), wheel.version, path, subdir=subdir, wheel=wheel)
 
     def _debian(self, request: Request, files: str, folder: Path) -> list[Source]:
-        apt = Apt(self.settings.cache / "apt", PLATFORMS[self.subdir][0])
+        apt = Apt(self.settings.cache / "apt", PLATFORMS[self.subdir][0], self.suite)
         binary = request.client == "debian-binary"
         version = request.version or apt.version(request.package, binary, files)
         remotes = [
@@ -192,19 +196,27 @@ class Resolver:
         ]
         if not remotes:
             raise DownloadError(f"{version} has no file {files!r}", again=False)
-        return [
-            _entry(
-                request.client,
-                request.package,
-                version,
-                apt.download(
-                    request.package, version, remote.file, binary, folder, self.report, Event()
-                ),
-                subdir=None if _all_architectures(binary, remote) else self.subdir,
-            )
-            # The upstream tarball first: it is what a second address is for.
-            for remote in sorted(remotes, key=lambda r: (".orig" not in r.file, r.file))
-        ]
+        # The upstream tarball first: it is what a second address is for.
+        ordered = sorted(remotes, key=lambda r: (".orig" not in r.file, r.file))
+        return [self._debian_entry(request, version, remote, apt, folder) for remote in ordered]
+
+    def _debian_entry(
+        self, request: Request, version: str, remote: Remote, apt: Apt, folder: Path
+    ) -> Source:
+        binary = request.client == "debian-binary"
+        name = request.package
+        path = apt.download(name, version, remote.file, binary, folder, self.report, Event())
+        # What is not for this machine is not installed by it, but made into packages.
+        foreign = self.suite and self.subdir != BUILD_PLATFORM
+        return _entry(
+            request.client,
+            name,
+            version,
+            path,
+            subdir=None if _all_architectures(binary, remote) and not foreign else self.subdir,
+            suite=self.suite,
+            deb=read_deb(path) if foreign else None,
+        )
 
     def _url(self, url: str, sha256: str | None, folder: Path) -> Source:
         path = folder / (url.split("?")[0].rstrip("/").rsplit("/", 1)[-1] or "source")

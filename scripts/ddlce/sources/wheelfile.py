@@ -99,19 +99,19 @@ def _read(wheel: zipfile.ZipFile, tags: list[str]) -> WheelMetadata:
         tags=tags,
         pure=bool(re.search(r"(?mi)^Root-Is-Purelib: true", flags)) and not elf.provided,
         requires_python=raw.get("requires_python", ""),
-        requires_dist=[r for r in raw.get("requires_dist", []) if not _of_an_extra(r)],
+        requires_dist=[r for r in raw.get("requires_dist", []) if not of_an_extra(r)],
         scripts=_scripts(wheel, f"{info}/entry_points.txt", names),
         license=_license(raw),
         license_files=_license_files(raw, info, names),
         summary=raw.get("summary", "").strip(),
-        homepage=_homepage(raw),
-        imports=_imports(names),
+        homepage=homepage_of(raw),
+        imports=import_names(names),
         needed=sorted(n for n in elf.needed - elf.provided if not GLIBC.match(n)),
         glibc=".".join(map(str, elf.glibc)),
     )
 
 
-def _of_an_extra(requirement: str) -> bool:
+def of_an_extra(requirement: str) -> bool:
     """Whether only somebody who asks for an extra needs it."""
     marker = Requirement(requirement).marker
     if marker is None or "extra" not in str(marker):
@@ -174,14 +174,15 @@ def _license_files(raw: RawMetadata, info: str, names: list[str]) -> list[str]:
     return sorted(found)
 
 
-def _homepage(raw: RawMetadata) -> str:
+def homepage_of(raw: RawMetadata) -> str:
+    """The project's page, from whichever field names it; "" if none does."""
     urls = {re.sub(r"[\W_]", "", k).lower(): v for k, v in raw.get("project_urls", {}).items()}
     keys = ("homepage", "home", "source", "sourcecode", "repository", "github", "documentation")
     found = raw.get("home_page") or next((urls[key] for key in keys if key in urls), "")
     return found if re.match(r"https?://", found or "") else ""
 
 
-def _imports(names: list[str]) -> list[str]:
+def import_names(names: list[str]) -> list[str]:
     """What `import` finds at the top of the wheel; below a namespace, its packages."""
     found: set[str] = set()
     for name in names:

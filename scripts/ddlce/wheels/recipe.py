@@ -23,7 +23,7 @@ from ddlce.wheels.depends import (
 from ddlce.wheels.manifest import WheelEntry, WheelsManifest
 
 #: The distribution's Python, by platform.
-PYTHON = {"linux-64": "3.11", "linux-ppc64le": "3.11"}
+PYTHON = {"linux-64": "3.11", "linux-ppc64le": "3.13"}
 
 #: Unpacks any wheel; beside the manifest, so that it is part of every such package's digest.
 INSTALLER = "install_wheel.py"
@@ -79,6 +79,15 @@ def wheel_recipes(manifest: Path, lock: SourcesLock, subdir: str) -> list[WheelR
             raise InputError(f"{manifest}: {name}: {error.message}", error.hint) from error
         made.append(WheelRecipe(name, data, files))
     return made
+
+
+def wheel_packages(manifest: Path, lock: SourcesLock) -> dict[str, Package]:
+    """The packages made from wheels, by canonical PyPI name.
+
+    Raises:
+        InputError: a wrong manifest entry.
+    """
+    return _packages(WheelsManifest.load(manifest), lock)
 
 
 def _packages(manifest: WheelsManifest, lock: SourcesLock) -> dict[str, Package]:

