@@ -1,0 +1,414 @@
+"""The engine: autograd's hooks on saved tensors, learning an iteration and following its plan.
+
+The first iteration of each kind swaps everything, one copy after the other, and so needs the least
+memory that there is; meanwhile it is recorded. From then on the plan says what leaves, when its
+memory is given up and when it is fetched. What does not happen as it did before is served on
+demand, and learned again.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from lms.device import Copy, Device, Room, flat, hollow
+from lms.errors import InplaceError, NoPlanError
+from lms.plan import Plan, make_plan
+from lms.recorder import Recorder
+from lms.trace import Key, Trace, merge, same, shifted
+
+#: Plans that are kept; the one that was used least recently goes first.
+_PLANS = 32
+#: The share of the limit by which the memory under an iteration may differ from what its plan was
+#: made for; plans leave it free.
+_SLIGHT = 1 / 256
+
+
+class Block:
+    """One storage that is saved for backward: on the device, on the host, or on its way."""
+
+    def __init__(self, engine: Engine, number: int, tensor: torch.Tensor, version: int) -> None:
+        self.engine, self.number, self.version = engine, number, version
+        self.iteration = engine.iteration
+        self.nbytes = tensor.untyped_storage().nbytes()
+        self.original = StorageWeakRef(tensor.untyped_storage())
+        self.flat: torch.Tensor | None = flat(tensor)
+        self.like = self.flat.new_empty(0)
+        self.room: Room | None = None
+        self.out: Copy | None = None
+        self.back: Copy | None = None
+        self.used = False
+
+    def page_out(self) -> None:
+        """Begins the copy to the host."""
+        assert self.flat is not None
+        self.room, self.out = self.engine.device.page_out(self.flat)
+
+    def release(self) -> None:
+        """Gives up the memory on the device. Computing waits for the copy out, if it must."""
+        if self.out is not None:
+            self.out.join()
+        self.flat = self.out = None
+
+    def page_in(self) -> None:
+        """Begins the copy back, unless the bytes are still there."""
+        if self.flat is not None:
+            return
+        storage = torch.UntypedStorage._new_with_weak_ptr(self.original.cdata)
+        if storage is not None and storage.nbytes() == self.nbytes:
+            count = self.nbytes // self.like.element_size()
+            self.flat = self.like.new_empty(0).set_(storage, 0, (count,), (1,))
+            return
+        assert self.room is not None
+        self.flat, self.back = self.engine.device.page_in(self.room, self.like)
+        self.engine.came_back(self)
+
+    def ready(self) -> torch.Tensor:
+        """The bytes on the device. Computing waits for the copy back, if it must."""
+        self.page_in()
+        if self.back is not None:
+            self.back.join()
+            self.back = None
+        assert self.flat is not None
+        return self.flat
+
+    def __del__(self) -> None:
+        # Memory that a copy reads or writes must not be used again before the copy is done.
+        for copy in (self.out, self.back):
+            if copy is not None:
+                copy.join()
+        self.engine.freed(self)
+
+
+class Saved:
+    """What autograd keeps for a tensor instead of it."""
+
+    __slots__ = ("block", "dtype", "offset", "shape", "stride", "tensor", "version")
+
+    def __init__(self, tensor: torch.Tensor, block: Block | None) -> None:
+        self.block, self.version = block, tensor._version
+        # Shares the version counter; bytes only if no block has them.
+        self.tensor = tensor.detach() if block is None else hollow(tensor)
+        self.shape, self.stride = tensor.shape, tensor.stride() if block else ()
+        self.offset, self.dtype = tensor.storage_offset() if block else 0, tensor.dtype
+
+    def check(self) -> None:
+        """Raises InplaceError if the tensor was changed since."""
+        if self.tensor._version != self.version:
+            raise InplaceError(
+                "one of the variables needed for gradient computation has been modified by an "
+                f"inplace operation: a {self.dtype} tensor of shape {list(self.shape)} is at "
+                f"version {self.tensor._version}; expected version {self.version} instead. Hint: "
+                "work on a copy of it, or compute in place only after backward"
+            )
+
+
+class Engine:
+    """Keeps one program on one device below a limit.
+
+    Args:
+        limit: bytes that may be planned.
+        smallest: storages of fewer bytes always stay.
+    """
+
+    def __init__(self, device: Device, limit: int, smallest: int) -> None:
+        self.device, self.limit, self.smallest = device, limit, smallest
+        self.slight = int(limit * _SLIGHT)
+        self.iteration = 0
+        self.known: list[tuple[Trace, Plan]] = []  # the last used first
+        self.learned = 0  # iterations that were recorded
+        self.missed = 0  # copies back that no plan had foreseen
+        self.measured = 0.0  # seconds of the last whole iteration
+        self._lock = threading.RLock()
+        self._blocks: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
+        self._numbered: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
+        self._parameters: dict[int, StorageWeakRef] = {}
+        self._stepped = False
+        self._started: Any = None
+        self._keys: list[Key | None] = []
+        self._order: list[int] = []
+        self._count = 0
+        self._recorder: Recorder | None = None
+        self._trace: Trace | None = None
+        self._plan: Plan | None = None
+        self._on_track = True
+        self._actions: tuple[list[list[int]], list[list[int]]] = ([], [])
+        self._base = 0
+
+    # -- autograd's hooks
+
+    def pack(self, tensor: torch.Tensor) -> Saved:
+        """Called by autograd with each tensor that it saves."""
+        with self._lock, self.device.aside(), torch.no_grad():
+            if not self._manages(tensor):
+                return Saved(tensor, None)
+            if not self._keys or self._over():
+                self._begin()
+            return Saved(tensor, self._pack(tensor))
+
+    def unpack(self, saved: Saved) -> torch.Tensor:
+        """Called by autograd with what `pack` returned, each time that it needs the tensor.
+
+        Raises:
+            InplaceError: it was changed in place since.
+        """
+        saved.check()
+        block = saved.block
+        if block is None:
+            return saved.tensor
+        with self._lock, self.device.aside(), torch.no_grad():
+            if block.iteration == self.iteration:
+                self._unpack(block)
+            whole = block.ready()
+            if whole.dtype != saved.dtype:
+                whole = whole.view(saved.dtype)
+            return whole.as_strided(saved.shape, saved.stride, saved.offset)
+
+    def _manages(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor may leave: no parameter, no view of one, and not small."""
+        if type(tensor) is not torch.Tensor and not _is_fake(tensor):
+            if isinstance(tensor, torch.nn.Parameter):
+                self._remember(tensor)
+            return False
+        if tensor.layout is not torch.strided or not self.device.owns(tensor):
+            return False
+        if isinstance(tensor._base, torch.nn.Parameter):
+            self._remember(tensor)
+            return False
+        if tensor.is_conj() or tensor.is_neg():
+            return False
+        storage = tensor.untyped_storage()
+        reference = self._parameters.get(storage._cdata)
+        if reference is not None and not reference.expired():
+            return False
+        nbytes = storage.nbytes()
+        return nbytes >= max(self.smallest, 1) and nbytes % tensor.element_size() == 0
+
+    def _remember(self, tensor: torch.Tensor) -> None:
+        """A parameter's storage: whatever shares it stays."""
+        if tensor.layout is torch.strided:
+            reference = StorageWeakRef(tensor.untyped_storage())
+            self._parameters.setdefault(reference.cdata, reference)
+
+    # -- iterations
+
+    def stepped(self) -> None:
+        """An optimizer has made its step: what is packed from now on is a new iteration's."""
+        with self._lock:
+            self._stepped = True
+
+    def _over(self) -> bool:
+        """Whether the iteration has ended: nothing is saved, or only what backward has used.
+
+        Not with each step of an optimizer: of two models that learn from one graph, the first
+        steps before the second's backward.
+        """
+        if not self._numbered:
+            return True
+        return self._stepped and all(block.used for block in self._numbered.values())
+
+    def finish(self) -> None:
+        """Ends the iteration: a recorded one becomes known, with a plan.
+
+        Raises:
+            NoPlanError: there is none.
+        """
+        with self._lock, self.device.aside(), torch.no_grad():
+            if self._started is not None:
+                self.measured = self.device.seconds(self._started, self.device.stamp())
+            recorder, self._recorder, self._started = self._recorder, None, None
+            older, self._trace, self._plan = self._trace, None, None
+            self._keys, self._order = [], []
+            if recorder is not None:
+                self.learned += 1
+                self._learn(recorder.finish(), older)
+            elif older is not None and not self._on_track:
+                self.known = [pair for pair in self.known if pair[0] is not older]
+
+    def _learn(self, trace: Trace, followed: Trace | None) -> None:
+        """Makes a plan. What a plan that was followed kept, shows nothing about who else holds it."""
+        if followed is not None:
+            if not same(followed, trace):
+                self.known = [pair for pair in self.known if pair[0] is not followed]
+                return
+            for block, before in zip(trace.blocks, followed.blocks, strict=True):
+                block.left, block.movable = before.left, before.movable
+            trace = merge(followed, trace)
+        self.known = [pair for pair in self.known if not self._alike(pair[0], trace)]
+        self.known = [(trace, self._plan_for(trace)), *self.known[: _PLANS - 1]]
+
+    def _plan_for(self, trace: Trace) -> Plan:
+        return make_plan(trace, self.limit - self.slight, self.device.rates, self.smallest)
+
+    def _alike(self, first: Trace, second: Trace) -> bool:
+        return abs(first.base - second.base) <= self.slight and same(first, second)
+
+    def _begin(self) -> None:
+        """A new iteration: its first pack is about to come."""
+        self.finish()
+        self._stepped, self._on_track, self._count = False, True, 0
+        self.iteration += 1
+        self._numbered = weakref.WeakValueDictionary()
+        self._started, self._base = self.device.stamp(), self.device.memory()
+
+    def _pack(self, tensor: torch.Tensor) -> Block:
+        storage = tensor.untyped_storage()
+        cdata = storage._cdata
+        del storage
+        block = self._blocks.get(cdata)
+        fresh = (
+            block is None
+            or block.version != tensor._version
+            or block.iteration != self.iteration
+            or block.original.expired()
+        )
+        number = self._count if fresh or block is None else block.number
+        key = Key(number, tensor.untyped_storage().nbytes(), tuple(tensor.shape), str(tensor.dtype))
+        self._enter(key)
+        if fresh or block is None:
+            self._count += 1
+            block = Block(self, number, tensor, tensor._version)
+            self._blocks[cdata] = self._numbered[number] = block
+        if self._recorder is not None:
+            self._recorder.pack(key, tensor)
+        move = self._plan.moves.get(number) if self._plan else None
+        if fresh and (move or self._plan is None):
+            block.page_out()
+            if move is None or move.release == len(self._keys) - 1:
+                block.release()
+        self._leave()
+        return block
+
+    def _unpack(self, block: Block) -> None:
+        block.used = True
+        self._enter(None, block.number)
+        if self._recorder is not None:
+            self._recorder.unpack(block.number)
+        if block.flat is None and self._plan is not None:
+            move = self._plan.moves.get(block.number)
+            self.missed += move is None or move.fetch < len(self._keys) - 1
+        block.ready()
+        self._leave()
+
+    # -- events
+
+    def _enter(self, key: Key | None, number: int = -1) -> None:
+        """An event begins: find the plan that fits, and give up what it says."""
+        event = len(self._keys)
+        self._keys.append(key)
+        self._order.append(number if key is None else key.block)
+        if self._recorder is None or self._trace is not None:
+            self._follow(event)
+        if self._recorder is not None:
+            self._recorder.enter()
+        if self._plan is not None and event < len(self._actions[0]):
+            for gone in self._actions[0][event]:
+                block = self._numbered.get(gone)
+                if block is not None and not block.used and block.room is not None:
+                    block.release()
+
+    def _leave(self) -> None:
+        """The event has been served: fetch what the plan says."""
+        event = len(self._keys) - 1
+        if self._plan is not None and self._on_track and event < len(self._actions[1]):
+            for wanted in self._actions[1][event]:
+                block = self._numbered.get(wanted)
+                if block is not None:
+                    block.page_in()
+        if self._recorder is not None:
+            self._recorder.leave()
+
+    def _follow(self, event: int) -> None:
+        """Keeps to a plan as long as this iteration is like the one that it was made for."""
+        if self._trace is not None and self._fits(self._trace, event):
+            return
+        if self._keys[event] is None and self._trace is not None:
+            self._on_track = False  # backward goes another way; what is missing comes on demand
+            return
+        older, self._trace, self._plan = self._trace, None, None
+        if self._adopt(event):
+            return
+        self._record(older, event)
+
+    def _record(self, older: Trace | None, event: int) -> None:
+        self._recorder = Recorder(self.device)
+        if older is not None and event:
+            held = {
+                number: block.flat
+                for number, block in self._numbered.items()
+                if block.flat is not None
+            }
+            self._recorder.resume(older, event, held)
+
+    def _fits(self, trace: Trace, event: int) -> bool:
+        if event >= len(trace.keys) or trace.keys[event] != self._keys[event]:
+            return False
+        return trace.order[event] == self._order[event]
+
+    def _adopt(self, event: int) -> bool:
+        """Takes the plan that fits what has happened so far, made for about as much memory."""
+        fitting = [
+            pair for pair in self.known if len(pair[0].keys) > event and self._begins(pair[0])
+        ]
+        if not fitting:
+            return False
+        trace, plan = min(fitting, key=lambda pair: abs(pair[0].base - self._base))
+        if abs(trace.base - self._base) > self.slight:
+            # Optimizer state or gradients have come, or gone. Follow what is known, and watch.
+            trace = shifted(trace, self._base)
+            try:
+                plan = self._plan_for(trace)
+            except NoPlanError:
+                return False
+            if not event:
+                self._record(None, 0)
+        else:
+            self.known.sort(key=lambda pair: pair[0] is not trace)
+        self._trace, self._plan = trace, plan
+        self._actions = plan.at(len(trace.order))
+        return True
+
+    def _begins(self, trace: Trace) -> bool:
+        """Whether this iteration has gone as `trace` does, so far."""
+        events = len(self._keys)
+        return trace.keys[:events] == self._keys and trace.order[:events] == self._order
+
+    # -- blocks
+
+    def came_back(self, block: Block) -> None:
+        """A block is in memory again."""
+        if self._recorder is not None and block.iteration == self.iteration:
+            assert block.flat is not None
+            self._recorder.returned(block.number, block.flat)
+
+    def freed(self, block: Block) -> None:
+        """Nothing needs the block any more."""
+        if self._recorder is not None and block.iteration == self.iteration:
+            self._recorder.freed(block.number)
+
+    def reclaim(self) -> int:
+        """Gives up, at once, all memory of saved tensors that nothing but backward needs.
+
+        Returns:
+            Bytes given up.
+        """
+        freed = 0
+        with self._lock, self.device.aside(), torch.no_grad():
+            for block in list(self._numbered.values()):
+                if block.flat is not None and not block.used:
+                    if block.room is None:
+                        block.page_out()
+                    block.release()
+                    freed += block.nbytes * block.original.expired()
+        return freed
+
+
+def _is_fake(tensor: torch.Tensor) -> bool:
+    """Whether it is a tensor without numbers, as planning uses them."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return type(tensor) is FakeTensor
