@@ -20,7 +20,7 @@ def simple() -> tuple[nn.Module, object]:
     return model, step
 
 
-@pytest.mark.parametrize("share", [1.01, 0.9, 0.75, 0.6, 0.5, 0.4])
+@pytest.mark.parametrize("share", [1.01, 0.9, 0.75, 0.6, 0.5, 0.45])
 def test_gradients_and_limit(share: float) -> None:
     plain, under = compare(simple, share)
     assert under.report is not None
@@ -46,7 +46,7 @@ def test_the_swap_set_is_minimal() -> None:
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_with_checkpointing(reentrant: bool) -> None:
     def make() -> tuple[nn.Module, object]:
-        model, data = mlp(), batch().requires_grad_()
+        model, data = mlp(), batch(2048).requires_grad_()
 
         def step() -> Tensor:
             hidden = data
@@ -58,7 +58,9 @@ def test_with_checkpointing(reentrant: bool) -> None:
 
         return model, step
 
-    compare(make, 0.9)
+    _, under = compare(make, 0.9)
+    assert under.report is not None
+    assert under.report.moved > 0
 
 
 def test_retain_graph() -> None:
@@ -73,7 +75,7 @@ def test_retain_graph() -> None:
 
         return model, step
 
-    compare(make, 1.0)
+    compare(make, 1.01)
 
 
 def test_gradient_accumulation() -> None:
@@ -246,7 +248,7 @@ def test_fine_in_place_is_fine() -> None:
         data = batch()
 
         def step() -> Tensor:
-            loss = model(data).add_(1).square().mean()
+            loss = (model(data) + 1).add_(1).square().mean()
             loss.backward()
             return loss.detach()
 
@@ -280,16 +282,9 @@ def test_ddp_of_one_rank(tmp_path: object) -> None:
 
 def test_no_plan_names_the_shortfall() -> None:
     plain = train(*simple())
-    limit = int(0.15 * max(plain.peaks))
+    limit = int(0.3 * max(plain.peaks))
     device = lms.SimulatedDevice("1GiB")
-    model, step = simple()
-    with device, pytest.raises(lms.NoPlanError, match=r"\d+ bytes .* short; raise the") as found:
-        with lms.LMS(limit, smallest=1024, device=device):
-            device.uncap()  # the first iteration is to show what is missing
-            for _ in range(3):
-                step()
-    short = found.value.shortfall
-    assert 0 < short < max(plain.peaks)
-    enough = train(*simple(), limit=int((limit + short) * 1.08))
-    assert enough.report is not None
-    assert model is not None
+    with pytest.raises(lms.NoPlanError, match=r"\d+ bytes .* short; raise the limit") as found:
+        train(*simple(), limit=limit, device=device)
+    assert 0 < found.value.shortfall < max(plain.peaks) - limit
+    assert isinstance(found.value.__cause__, torch.OutOfMemoryError)

@@ -48,6 +48,9 @@ class Device(Protocol):
     def take_peak(self) -> int:
         """The most bytes in use since this was last called."""
 
+    def short_of(self, error: torch.OutOfMemoryError) -> int:
+        """Bytes that were missing, at least, when `error` was raised."""
+
     def page_out(self, flat: torch.Tensor) -> tuple[Room, Copy]:
         """Begins to copy a whole storage (a flat tensor) to the host, after all computing so far."""
 

@@ -19,10 +19,13 @@ from lms.device import Copy, Device, Room, flat, hollow
 from lms.errors import InplaceError, NoPlanError
 from lms.plan import Plan, make_plan
 from lms.recorder import Recorder
-from lms.trace import Key, Trace, merge, same, shifted
+from lms.sizes import size_text
+from lms.trace import Key, Trace, merge, same
 
 #: Plans that are kept; the one that was used least recently goes first.
 _PLANS = 32
+#: How often an iteration is recorded: in the first, a slow host may hide the device's own times.
+_LOOKS = 2
 #: The share of the limit by which the memory under an iteration may differ from what its plan was
 #: made for; plans leave it free.
 _SLIGHT = 1 / 256
@@ -135,7 +138,8 @@ class Engine:
         self._recorder: Recorder | None = None
         self._trace: Trace | None = None
         self._plan: Plan | None = None
-        self._on_track = True
+        self._resumed = False  # whether recording began in the midst of the iteration
+        self._anew = False  # whether the next iteration is to be recorded, whatever is known
         self._actions: tuple[list[list[int]], list[list[int]]] = ([], [])
         self._base = 0
 
@@ -224,25 +228,24 @@ class Engine:
             older, self._trace, self._plan = self._trace, None, None
             self._keys, self._order = [], []
             if recorder is not None:
-                self.learned += 1
                 self._learn(recorder.finish(), older)
-            elif older is not None and not self._on_track:
-                self.known = [pair for pair in self.known if pair[0] is not older]
 
     def _learn(self, trace: Trace, followed: Trace | None) -> None:
-        """Makes a plan. What a plan that was followed kept, shows nothing about who else holds it."""
+        """Makes a plan for what was recorded, with a plan to follow or without."""
         if followed is not None:
             if not same(followed, trace):
-                self.known = [pair for pair in self.known if pair[0] is not followed]
                 return
-            for block, before in zip(trace.blocks, followed.blocks, strict=True):
-                block.left, block.movable = before.left, before.movable
             trace = merge(followed, trace)
-        self.known = [pair for pair in self.known if not self._alike(pair[0], trace)]
-        self.known = [(trace, self._plan_for(trace)), *self.known[: _PLANS - 1]]
-
-    def _plan_for(self, trace: Trace) -> Plan:
-        return make_plan(trace, self.limit - self.slight, self.device.rates, self.smallest)
+        self.learned += followed is None
+        try:
+            plan = make_plan(trace, self.limit - self.slight, self.device.rates, self.smallest)
+        except NoPlanError:
+            if not self._resumed:
+                raise
+            self._anew = True  # of a part of the blocks it is not known whether they can leave
+            return
+        kept = [pair for pair in self.known if not self._alike(pair[0], trace)]
+        self.known = [(trace, plan), *kept[: _PLANS - 1]]
 
     def _alike(self, first: Trace, second: Trace) -> bool:
         return abs(first.base - second.base) <= self.slight and same(first, second)
@@ -250,7 +253,7 @@ class Engine:
     def _begin(self) -> None:
         """A new iteration: its first pack is about to come."""
         self.finish()
-        self._stepped, self._on_track, self._count = False, True, 0
+        self._stepped, self._resumed, self._count = False, False, 0
         self.iteration += 1
         self._numbered = weakref.WeakValueDictionary()
         self._started, self._base = self.device.stamp(), self.device.memory()
@@ -314,7 +317,7 @@ class Engine:
     def _leave(self) -> None:
         """The event has been served: fetch what the plan says."""
         event = len(self._keys) - 1
-        if self._plan is not None and self._on_track and event < len(self._actions[1]):
+        if self._plan is not None and event < len(self._actions[1]):
             for wanted in self._actions[1][event]:
                 block = self._numbered.get(wanted)
                 if block is not None:
@@ -326,17 +329,13 @@ class Engine:
         """Keeps to a plan as long as this iteration is like the one that it was made for."""
         if self._trace is not None and self._fits(self._trace, event):
             return
-        if self._keys[event] is None and self._trace is not None:
-            self._on_track = False  # backward goes another way; what is missing comes on demand
+        older, self._trace, self._plan, self._recorder = self._trace, None, None, None
+        if not self._anew and self._adopt(event):
             return
-        older, self._trace, self._plan = self._trace, None, None
-        if self._adopt(event):
-            return
-        self._record(older, event)
-
-    def _record(self, older: Trace | None, event: int) -> None:
+        self._anew = False
         self._recorder = Recorder(self.device)
         if older is not None and event:
+            self._resumed = True
             held = {
                 number: block.flat
                 for number, block in self._numbered.items()
@@ -350,27 +349,36 @@ class Engine:
         return trace.order[event] == self._order[event]
 
     def _adopt(self, event: int) -> bool:
-        """Takes the plan that fits what has happened so far, made for about as much memory."""
+        """Takes the plan that fits what has happened so far, made for as much memory."""
+        # Gradients or an optimizer's state that were not there then take memory that the plan counts
+        # on; where there were more, it is good enough.
         fitting = [
-            pair for pair in self.known if len(pair[0].keys) > event and self._begins(pair[0])
+            (trace.base - self._base, place)
+            for place, (trace, _) in enumerate(self.known)
+            if len(trace.keys) > event
+            and -self.slight <= trace.base - self._base <= self.limit // 8
+            and self._begins(trace)
         ]
         if not fitting:
             return False
-        trace, plan = min(fitting, key=lambda pair: abs(pair[0].base - self._base))
-        if abs(trace.base - self._base) > self.slight:
-            # Optimizer state or gradients have come, or gone. Follow what is known, and watch.
-            trace = shifted(trace, self._base)
-            try:
-                plan = self._plan_for(trace)
-            except NoPlanError:
-                return False
-            if not event:
-                self._record(None, 0)
-        else:
-            self.known.sort(key=lambda pair: pair[0] is not trace)
-        self._trace, self._plan = trace, plan
-        self._actions = plan.at(len(trace.order))
+        self.known.insert(0, self.known.pop(min(fitting)[1]))
+        self._trace, self._plan = self.known[0]
+        self._actions = self._plan.at(len(self._trace.order))
+        self._catch_up(event)
+        if not event and self._trace.seen < _LOOKS:
+            self._recorder = Recorder(self.device)
         return True
+
+    def _catch_up(self, event: int) -> None:
+        """Sends out what another plan has kept until now and this one does not."""
+        assert self._plan is not None
+        for number, block in self._numbered.items():
+            move = self._plan.moves.get(number)
+            if move is not None and block.flat is not None and not block.used:
+                if block.room is None:
+                    block.page_out()
+                if move.release <= event:
+                    block.release()
 
     def _begins(self, trace: Trace) -> bool:
         """Whether this iteration has gone as `trace` does, so far."""
@@ -389,6 +397,22 @@ class Engine:
         """Nothing needs the block any more."""
         if self._recorder is not None and block.iteration == self.iteration:
             self._recorder.freed(block.number)
+
+    @property
+    def learning(self) -> bool:
+        """Whether everything is being swapped."""
+        return self._recorder is not None and self._plan is None
+
+    def too_much(self, error: torch.OutOfMemoryError) -> NoPlanError:
+        """What running out of memory means while everything is swapped: there is no plan."""
+        short = self.device.short_of(error)
+        return NoPlanError(
+            f"no plan keeps this program within {self.limit} bytes ({size_text(self.limit)}): with "
+            f"every saved tensor gone that can go it was still at least {short} bytes "
+            f"({size_text(short)}) short; raise the limit, make the batch smaller, checkpoint the "
+            "largest layers, or page the optimizer's state: lms.page_optimizer(...)",
+            short,
+        )
 
     def reclaim(self) -> int:
         """Gives up, at once, all memory of saved tensors that nothing but backward needs.

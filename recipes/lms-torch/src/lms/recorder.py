@@ -60,7 +60,7 @@ class Recorder:
 
     def enter(self) -> None:
         """An event begins: the interval before it is over."""
-        if self.trace.order:
+        if self._before:
             self._peaks.append(self.device.take_peak())
         else:
             self.device.take_peak()

@@ -68,10 +68,13 @@ class LMS:
         trace: TracebackType | None = None,
     ) -> None:
         global _current
+        assert self.engine is not None
         _current = None
         self._hooks.__exit__(kind, error, trace)
         self._step.remove()
         self.device.uncap()
+        if isinstance(error, torch.OutOfMemoryError) and self.engine.learning:
+            raise self.engine.too_much(error) from error
 
     def report(self) -> Report:
         """What LMS has learned and does.

@@ -47,7 +47,11 @@ class Speed:
 
 
 class SimulatedOutOfMemory(torch.OutOfMemoryError):
-    """The program needed more than the simulated device has."""
+    """The program needed more than the simulated device has: `short` bytes more."""
+
+    def __init__(self, message: str, short: int) -> None:
+        super().__init__(message)
+        self.short = short
 
 
 @dataclass
@@ -142,7 +146,8 @@ class SimulatedDevice(TorchDispatchMode):
         if self.used > self.budget:
             raise SimulatedOutOfMemory(
                 f"the simulated device is out of memory: {size_text(nbytes)} more make "
-                f"{size_text(self.used)} of {size_text(self.budget)}"
+                f"{size_text(self.used)} of {size_text(self.budget)}",
+                self.used - self.budget,
             )
 
     def _died(self, key: int, nbytes: int) -> None:
@@ -174,6 +179,10 @@ class SimulatedDevice(TorchDispatchMode):
         """The most bytes in use since the last call."""
         peak, self._peak = self._peak, self.used
         return peak
+
+    def short_of(self, error: torch.OutOfMemoryError) -> int:
+        """By how much the allocation was too large."""
+        return error.short if isinstance(error, SimulatedOutOfMemory) else 1
 
     def page_out(self, flat: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
         """The copy is a tensor that the meter does not know."""

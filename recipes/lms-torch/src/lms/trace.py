@@ -57,6 +57,7 @@ class Trace:
         other: bytes that each interval needs at its highest beside the saved blocks.
         blocks: by number.
         base: bytes in use when the iteration began; `other` contains them.
+        seen: how many looks at it went into this.
     """
 
     order: list[int] = field(default_factory=list)
@@ -65,6 +66,7 @@ class Trace:
     other: list[int] = field(default_factory=list)
     blocks: list[Saved] = field(default_factory=list)
     base: int = 0
+    seen: int = 1
 
     @property
     def turn(self) -> int:
@@ -93,14 +95,14 @@ def same(first: Trace, second: Trace) -> bool:
 
 
 def merge(older: Trace, newer: Trace) -> Trace:
-    """`newer`, with the shorter of both's times: a slow host hides in neither."""
-    if not same(older, newer):
-        return newer
-    newer.seconds = [min(pair) for pair in zip(older.seconds, newer.seconds, strict=True)]
-    return newer
+    """What two looks at the same iteration have shown, the second while the plan was followed.
 
-
-def shifted(trace: Trace, base: int) -> Trace:
-    """`trace` as it would be on top of `base` bytes in use."""
-    other = [size + base - trace.base for size in trace.other]
-    return replace(trace, other=other, base=base)
+    What a plan kept shows nothing about who else holds it: that is the first look's to say.
+    """
+    return replace(
+        older,
+        seconds=[min(pair) for pair in zip(older.seconds, newer.seconds, strict=True)],
+        other=[max(pair) for pair in zip(older.other, newer.other, strict=True)],
+        base=max(older.base, newer.base),
+        seen=older.seen + newer.seen,
+    )
