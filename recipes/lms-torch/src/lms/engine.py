@@ -31,6 +31,16 @@ _LOOKS = 2
 _SLIGHT = 1 / 256
 
 
+def _holders_of_one() -> int:
+    """What torch counts when only a block holds a storage: its own references come on top."""
+    with torch.no_grad():
+        only = flat(torch.empty(1))
+    return int(torch._C._storage_Use_Count(StorageWeakRef(only.untyped_storage()).cdata))
+
+
+_SOLE = _holders_of_one()
+
+
 class Block:
     """One storage that is saved for backward: on the device, on the host, or on its way."""
 
@@ -135,6 +145,7 @@ class Engine:
         self._keys: list[Key | None] = []
         self._order: list[int] = []
         self._count = 0
+        self._waiting: list[Block] = []  # copied out, and held by the model too
         self._recorder: Recorder | None = None
         self._trace: Trace | None = None
         self._plan: Plan | None = None
@@ -256,6 +267,7 @@ class Engine:
         self._stepped, self._resumed, self._count = False, False, 0
         self.iteration += 1
         self._numbered = weakref.WeakValueDictionary()
+        self._waiting = []
         self._started, self._base = self.device.stamp(), self.device.memory()
 
     def _pack(self, tensor: torch.Tensor) -> Block:
@@ -281,7 +293,9 @@ class Engine:
         move = self._plan.moves.get(number) if self._plan else None
         if fresh and (move or self._plan is None):
             block.page_out()
-            if move is None or move.release == len(self._keys) - 1:
+            if move is None:
+                self._waiting.append(block)
+            elif move.release == len(self._keys) - 1:
                 block.release()
         self._leave()
         return block
@@ -308,11 +322,28 @@ class Engine:
             self._follow(event)
         if self._recorder is not None:
             self._recorder.enter()
+            self._release_unheld(self._recorder)
         if self._plan is not None and event < len(self._actions[0]):
             for gone in self._actions[0][event]:
                 block = self._numbered.get(gone)
                 if block is not None and not block.used and block.room is not None:
                     block.release()
+
+    def _release_unheld(self, recorder: Recorder) -> None:
+        """While everything is swapped: gives up what the model itself does not hold any more.
+
+        Not before: a block then dies between two events, and the memory of an interval is that of
+        the same blocks from its beginning to its end.
+        """
+        waiting, self._waiting = self._waiting, []
+        for block in waiting:
+            if block.used or block.flat is None:
+                continue
+            if torch._C._storage_Use_Count(block.original.cdata) > _SOLE:
+                self._waiting.append(block)
+            else:
+                block.release()
+                recorder.left(block.number)
 
     def _leave(self) -> None:
         """The event has been served: fetch what the plan says."""

@@ -25,7 +25,7 @@ class Recorder:
         self.trace = Trace(base=device.memory())
         self._spans: list[tuple[int, int, int]] = []  # first and last interval, bytes
         self._held: dict[int, tuple[StorageWeakRef, int]] = {}  # storages in memory, since when
-        self._alive: dict[int, StorageWeakRef] = {}  # blocks that the model still holds
+        self._unknown: set[int] = set()  # blocks that the model still holds, as far as is known
         self._peaks: list[int] = []
         self._before: list[Any] = []
         self._after: list[Any] = []
@@ -74,9 +74,8 @@ class Recorder:
         self.trace.keys.append(key)
         if key.block == len(self.trace.blocks):
             self.trace.blocks.append(Saved(key.nbytes, event, event, -1, -1))
-            reference = StorageWeakRef(tensor.untyped_storage())
-            self._held[key.block] = (reference, event)
-            self._alive[key.block] = reference
+            self._held[key.block] = (StorageWeakRef(tensor.untyped_storage()), event)
+            self._unknown.add(key.block)
 
     def unpack(self, number: int) -> None:
         """The event unpacks a block."""
@@ -95,6 +94,14 @@ class Recorder:
         """Nothing needs the block any more."""
         self.trace.blocks[number].freed = max(0, len(self.trace.order) - 1)
 
+    def left(self, number: int) -> None:
+        """The model holds the block no more since before this event, and nor does anything."""
+        interval = len(self.trace.order) - 1
+        self.trace.blocks[number].left = interval
+        self._unknown.discard(number)
+        if number in self._held and self._held[number][0].expired():
+            self._close(number, self._held[number][1], interval)
+
     def leave(self) -> None:
         """The event is over: the interval after it begins."""
         self._after.append(self.device.stamp())
@@ -102,10 +109,6 @@ class Recorder:
 
     def _sweep(self, interval: int) -> None:
         """Notes which storages died in an interval that is over."""
-        for number, reference in list(self._alive.items()):
-            if reference.expired():
-                self.trace.blocks[number].left = max(interval, self.trace.blocks[number].packed)
-                del self._alive[number]
         for number, (reference, since) in list(self._held.items()):
             if reference.expired():
                 self._close(number, since, max(interval, since))
@@ -122,7 +125,7 @@ class Recorder:
         self._sweep(last)
         for number, (_, since) in list(self._held.items()):
             self._close(number, since, last)
-        for number in self._alive:
+        for number in self._unknown:
             trace.blocks[number].left = last
         for block in trace.blocks:
             block.used = last if block.used < 0 else block.used
