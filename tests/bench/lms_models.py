@@ -119,9 +119,7 @@ class UNet3d(nn.Module):
         super().__init__()
         widths = [width << level for level in range(depth)]
         self.down = nn.ModuleList(map(_twice, [4, *widths[:-1]], widths))
-        self.rise = nn.ModuleList(
-            nn.ConvTranspose3d(2 * w, w, 2, 2) for w in reversed(widths[:-1])
-        )
+        self.rise = nn.ModuleList(nn.ConvTranspose3d(2 * w, w, 2, 2) for w in reversed(widths[:-1]))
         self.up = nn.ModuleList(_twice(2 * w, w) for w in reversed(widths[:-1]))
         self.head, self.again = nn.Conv3d(width, 3, 1), again
 

@@ -1,14 +1,13 @@
-"""Small models and the training steps that the tests compare: in-core and under LMS, same device."""
+"""Small models and the training steps that the tests compare: in-core and under LMS."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import lms
 import torch
 from torch import Tensor, nn
-
-import lms
 
 #: Slow arithmetic, so that small models leave time for copies to hide in.
 SPEED = lms.Speed(arithmetic=2e12, memory=200e9, d2h=50e9, h2d=50e9, launch=1e-6)
@@ -46,6 +45,17 @@ def mlp(layers: int = 8, width: int = 64) -> nn.Sequential:
 
 def batch(rows: int = 512, width: int = 64) -> Tensor:
     return torch.randn(rows, width, generator=torch.Generator().manual_seed(1))
+
+
+def mlp_step() -> tuple[nn.Module, Step]:
+    model, data = mlp(), batch()
+
+    def step() -> Tensor:
+        loss = model(data).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    return model, step
 
 
 def train(
@@ -98,7 +108,7 @@ def equal(first: Run, second: Run) -> bool:
 def compare(
     make: Callable[[], tuple[nn.Module, Step]], share: float, steps: int = 4
 ) -> tuple[Run, Run]:
-    """In-core, then under LMS with `share` of in-core's memory; the same bits and the limit kept."""
+    """In-core, then under LMS with `share` of that memory: the same bits, the limit kept."""
     plain = train(*make(), steps=steps)
     limit = int(share * max(plain.peaks))
     under = train(*make(), limit=limit, steps=steps)

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from lms.plan import Rates
 
@@ -19,6 +20,13 @@ class Copy(Protocol):
 
 class Room(Protocol):
     """A place in the host's memory. It is given back when nothing refers to it any more."""
+
+
+class Offer(Protocol):
+    """A storage that the allocator may take, until nothing refers to this any more."""
+
+    def withdraw(self) -> Room | None:
+        """Takes it back; where its bytes are now if it was taken, None if it is still there."""
 
 
 class Device(Protocol):
@@ -52,9 +60,9 @@ class Device(Protocol):
         """Bytes that were missing, at least, when `error` was raised."""
 
     def page_out(self, flat: torch.Tensor) -> tuple[Room, Copy]:
-        """Begins to copy a whole storage (a flat tensor) to the host, after all computing so far."""
+        """Begins to copy a whole storage (flat) to the host, after all computing so far."""
 
-    def page_in(self, room: Room, like: torch.Tensor) -> tuple[torch.Tensor, Copy]:
+    def page_in(self, room: Any, like: torch.Tensor) -> tuple[torch.Tensor, Copy]:
         """Begins to copy back into new memory.
 
         Args:
@@ -63,6 +71,9 @@ class Device(Protocol):
         Returns:
             A flat tensor of the same bytes, and the copy to join before it is used.
         """
+
+    def offer(self, flat: torch.Tensor) -> Offer | None:
+        """Lets the allocator take a storage that stays, should it run short, if it can."""
 
     def aside(self) -> AbstractContextManager[None]:
         """What runs inside is LMS's own and no part of the program."""
@@ -85,3 +96,10 @@ def hollow(tensor: torch.Tensor) -> torch.Tensor:
     shell = tensor.detach()
     shell.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return shell
+
+
+def holders_of_one() -> int:
+    """What torch counts when only a `flat` holds a storage: its own references come on top."""
+    with torch.no_grad():
+        only = flat(torch.empty(1))
+    return int(torch._C._storage_Use_Count(StorageWeakRef(only.untyped_storage()).cdata))

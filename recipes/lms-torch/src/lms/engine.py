@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from lms.device import Copy, Device, Room, flat, hollow
-from lms.errors import InplaceError, NoPlanError
+from lms.blocks import Block, Saved
+from lms.device import Device, holders_of_one
+from lms.errors import NoPlanError
 from lms.plan import Plan, make_plan
 from lms.recorder import Recorder
 from lms.sizes import size_text
@@ -31,93 +32,7 @@ _LOOKS = 2
 _SLIGHT = 1 / 256
 
 
-def _holders_of_one() -> int:
-    """What torch counts when only a block holds a storage: its own references come on top."""
-    with torch.no_grad():
-        only = flat(torch.empty(1))
-    return int(torch._C._storage_Use_Count(StorageWeakRef(only.untyped_storage()).cdata))
-
-
-_SOLE = _holders_of_one()
-
-
-class Block:
-    """One storage that is saved for backward: on the device, on the host, or on its way."""
-
-    def __init__(self, engine: Engine, number: int, tensor: torch.Tensor, version: int) -> None:
-        self.engine, self.number, self.version = engine, number, version
-        self.iteration = engine.iteration
-        self.nbytes = tensor.untyped_storage().nbytes()
-        self.original = StorageWeakRef(tensor.untyped_storage())
-        self.flat: torch.Tensor | None = flat(tensor)
-        self.like = self.flat.new_empty(0)
-        self.room: Room | None = None
-        self.out: Copy | None = None
-        self.back: Copy | None = None
-        self.used = False
-
-    def page_out(self) -> None:
-        """Begins the copy to the host."""
-        assert self.flat is not None
-        self.room, self.out = self.engine.device.page_out(self.flat)
-
-    def release(self) -> None:
-        """Gives up the memory on the device. Computing waits for the copy out, if it must."""
-        if self.out is not None:
-            self.out.join()
-        self.flat = self.out = None
-
-    def page_in(self) -> None:
-        """Begins the copy back, unless the bytes are still there."""
-        if self.flat is not None:
-            return
-        storage = torch.UntypedStorage._new_with_weak_ptr(self.original.cdata)
-        if storage is not None and storage.nbytes() == self.nbytes:
-            count = self.nbytes // self.like.element_size()
-            self.flat = self.like.new_empty(0).set_(storage, 0, (count,), (1,))
-            return
-        assert self.room is not None
-        self.flat, self.back = self.engine.device.page_in(self.room, self.like)
-        self.engine.came_back(self)
-
-    def ready(self) -> torch.Tensor:
-        """The bytes on the device. Computing waits for the copy back, if it must."""
-        self.page_in()
-        if self.back is not None:
-            self.back.join()
-            self.back = None
-        assert self.flat is not None
-        return self.flat
-
-    def __del__(self) -> None:
-        # Memory that a copy reads or writes must not be used again before the copy is done.
-        for copy in (self.out, self.back):
-            if copy is not None:
-                copy.join()
-        self.engine.freed(self)
-
-
-class Saved:
-    """What autograd keeps for a tensor instead of it."""
-
-    __slots__ = ("block", "dtype", "offset", "shape", "stride", "tensor", "version")
-
-    def __init__(self, tensor: torch.Tensor, block: Block | None) -> None:
-        self.block, self.version = block, tensor._version
-        # Shares the version counter; bytes only if no block has them.
-        self.tensor = tensor.detach() if block is None else hollow(tensor)
-        self.shape, self.stride = tensor.shape, tensor.stride() if block else ()
-        self.offset, self.dtype = tensor.storage_offset() if block else 0, tensor.dtype
-
-    def check(self) -> None:
-        """Raises InplaceError if the tensor was changed since."""
-        if self.tensor._version != self.version:
-            raise InplaceError(
-                "one of the variables needed for gradient computation has been modified by an "
-                f"inplace operation: a {self.dtype} tensor of shape {list(self.shape)} is at "
-                f"version {self.tensor._version}; expected version {self.version} instead. Hint: "
-                "work on a copy of it, or compute in place only after backward"
-            )
+_SOLE = holders_of_one()
 
 
 class Engine:
@@ -297,6 +212,9 @@ class Engine:
                 self._waiting.append(block)
             elif move.release == len(self._keys) - 1:
                 block.release()
+        elif fresh:
+            assert block.flat is not None
+            block.offer = self.device.offer(block.flat)
         self._leave()
         return block
 
@@ -381,8 +299,8 @@ class Engine:
 
     def _adopt(self, event: int) -> bool:
         """Takes the plan that fits what has happened so far, made for as much memory."""
-        # Gradients or an optimizer's state that were not there then take memory that the plan counts
-        # on; where there were more, it is good enough.
+        # Gradients or an optimizer's state that were not there then take memory that the plan
+        # counts on; where there were more, it is good enough.
         fitting = [
             (trace.base - self._base, place)
             for place, (trace, _) in enumerate(self.known)

@@ -46,7 +46,7 @@ class Move:
 
     Attributes:
         release: the event at which its memory on the device is given up.
-        fetch: the event at which the copy back is begun; its first use when there is no room before.
+        fetch: the event at which the copy back begins; its first use if there is no room before.
     """
 
     block: int

@@ -15,9 +15,9 @@ from lms.trace import Key, Saved, Trace
 class Recorder:
     """Watches an iteration from its first pack on.
 
-    Resident memory is logged as spans of intervals, in the convention of the planner (a block counts
-    in every interval in which it was there at any time), so that what is not the blocks' comes out
-    right whatever moved while it was recorded.
+    Resident memory is logged as spans of intervals, in the convention of the planner (a block
+    counts in every interval in which it was there at any time), so that what is not the blocks'
+    comes out right whatever moved while it was recorded.
     """
 
     def __init__(self, device: Device) -> None:

@@ -51,7 +51,7 @@ class LMS:
         global _current
         if _current is not None:
             raise LMSError(
-                "LMS is on already; switch it off first, with lms.disable() or by leaving its `with`"
+                "LMS is on already; switch it off first: lms.disable(), or leave its `with`"
             )
         limit = self.device.cap(self.limit or self.device.capacity())
         self.engine = engine = Engine(self.device, limit, self.smallest)

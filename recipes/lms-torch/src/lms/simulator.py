@@ -202,6 +202,9 @@ class SimulatedDevice(TorchDispatchMode):
         self.adopt(tensor)
         return tensor, _Copy(self, self._back_free)
 
+    def offer(self, flat: torch.Tensor) -> None:
+        """There is no allocator here to take it."""
+
     @contextmanager
     def aside(self) -> Iterator[None]:
         """What runs inside is neither metered nor timed."""

@@ -23,14 +23,16 @@ def parse_size(size: int | float | str, what: str = "limit") -> int:
         found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*", size)
         if not found or found[2].lower() not in _UNITS:
             raise LimitError(f'{what} {size!r} is no size in bytes; write for example "12GiB"')
-        size = float(found[1]) * _UNITS[found[2].lower()]
+        nbytes = float(found[1]) * _UNITS[found[2].lower()]
     elif isinstance(size, bool) or not isinstance(size, int | float):
         raise LimitError(
             f'{what} must be a number of bytes or text such as "12GiB", not {type(size).__name__}'
         )
-    if not 1 <= size < 2**63:
-        raise LimitError(f"{what} must be at least one byte and below 2^63, not {size:g}")
-    return int(size)
+    else:
+        nbytes = size
+    if not 1 <= nbytes < 2**63:
+        raise LimitError(f"{what} must be at least one byte and below 2^63, not {nbytes:g}")
+    return int(nbytes)
 
 
 def size_text(size: float) -> str:
