@@ -17,7 +17,7 @@ from __future__ import annotations
 from lms import ibm
 from lms.errors import InplaceError, LimitError, LMSError, NoPlanError
 from lms.report import Report
-from lms.session import LMS, current, disable, enable, report
+from lms.session import LMS, current, disable, enable, page_optimizer, report
 from lms.simulator import SimulatedDevice, SimulatedOutOfMemory, Speed
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "current",
     "disable",
     "enable",
+    "page_optimizer",
     "report",
 ]
 __version__ = "0.1.0"

@@ -13,6 +13,7 @@ from lms.engine import Engine
 from lms.errors import LMSError
 from lms.report import Report
 from lms.sizes import parse_size
+from lms.stepping import PagedOptimizer
 
 #: Storages of fewer bytes stay where they are: their copies would cost more than they free.
 SMALLEST = "1MiB"
@@ -135,3 +136,26 @@ def report() -> Report:
         LMSError: none is on, or no iteration has been learned yet.
     """
     return current().report()
+
+
+def page_optimizer(
+    optimizer: torch.optim.Optimizer,
+    *,
+    bucket: int | float | str = "256MiB",
+    smallest: int | float | str = "64KiB",
+    device: Device | None = None,
+) -> PagedOptimizer:
+    """Keeps an optimizer's state on the host between steps; see `lms.stepping`.
+
+    Args:
+        bucket: bytes of parameters that are stepped at a time.
+        smallest: tensors of fewer bytes stay.
+        device: that of the LMS that is on, or the current CUDA device, when it is None.
+
+    Raises:
+        LMSError: the optimizer does not treat every parameter by itself, or there is no GPU.
+        LimitError: a size makes no sense.
+    """
+    if device is None:
+        device = _current.device if _current is not None else _cuda()
+    return PagedOptimizer(optimizer, device, bucket, smallest)

@@ -16,8 +16,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -78,7 +77,7 @@ class SimulatedDevice(TorchDispatchMode):
     """
 
     def __init__(self, memory: int | float | str = "80GiB", speed: Speed | None = None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.total = parse_size(memory, "memory")
         self.speed = speed or Speed()
         self.rates = Rates(self.speed.d2h, self.speed.h2d, self.speed.launch)
@@ -225,15 +224,3 @@ class SimulatedDevice(TorchDispatchMode):
     def wait(self, seconds: float) -> None:
         """Keeps the compute queue busy, as a kernel outside of torch would."""
         self.clock += seconds
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
