@@ -15,6 +15,7 @@ for scripts that were written for it.
 from __future__ import annotations
 
 from lms import ibm
+from lms.compiled import offload_compiled
 from lms.errors import InplaceError, LimitError, LMSError, NoPlanError
 from lms.report import Report
 from lms.session import LMS, current, disable, enable, page_optimizer, report
@@ -33,6 +34,7 @@ __all__ = [
     "current",
     "disable",
     "enable",
+    "offload_compiled",
     "page_optimizer",
     "report",
 ]
