@@ -17,6 +17,8 @@ from __future__ import annotations
 from lms import ibm
 from lms.compiled import offload_compiled
 from lms.errors import InplaceError, LimitError, LMSError, NoPlanError
+from lms.planning import plan
+from lms.plot import plot
 from lms.report import Report
 from lms.session import LMS, current, disable, enable, page_optimizer, report
 from lms.simulator import SimulatedDevice, SimulatedOutOfMemory, Speed
@@ -36,6 +38,8 @@ __all__ = [
     "enable",
     "offload_compiled",
     "page_optimizer",
+    "plan",
+    "plot",
     "report",
 ]
 __version__ = "0.1.0"

@@ -349,8 +349,8 @@ class Engine:
 
     @property
     def learning(self) -> bool:
-        """Whether everything is being swapped."""
-        return self._recorder is not None and self._plan is None
+        """Whether everything is swapped that can be: no plan keeps anything."""
+        return self._plan is None
 
     def too_much(self, error: torch.OutOfMemoryError) -> NoPlanError:
         """What running out of memory means while everything is swapped: there is no plan."""
