@@ -168,7 +168,9 @@ def table(case: models.Case, kind: str, ratios: list[float]) -> dict[str, Any]:
         except lms.NoPlanError as error:
             row["no_plan"] = error.shortfall
         else:
-            best = best_share(plain.forward, plain.rest, max(0, plain.peak - limit), device.rates.d2h)
+            best = best_share(
+                plain.forward, plain.rest, max(0, plain.peak - limit), device.rates.d2h
+            )
             share = plain.seconds / step.seconds
             row |= {"throughput": share, "best": best, "share": share / best, "peak": step.peak}
             row |= {"predicted": report.predicted, "measured": step.seconds, "moved": report.moved}

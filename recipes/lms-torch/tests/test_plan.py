@@ -76,12 +76,8 @@ def test_what_is_small_or_held_stays() -> None:
     rate=st.floats(0.05, 50),
     data=st.data(),
 )
-def test_every_plan_holds(
-    sizes: list[int], share: float, rate: float, data: st.DataObject
-) -> None:
-    seconds = data.draw(
-        st.lists(st.floats(0, 5), min_size=2 * len(sizes), max_size=2 * len(sizes))
-    )
+def test_every_plan_holds(sizes: list[int], share: float, rate: float, data: st.DataObject) -> None:
+    seconds = data.draw(st.lists(st.floats(0, 5), min_size=2 * len(sizes), max_size=2 * len(sizes)))
     trace = stack([size * MIB for size in sizes], seconds)
     limit, rates = int(share * trace.demand()), Rates(rate * MIB, rate * MIB, 0)
     smallest_peak = trace.resident(set(range(len(sizes)))).max()

@@ -33,7 +33,7 @@ def test_sizes(text: str, nbytes: int) -> None:
         (0, "limit must be at least one byte"),
         (float("nan"), "at least one byte"),
         (float("inf"), "below 2^63"),
-        (True, "limit must be a number of bytes or text such as \"12GiB\", not bool"),
+        (True, 'limit must be a number of bytes or text such as "12GiB", not bool'),
         ([], "not list"),
     ],
 )

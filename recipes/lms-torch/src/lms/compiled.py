@@ -60,9 +60,9 @@ def _after_tangents(graph: fx.GraphModule) -> set[fx.Node]:
     """All that depends on the gradients that come in."""
     found: set[fx.Node] = set()
     for node in graph.graph.nodes:
-        if node.op == "placeholder" and str(node.target).startswith("tangents"):
-            found.add(node)
-        elif any(source in found for source in node.all_input_nodes):
+        if (node.op == "placeholder" and str(node.target).startswith("tangents")) or any(
+            source in found for source in node.all_input_nodes
+        ):
             found.add(node)
     return found
 

@@ -37,7 +37,8 @@ def plot(report: Report) -> str:
 <polyline points="{_path(report.curve, most)}" fill="none" stroke="#06c" stroke-width="2"/>
 <path d="M{_LEFT},{limit:.1f} H{right}" stroke="#c00" stroke-dasharray="6 4"/>
 <text x="{_LEFT - 6}" y="{limit + 4:.1f}" text-anchor="end" fill="#c00">{
-        size_text(report.limit)}</text>
+        size_text(report.limit)
+    }</text>
 <text x="{_LEFT - 6}" y="{bottom}" text-anchor="end">0</text>
 <text x="{right}" y="{bottom + 20}" text-anchor="end">tensors saved and used, in order</text>
 <text x="{_LEFT}" y="{bottom + 38}"><tspan fill="#999">in-core</tspan>

@@ -2,10 +2,9 @@
 
     paged = lms.page_optimizer(optimizer)
 
-Before `step()` the state comes back, bucket by bucket: each bucket of parameters is stepped by itself
-while the next one's state is on its way, so that at no time more than two buckets' state is on the
-device. This gives the same bits only where an optimizer treats every parameter by itself; others are
-refused.
+Before `step()` the state comes back, bucket by bucket: each bucket of parameters is stepped by
+itself while the next one's state is on its way and the last one's leaves. This gives the same bits
+only where an optimizer treats every parameter by itself; others are refused.
 """
 
 from __future__ import annotations
@@ -146,7 +145,7 @@ class PagedOptimizer:
             self._settle(self._last)
 
     def _buckets(self) -> list[list[torch.Tensor]]:
-        """Parameters with a gradient, in order, about `bucket` bytes at a time; at least one list."""
+        """Parameters in order, about `bucket` bytes at a time; at least one list."""
         buckets: list[list[torch.Tensor]] = [[]]
         size = 0
         for group in self.optimizer.param_groups:
