@@ -291,6 +291,7 @@ class Engine:
                 if block.flat is not None
             }
             self._recorder.resume(older, event, held)
+            self._send_all()
 
     def _fits(self, trace: Trace, event: int) -> bool:
         if event >= len(trace.keys) or trace.keys[event] != self._keys[event]:
@@ -317,6 +318,14 @@ class Engine:
         if not event and self._trace.seen < _LOOKS:
             self._recorder = Recorder(self.device)
         return True
+
+    def _send_all(self) -> None:
+        """Sends out what a plan has kept until now; it is given up once the model lets go of it."""
+        for block in list(self._numbered.values()):
+            if block.flat is not None and not block.used:
+                if block.room is None:
+                    block.page_out()
+                self._waiting.append(block)
 
     def _catch_up(self, event: int) -> None:
         """Sends out what another plan has kept until now and this one does not."""

@@ -98,6 +98,7 @@ class Recorder:
         """The model holds the block no more since before this event, and nor does anything."""
         interval = len(self.trace.order) - 1
         self.trace.blocks[number].left = interval
+        self.trace.blocks[number].movable = True
         self._unknown.discard(number)
         if number in self._held and self._held[number][0].expired():
             self._close(number, self._held[number][1], interval)

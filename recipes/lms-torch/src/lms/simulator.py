@@ -154,7 +154,8 @@ class SimulatedDevice(TorchDispatchMode):
         self.used -= nbytes
 
     def owns(self, tensor: torch.Tensor) -> bool:
-        """Whether the device has seen the tensor's storage."""
+        """Always: what an operation saves, it was given, though it may come from outside."""
+        self.adopt(tensor)
         return tensor.untyped_storage()._cdata in self._known
 
     def capacity(self) -> int:
