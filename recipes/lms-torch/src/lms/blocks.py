@@ -40,6 +40,14 @@ class Block:
         self.offer: Offer | None = None
         self.used = False
 
+    def is_in(self, cdata: int, version: int) -> bool:
+        """Whether its bytes are what a tensor of this version has in this storage."""
+        if cdata == self.original.cdata:
+            return version == self.version and not self.original.expired()
+        if self.flat is None or self.flat.untyped_storage()._cdata != cdata:
+            return False
+        return version == self.flat._version  # it came back, and is saved again
+
     def page_out(self) -> None:
         """Begins the copy to the host."""
         assert self.flat is not None

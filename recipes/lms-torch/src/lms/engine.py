@@ -192,9 +192,8 @@ class Engine:
         block = self._blocks.get(cdata)
         fresh = (
             block is None
-            or block.version != tensor._version
             or block.iteration != self.iteration
-            or block.original.expired()
+            or not block.is_in(cdata, tensor._version)
         )
         number = self._count if fresh or block is None else block.number
         key = Key(number, tensor.untyped_storage().nbytes(), tuple(tensor.shape), str(tensor.dtype))
@@ -346,9 +345,10 @@ class Engine:
     # -- blocks
 
     def came_back(self, block: Block) -> None:
-        """A block is in memory again."""
+        """A block is in memory again, in another storage."""
+        assert block.flat is not None
+        self._blocks[block.flat.untyped_storage()._cdata] = block
         if self._recorder is not None and block.iteration == self.iteration:
-            assert block.flat is not None
             self._recorder.returned(block.number, block.flat)
 
     def freed(self, block: Block) -> None:

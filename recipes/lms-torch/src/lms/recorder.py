@@ -57,6 +57,8 @@ class Recorder:
             )
         for number, tensor in held.items():
             self._held[number] = (StorageWeakRef(tensor.untyped_storage()), events)
+            if not mine.blocks[number].movable:
+                self._unknown.add(number)
 
     def enter(self) -> None:
         """An event begins: the interval before it is over."""
@@ -116,6 +118,9 @@ class Recorder:
 
     def _close(self, number: int, since: int, until: int) -> None:
         self._spans.append((since, until, self.trace.blocks[number].nbytes))
+        if number in self._unknown:  # used before the model let go of it, and dead now
+            self.trace.blocks[number].left = until
+            self._unknown.discard(number)
         del self._held[number]
 
     def finish(self) -> Trace:
@@ -126,8 +131,6 @@ class Recorder:
         self._sweep(last)
         for number, (_, since) in list(self._held.items()):
             self._close(number, since, last)
-        for number in self._unknown:
-            trace.blocks[number].left = last
         for block in trace.blocks:
             block.used = last if block.used < 0 else block.used
             block.freed = last if block.freed < 0 else max(block.freed, block.used)
