@@ -87,11 +87,8 @@ class Device(Protocol):
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
     """The whole storage of `tensor` as one dimension of its dtype, sharing the memory."""
-    storage = tensor.untyped_storage()
-    count = storage.nbytes() // tensor.element_size()
-    # Not a view, which would hold its base, too.
-    whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return whole.set_(storage, 0, (count,), (1,))
+    count = tensor.untyped_storage().nbytes() // tensor.element_size()
+    return tensor.detach().as_strided((count,), (1,), 0)
 
 
 def hollow(tensor: torch.Tensor) -> torch.Tensor:
