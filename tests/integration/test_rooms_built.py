@@ -25,6 +25,7 @@ ROOMS = {
         *("-m", "not slow", "-k"),
         "test_case or ends_well or check_build or (ddlrun and GLOO) or (fails and torch and dies)",
     ],
+    "lms-torch/tests": [],
     "ddl-ce-examples/tests": [  # the others are in the package's own test, or in the smoke suite
         *("-m", "not slow", "-k"),
         "not one_rank and not torch_ddp and not keras_ddl and not every_way",

@@ -35,7 +35,9 @@ def run_suite(
     tests = shutil.copytree(
         RECIPES / room, folder / "tests", ignore=shutil.ignore_patterns("__pycache__")
     )
-    alone = packages_alone(folder / "pytest", "pytest", "pluggy", "iniconfig")
+    alone = packages_alone(
+        folder / "pytest", "pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers"
+    )
     done = subprocess.run(
         [
             *(prefix / "bin" / "python", "-m", "pytest", "-q", "-ra"),

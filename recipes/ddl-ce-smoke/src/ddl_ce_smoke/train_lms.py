@@ -1,0 +1,92 @@
+"""Trains a network on handwritten digits under Large Model Support, with half of its memory.
+
+    ddlrun -H localhost:1 python -m ddl_ce_smoke.train_lms
+
+On a GPU if there is one, and on the simulated device of `lms` otherwise: real numbers, a meter of
+bytes, a clock of its own. The weights must be those of training without LMS, to the bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import lms
+import torch
+from torch import nn
+
+from ddl_ce_smoke import digits
+from ddl_ce_smoke.rank import Rank, journal
+from ddl_ce_smoke.train import add_journal_options
+
+STEPS, ROWS, WIDTH, LAYERS = 6, 1024, 256, 12
+SHARE = 0.5
+
+
+def network() -> nn.Sequential:
+    """Deep enough that what it saves for backward is most of its memory."""
+    torch.manual_seed(digits.SEED)
+    hidden = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(LAYERS)]
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, WIDTH), *hidden, nn.Linear(WIDTH, 10))
+
+
+def train(limit: int | None) -> tuple[nn.Module, int, lms.Report | None]:
+    """The trained model, bytes in use at the highest, and LMS's report."""
+    on_gpu = torch.cuda.is_available()
+    device = None if on_gpu else lms.SimulatedDevice()
+    where = torch.device("cuda" if on_gpu else "cpu")
+    model = network().to(where)
+    data, _ = digits.load()
+    images, labels = data.images[:ROWS].to(where), data.labels[:ROWS].to(where)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    if on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    under = lms.LMS(limit, smallest="64KiB", device=device) if limit else nullcontext()
+    with device or nullcontext(), under as support:
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+        report = support.report() if support else None
+    return model, device.highest if device else torch.cuda.max_memory_reserved(), report
+
+
+def check() -> dict[str, str]:
+    """For each thing to see what is wrong with it, or nothing."""
+    plain, demand, _ = train(None)
+    limit = int(SHARE * demand)
+    under, peak, report = train(limit)
+    assert report is not None
+    same = all(map(torch.equal, plain.parameters(), under.parameters()))
+    return {
+        "weights as without": "" if same else "the weights differ from those without LMS",
+        "below the limit": "" if peak <= limit else f"{peak} bytes, {peak - limit} too many",
+        "as planned": "" if report.moved and not report.missed else f"not as planned:\n{report}",
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs on one rank. Exit status 1 if it did not come out right."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ddl_ce_smoke.train_lms",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_journal_options(parser)
+    args = parser.parse_args(argv)
+    with journal(args.journal, Rank.from_environment()) as record:
+        start = time.perf_counter()
+        found = check()
+        for name, problem in found.items():
+            seconds = time.perf_counter() - start
+            record.write("case", name=name, seconds=seconds, problem=problem)
+            print(f"{name}: {problem or 'yes'}")
+    return 1 if any(found.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,9 @@
+set -euo pipefail
+
+cmake -S src -B build -G Ninja \
+  -DCMAKE_INSTALL_PREFIX="$PREFIX" -DCMAKE_INSTALL_LIBDIR=lib \
+  -DCMAKE_PREFIX_PATH="$PREFIX" -DCMAKE_FIND_ROOT_PATH="$PREFIX" \
+  -DPython_EXECUTABLE="$PREFIX/bin/python" \
+  -DLMS_TORCH_WERROR=ON
+cmake --build build -j"$CPU_COUNT"
+cmake --install build --strip

@@ -1,0 +1,190 @@
+"""A CUDA device: two side streams for copies, pinned slabs on the host.
+
+Memory on the device is allocated and given up on the compute stream alone; a side stream waits for
+it by an event, and the compute stream for the copy. So the caching allocator sees one stream and
+`record_stream` is not needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from lms.device import holders_of_one
+from lms.errors import LimitError
+from lms.plan import Rates
+from lms.sizes import parse_size, size_text
+from lms.slabs import HostRoom, SlabPool
+
+#: Of the limit, what the plan may use: the rest is for fragmentation in torch's allocator.
+_PLANNED = 0.94
+#: Of the card's memory, what is taken when no limit is given: others are there too.
+_TAKEN = 0.95
+_TRIAL = 1 << 26  # bytes of the copies that measure the way to the host
+_TRIALS = 5
+
+
+class _Copy:
+    """A copy on a side stream; `keep` holds what it reads until the compute stream waits for it."""
+
+    def __init__(self, compute: torch.cuda.Stream, side: torch.cuda.Stream, keep: object) -> None:
+        self._compute, self._keep = compute, keep
+        self._done = torch.cuda.Event()
+        self._done.record(side)
+
+    def join(self) -> None:
+        """The compute stream waits; what was kept can go."""
+        self._compute.wait_event(self._done)
+        self._keep = None
+
+
+class _Offer:
+    """A storage within the reach of the net under the plan (`csrc/reclaim.cc`)."""
+
+    def __init__(self, net: Any, flat: torch.Tensor, room: HostRoom, owners: int) -> None:
+        self._net, self._room = net, room
+        self._ticket = net.offer(flat.untyped_storage()._cdata, room.bytes.data_ptr(), owners)
+
+    def withdraw(self) -> HostRoom | None:
+        """The room with the bytes, if the allocator took the storage."""
+        ticket, self._ticket = self._ticket, 0
+        return self._room if ticket and self._net.withdraw(ticket) else None
+
+    def __del__(self) -> None:
+        self.withdraw()
+
+
+def _load_net() -> Any:
+    """The C++ part; None in a build for a torch without CUDA."""
+    try:
+        from lms import _reclaim  # type: ignore[attr-defined]
+    except ImportError:
+        return None
+    return _reclaim
+
+
+class CudaDevice:
+    """The current CUDA device. One for each process, as in all of torch's parallel training."""
+
+    def __init__(self) -> None:
+        self.index = torch.cuda.current_device()
+        self.total = torch.cuda.get_device_properties(self.index).total_memory
+        self.pool = SlabPool()
+        self._out = torch.cuda.Stream(self.index)
+        self._back = torch.cuda.Stream(self.index)
+        self._net = _load_net()
+        self.sole = holders_of_one()
+        self.rates = self._measure()
+
+    def _measure(self) -> Rates:
+        """Both ways at once, as in training: the middle one of some copies."""
+        room, other = self.pool.take(_TRIAL), self.pool.take(_TRIAL)
+        there = torch.empty(2, _TRIAL, dtype=torch.uint8, device=self.index)
+        times: list[tuple[float, float]] = []
+        for _ in range(_TRIALS):
+            spans = [[torch.cuda.Event(enable_timing=True) for _ in "ab"] for _ in "ab"]
+            torch.cuda.synchronize()
+            for stream, (first, last), target, source in (
+                (self._out, spans[0], room.bytes, there[0]),
+                (self._back, spans[1], there[1], other.bytes),
+            ):
+                with torch.cuda.stream(stream):
+                    first.record(stream)
+                    target.copy_(source, non_blocking=True)
+                    last.record(stream)
+            torch.cuda.synchronize()
+            times.append(tuple(first.elapsed_time(last) / 1e3 for first, last in spans))
+        out, back = (sorted(column)[_TRIALS // 2] for column in zip(*times, strict=True))
+        return Rates(_TRIAL / out, _TRIAL / back)
+
+    def owns(self, tensor: torch.Tensor) -> bool:
+        """Whether it is on this GPU."""
+        return tensor.is_cuda and tensor.device.index == self.index
+
+    def capacity(self) -> int:
+        """What is free, and what torch holds already."""
+        free, _ = torch.cuda.mem_get_info(self.index)
+        return int((free + torch.cuda.memory_reserved(self.index)) * _TAKEN)
+
+    def cap(self, limit: int) -> int:
+        """Has torch's allocator refuse more than `limit`.
+
+        Raises:
+            LimitError: the card has less.
+        """
+        if limit > self.total:
+            raise LimitError(
+                f"limit is {limit} bytes ({size_text(limit)}), but GPU {self.index} has only "
+                f"{self.total} ({size_text(self.total)})"
+            )
+        torch.cuda.set_per_process_memory_fraction(limit / self.total, self.index)
+        if self._net:
+            self._net.configure(limit, limit // 16)
+        return int(limit * _PLANNED)
+
+    def uncap(self) -> None:
+        """Allows all of the card again."""
+        torch.cuda.set_per_process_memory_fraction(1.0, self.index)
+        if self._net:
+            self._net.configure(0, 0)
+
+    def memory(self) -> int:
+        """Bytes that torch's allocator has handed out."""
+        return torch.cuda.memory_allocated(self.index)
+
+    def take_peak(self) -> int:
+        """The most of them since the last call."""
+        peak = torch.cuda.max_memory_allocated(self.index)
+        torch.cuda.reset_peak_memory_stats(self.index)
+        return peak
+
+    def short_of(self, error: torch.OutOfMemoryError) -> int:
+        """The request that failed, from torch's message."""
+        found = re.search(r"Tried to allocate ([\d.]+ [KMG]iB)", str(error))
+        return parse_size(found[1]) if found else 1
+
+    def page_out(self, flat: torch.Tensor) -> tuple[HostRoom, _Copy]:
+        """On the stream for copies out, after all computing so far."""
+        compute = torch.cuda.current_stream(self.index)
+        source = flat.view(torch.uint8)
+        room = self.pool.take(source.numel())
+        self._out.wait_stream(compute)
+        with torch.cuda.stream(self._out):
+            room.bytes.copy_(source, non_blocking=True)
+        return room, _Copy(compute, self._out, flat)
+
+    def page_in(self, room: HostRoom, like: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
+        """Into memory of the compute stream, on the stream for copies in."""
+        compute = torch.cuda.current_stream(self.index)
+        flat = like.new_empty(room.bytes.numel() // like.element_size())
+        self._back.wait_stream(compute)
+        with torch.cuda.stream(self._back):
+            flat.view(torch.uint8).copy_(room.bytes, non_blocking=True)
+        return flat, _Copy(compute, self._back, room)
+
+    def offer(self, flat: torch.Tensor) -> _Offer | None:
+        """Only with room that is pinned already: pinning more would cost more than it may save."""
+        nbytes = flat.untyped_storage().nbytes()
+        if not self._net or self.pool.free < nbytes:
+            return None
+        return _Offer(self._net, flat, self.pool.take(nbytes), self.sole)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """There is nothing to set aside on a real device."""
+        yield
+
+    def stamp(self) -> torch.cuda.Event:
+        """An event with a time."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.index))
+        return event
+
+    def seconds(self, first: Any, second: Any) -> float:
+        """Between two events, once the later one has happened."""
+        second.synchronize()
+        return float(first.elapsed_time(second)) / 1e3

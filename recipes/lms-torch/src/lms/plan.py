@@ -1,0 +1,286 @@
+"""The planner: from one iteration's trace and a limit in bytes to the smallest swap set.
+
+Longest reuse distance first: what was saved first is used last, has the whole forward pass to
+leave and the whole backward pass to return. Copies out run one after the other in the order of
+packing, copies in in the order of use, each kind on its own engine. Where the limit leaves no room
+for copies in flight, computing waits for the head of the queue and no longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lms.errors import NoPlanError
+from lms.sizes import size_text
+from lms.trace import Bytes, Trace
+
+#: Room kept free for copies in flight, in units of the largest block: the planner tries each and
+#: takes the fastest.
+_ROOMS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
+#: A plan that moves more bytes must be this much faster.
+_WORTH = 0.002
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What the way between device and host carries, in bytes per second, and a copy's latency."""
+
+    d2h: float
+    h2d: float
+    latency: float = 10e-6
+
+    def out(self, nbytes: int) -> float:
+        """Seconds of a copy to the host."""
+        return self.latency + nbytes / self.d2h
+
+    def back(self, nbytes: int) -> float:
+        """Seconds of a copy to the device."""
+        return self.latency + nbytes / self.h2d
+
+
+@dataclass(frozen=True)
+class Move:
+    """One block's way out and back.
+
+    Attributes:
+        release: the event at which its memory on the device is given up.
+        fetch: the event at which the copy back begins; its first use if there is no room before.
+    """
+
+    block: int
+    nbytes: int
+    release: int
+    fetch: int
+
+
+@dataclass
+class Plan:
+    """What leaves and when.
+
+    Attributes:
+        moves: by block.
+        seconds: predicted for the iteration.
+        exposed: predicted seconds in which computing waits for copies.
+        hidden: predicted seconds of copies that run beside computing.
+        peak: predicted bytes at the highest; at most `limit`.
+        curve: predicted bytes in each interval.
+    """
+
+    limit: int
+    moves: dict[int, Move] = field(default_factory=dict)
+    seconds: float = 0.0
+    exposed: float = 0.0
+    hidden: float = 0.0
+    peak: int = 0
+    curve: list[int] = field(default_factory=list)
+
+    @property
+    def moved(self) -> int:
+        """Bytes that leave in one iteration."""
+        return sum(move.nbytes for move in self.moves.values())
+
+    def at(self, events: int) -> tuple[list[list[int]], list[list[int]]]:
+        """For each event the blocks to release and those to fetch, each in the planned order."""
+        release: list[list[int]] = [[] for _ in range(events)]
+        fetch: list[list[int]] = [[] for _ in range(events)]
+        for move in self.moves.values():
+            release[move.release].append(move.block)
+            fetch[move.fetch].append(move.block)
+        return release, fetch
+
+
+def best_share(forward: float, backward: float, leaving: float, rate: float) -> float:
+    """R(M): the throughput relative to in-core that no scheme of copying can pass.
+
+    Args:
+        forward: seconds of computing; `backward` likewise.
+        leaving: bytes that must leave and come back.
+        rate: bytes per second in one direction.
+    """
+    copying = leaving / rate
+    return (forward + backward) / (max(forward, copying) + max(backward, copying))
+
+
+def make_plan(trace: Trace, limit: int, rates: Rates, smallest: int = 1) -> Plan:
+    """The fastest of the small plans for an iteration like `trace`.
+
+    Args:
+        limit: bytes on the device, all of the program's.
+        smallest: blocks of fewer bytes stay.
+
+    Raises:
+        NoPlanError: not even with everything gone that can go.
+    """
+    largest = max((block.nbytes for block in trace.blocks), default=0)
+    best: Plan | None = None
+    chosen: set[frozenset[int]] = set()
+    for room in _ROOMS:
+        moved = _choose(trace, limit - int(room * largest), smallest)
+        if moved is None:
+            if best is None:
+                raise _no_plan(trace, limit, smallest)
+            break
+        if moved in chosen:
+            continue
+        chosen.add(moved)
+        plan = _schedule(trace, limit, rates, moved)
+        if best is None or plan.seconds < best.seconds * (1 - _WORTH):
+            best = plan
+        if plan.exposed == 0:
+            break
+    assert best is not None
+    return best
+
+
+def _movable(trace: Trace, smallest: int) -> list[int]:
+    """Blocks that can leave, the one with the longest time until its use first."""
+    clock = np.concatenate([[0.0], np.cumsum(trace.seconds)])
+    found = [
+        (clock[block.used] - clock[min(block.left + 1, block.used)], number)
+        for number, block in enumerate(trace.blocks)
+        if block.movable and block.nbytes >= smallest and block.left + 1 < block.used
+    ]
+    return [number for _, number in sorted(found, key=lambda pair: (-pair[0], pair[1]))]
+
+
+def _choose(trace: Trace, target: int, smallest: int) -> frozenset[int] | None:
+    """A smallest set whose leaving brings the iteration to `target` bytes; None if there is none.
+
+    Smallest: none of it can stay.
+    """
+    curve, moved = trace.resident(), list[int]()
+    if curve.max(initial=0) <= target:
+        return frozenset()
+    for number in _movable(trace, smallest):
+        block = trace.blocks[number]
+        window = curve[block.left + 1 : block.used]
+        if window.max() > target:
+            window -= block.nbytes
+            moved.append(number)
+            if curve.max() <= target:
+                break
+    else:
+        return None
+    for number in reversed(moved.copy()):
+        block = trace.blocks[number]
+        window = curve[block.left + 1 : block.used]
+        if window.max() + block.nbytes <= target:
+            window += block.nbytes
+            moved.remove(number)
+    return frozenset(moved)
+
+
+def _no_plan(trace: Trace, limit: int, smallest: int) -> NoPlanError:
+    """Names what is missing."""
+    curve = trace.resident(frozenset(_movable(trace, smallest)))
+    short = int(curve.max()) - limit
+    return NoPlanError(
+        f"no plan keeps this iteration within {limit} bytes ({size_text(limit)}): with every saved "
+        f"tensor gone that can go it is {short} bytes ({size_text(short)}) short; raise the limit "
+        f"to {limit + short} bytes, make the batch smaller, or checkpoint the largest layers",
+        short,
+    )
+
+
+def _schedule(trace: Trace, limit: int, rates: Rates, moved: frozenset[int]) -> Plan:
+    """When each of `moved` leaves and returns, and what that costs."""
+    curve = trace.resident(moved)
+    release = _releases(trace, limit, rates, moved, curve)
+    fetch = _fetches(trace, limit, moved, release, curve)
+    plan = Plan(limit, peak=int(curve.max(initial=trace.base)), curve=curve.tolist())
+    for number in sorted(moved):
+        plan.moves[number] = Move(
+            number, trace.blocks[number].nbytes, release[number], fetch[number]
+        )
+    _predict(trace, rates, plan)
+    return plan
+
+
+def _releases(
+    trace: Trace, limit: int, rates: Rates, moved: frozenset[int], curve: Bytes
+) -> dict[int, int]:
+    """The event at which each block's memory is given up; what stays longer goes into `curve`.
+
+    As soon as its copy is done by the clock; before, with a wait, where the limit demands it.
+    """
+    release: dict[int, int] = {}
+    leaving: list[tuple[int, float]] = []  # blocks and when their copies are done
+    clock = free = 0.0
+    seen: set[int] = set()
+    for event, number in enumerate(trace.order):
+        while leaving and leaving[0][1] <= clock:
+            release[leaving.pop(0)[0]] = event
+        if number in moved and number not in seen:
+            seen.add(number)
+            free = max(clock, free) + rates.out(trace.blocks[number].nbytes)
+            leaving.append((number, free))
+        while leaving:
+            held = [n for n, _ in leaving if trace.blocks[n].left < event < trace.blocks[n].used]
+            load = curve[event] + sum(trace.blocks[n].nbytes for n in held)
+            if load <= limit or not held:
+                curve[event] = load
+                break
+            while (first := leaving.pop(0))[0] != held[0]:
+                release[first[0]] = event
+            release[first[0]] = event
+            clock = max(clock, first[1])
+        for gone in [n for n, _ in leaving if trace.blocks[n].used <= event]:
+            release[gone] = event  # used before it had left
+            leaving = [pair for pair in leaving if pair[0] != gone]
+        clock += trace.seconds[event]
+    return release | {number: len(trace.order) - 1 for number, _ in leaving}
+
+
+def _fetches(
+    trace: Trace, limit: int, moved: frozenset[int], release: dict[int, int], curve: Bytes
+) -> dict[int, int]:
+    """The event at which each copy back begins: as early as there is room for it until its use.
+
+    Copies come back in the order of use, so none begins before the one that is needed sooner.
+    """
+    fetch: dict[int, int] = {}
+    last = 0
+    for number in sorted(moved, key=lambda n: trace.blocks[n].used):
+        block = trace.blocks[number]
+        first = max(last, release[number] + 1, block.left + 1)
+        if first >= block.used:
+            fetch[number] = block.used
+            continue
+        full = np.flatnonzero(curve[first : block.used] + block.nbytes > limit)
+        first = min(first + int(full[-1]) + 1 if len(full) else first, block.used)
+        curve[first : block.used] += block.nbytes
+        fetch[number] = last = first
+    return fetch
+
+
+def _predict(trace: Trace, rates: Rates, plan: Plan) -> None:
+    """Runs the plan on a clock and notes its times."""
+    release, fetch = plan.at(len(trace.order))
+    out_done: dict[int, float] = {}
+    back_done: dict[int, float] = {}
+    clock = out_free = back_free = copying = 0.0
+    for event, number in enumerate(trace.order):
+        for gone in release[event]:
+            clock = max(clock, out_done.get(gone, 0.0))
+        if number in plan.moves:
+            nbytes = plan.moves[number].nbytes
+            if number not in out_done:
+                out_done[number] = out_free = max(clock, out_free) + rates.out(nbytes)
+                copying += rates.out(nbytes)
+                if plan.moves[number].release == event:
+                    clock = out_free
+            clock = max(clock, back_done.get(number, 0.0))
+        for wanted in fetch[event]:
+            if plan.moves[wanted].release >= trace.blocks[wanted].used:
+                continue  # it never left
+            nbytes = plan.moves[wanted].nbytes
+            back_done[wanted] = back_free = max(clock, back_free) + rates.back(nbytes)
+            copying += rates.back(nbytes)
+            if wanted == number:
+                clock = back_free
+        clock += trace.seconds[event]
+    plan.seconds = clock
+    plan.exposed = max(0.0, clock - sum(trace.seconds))
+    plan.hidden = max(0.0, copying - plan.exposed)

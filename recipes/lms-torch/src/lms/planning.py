@@ -1,0 +1,57 @@
+"""Planning without a GPU: a model of any size, its plan under a limit, in seconds.
+
+    report = lms.plan(make_step, limit="40GiB")
+
+    python -m lms my_models:make_step --limit 40GiB
+
+Runs two steps under FakeTensorMode on the simulated device: no numbers and no memory, but the same
+engine, planner, meter and clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from lms.report import Report
+from lms.session import LMS, SMALLEST
+from lms.simulator import SimulatedDevice, Speed
+from lms.sizes import parse_size
+
+Step = Callable[[], object]
+
+
+def plan(
+    make_step: Callable[[], Step],
+    limit: int | float | str,
+    *,
+    memory: int | float | str | None = None,
+    speed: Speed | None = None,
+    smallest: int | float | str = SMALLEST,
+    steps: int = 3,
+) -> Report:
+    """The plan that LMS would make.
+
+    Args:
+        make_step: makes the model, the optimizer and the batch, on the CPU, and returns a function
+            that trains one step. Nothing in it may depend on a tensor's numbers.
+        limit: bytes on the device.
+        memory: bytes that the device has; the limit when it is None.
+        speed: an H100 on PCIe 5 when it is None.
+        smallest: storages of fewer bytes stay.
+        steps: how many to run; the plan settles when gradients and the optimizer's state are there.
+
+    Raises:
+        NoPlanError: there is no plan within the limit.
+        LimitError: a size makes no sense.
+    """
+    most = parse_size(limit)
+    device = SimulatedDevice(most if memory is None else memory, speed)
+    support = LMS(most, smallest=smallest, device=device)
+    with FakeTensorMode(), device:
+        step = make_step()
+        with support:
+            for _ in range(steps):
+                step()
+            return support.report()

@@ -1,0 +1,161 @@
+"""Switching LMS on and off."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from lms.device import Device
+from lms.engine import Engine
+from lms.errors import LMSError
+from lms.report import Report
+from lms.sizes import parse_size
+from lms.stepping import PagedOptimizer
+
+#: Storages of fewer bytes stay where they are: their copies would cost more than they free.
+SMALLEST = "1MiB"
+
+_current: LMS | None = None
+
+
+class LMS:
+    """Large Model Support for the code inside: `with LMS(limit="12GiB"): train()`.
+
+    Args:
+        limit: bytes on the device for all of the program; what the device has when it is None.
+        smallest: storages of fewer bytes always stay.
+        device: the current CUDA device when it is None.
+
+    Raises:
+        LimitError: a size makes no sense, or the limit is above what the device has.
+        LMSError: there is no GPU; or, on entering, LMS is on already.
+    """
+
+    def __init__(
+        self,
+        limit: int | float | str | None = None,
+        *,
+        smallest: int | float | str = SMALLEST,
+        device: Device | None = None,
+    ) -> None:
+        self.limit = None if limit is None else parse_size(limit)
+        self.smallest = parse_size(smallest, "smallest")
+        self.device = device or _cuda()
+        self.engine: Engine | None = None
+        self._hooks: Any = None
+        self._step: Any = None
+
+    def __enter__(self) -> Self:
+        global _current
+        if _current is not None:
+            raise LMSError(
+                "LMS is on already; switch it off first: lms.disable(), or leave its `with`"
+            )
+        limit = self.device.cap(self.limit or self.device.capacity())
+        self.engine = engine = Engine(self.device, limit, self.smallest)
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(engine.pack, engine.unpack)
+        self._hooks.__enter__()
+        self._step = register_optimizer_step_post_hook(lambda *_: engine.stepped())
+        _current = self
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        global _current
+        assert self.engine is not None
+        _current = None
+        self._hooks.__exit__(kind, error, trace)
+        self._step.remove()
+        self.device.uncap()
+        if isinstance(error, torch.OutOfMemoryError) and self.engine.learning:
+            raise self.engine.too_much(error) from error
+
+    def report(self) -> Report:
+        """What LMS has learned and does.
+
+        Raises:
+            LMSError: no iteration has been learned yet.
+        """
+        if self.engine is None:
+            raise LMSError("there is nothing to report: LMS has not been on yet")
+        return Report.of(self.engine)
+
+
+def _cuda() -> Device:
+    if not torch.cuda.is_available():
+        raise LMSError(
+            "torch sees no GPU, so there is no memory to save; to try LMS without one, give it "
+            "device=lms.SimulatedDevice(...)"
+        )
+    from lms.cuda import CudaDevice
+
+    return CudaDevice()
+
+
+def enable(
+    limit: int | float | str | None = None,
+    *,
+    smallest: int | float | str = SMALLEST,
+    device: Device | None = None,
+) -> LMS:
+    """Switches LMS on for this thread until `disable`. Arguments and errors as for `LMS`."""
+    return LMS(limit, smallest=smallest, device=device).__enter__()
+
+
+def disable() -> None:
+    """Switches LMS off. What is saved for a backward to come is still served.
+
+    Raises:
+        LMSError: it is not on.
+    """
+    current().__exit__()
+
+
+def current() -> LMS:
+    """The LMS that is on.
+
+    Raises:
+        LMSError: none is.
+    """
+    if _current is None:
+        raise LMSError("LMS is not on; switch it on with lms.enable()")
+    return _current
+
+
+def report() -> Report:
+    """The report of the LMS that is on.
+
+    Raises:
+        LMSError: none is on, or no iteration has been learned yet.
+    """
+    return current().report()
+
+
+def page_optimizer(
+    optimizer: torch.optim.Optimizer,
+    *,
+    bucket: int | float | str = "256MiB",
+    smallest: int | float | str = "64KiB",
+    device: Device | None = None,
+) -> PagedOptimizer:
+    """Keeps an optimizer's state on the host between steps; see `lms.stepping`.
+
+    Args:
+        bucket: bytes of parameters that are stepped at a time.
+        smallest: tensors of fewer bytes stay.
+        device: that of the LMS that is on, or the current CUDA device, when it is None.
+
+    Raises:
+        LMSError: the optimizer does not treat every parameter by itself, or there is no GPU.
+        LimitError: a size makes no sense.
+    """
+    if device is None:
+        device = _current.device if _current is not None else _cuda()
+    return PagedOptimizer(optimizer, device, bucket, smallest)

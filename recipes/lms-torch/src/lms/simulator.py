@@ -1,0 +1,227 @@
+"""A device without hardware: real numbers on the CPU, a meter of bytes and a clock of its own.
+
+    device = SimulatedDevice(memory="2GiB")
+    with device, lms.LMS(limit="1GiB", device=device):
+        train()
+
+Every operation that runs inside is taken for one of the device's: the storages that it touches lie
+in the device's memory until they die, and its time is that of the slower of arithmetic and memory.
+Copies run on two engines, one for each direction, beside computing. Under torch's FakeTensorMode
+models of any size run in no time and no memory, with the same meter and clock.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from lms.plan import Rates
+from lms.sizes import parse_size, size_text
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a device does in a second. The defaults are an H100's on PCIe 5, under load.
+
+    Attributes:
+        arithmetic: multiply-adds and such that matrix products reach, counted as two each.
+        memory: bytes read and written.
+        d2h: bytes copied to the host; `h2d` from it.
+        launch: seconds that the smallest operation takes.
+    """
+
+    arithmetic: float = 400e12
+    memory: float = 2.8e12
+    d2h: float = 55e9
+    h2d: float = 55e9
+    launch: float = 3e-6
+
+
+class SimulatedOutOfMemory(torch.OutOfMemoryError):
+    """The program needed more than the simulated device has: `short` bytes more."""
+
+    def __init__(self, message: str, short: int) -> None:
+        super().__init__(message)
+        self.short = short
+
+
+@dataclass
+class _Copy:
+    device: SimulatedDevice
+    done: float
+
+    def join(self) -> None:
+        """Moves the compute clock to the copy's end."""
+        self.device.exposed += max(0.0, self.done - self.device.clock)
+        self.device.clock = max(self.device.clock, self.done)
+
+
+class SimulatedDevice(TorchDispatchMode):
+    """See the module.
+
+    Args:
+        memory: bytes, as `parse_size` reads them.
+
+    Attributes:
+        clock: seconds of the compute queue; `exposed` of them it waited for copies.
+        used: bytes in use; `highest` the most so far.
+        moved: bytes copied, both ways.
+    """
+
+    def __init__(self, memory: int | float | str = "80GiB", speed: Speed | None = None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.total = parse_size(memory, "memory")
+        self.speed = speed or Speed()
+        self.rates = Rates(self.speed.d2h, self.speed.h2d, self.speed.launch)
+        self.budget = self.total
+        self.clock = self.exposed = 0.0
+        self.used = self.highest = self.moved = 0
+        self._peak = 0
+        self._out_free = self._back_free = 0.0
+        self._known: dict[int, weakref.finalize[Any, Any]] = {}
+        self._aside = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Runs the operation and charges it."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if self._aside:
+            return result
+        before = {id(t): t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
+        after = {id(t): t for t in tree_leaves(result) if isinstance(t, torch.Tensor)}
+        for tensor in (before | after).values():
+            self.adopt(tensor)
+        self.clock += self._cost(func, args, kwargs, result, before, after)
+        return result
+
+    def _cost(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        result: Any,
+        before: dict[int, torch.Tensor],
+        after: dict[int, torch.Tensor],
+    ) -> float:
+        if func.is_view or not after:
+            return 0.0
+        touched = sum(t.numel() * t.element_size() for t in (*before.values(), *after.values()))
+        seconds = touched / self.speed.memory
+        count = flop_registry.get(func) or flop_registry.get(func.overloadpacket)
+        if count is not None:
+            flops = count(*args, **kwargs, out_val=result)
+            seconds = max(seconds, flops / self.speed.arithmetic)
+        return max(self.speed.launch, seconds)
+
+    def adopt(self, tensor: torch.Tensor) -> None:
+        """Counts the tensor's storage as the device's until it dies.
+
+        Raises:
+            SimulatedOutOfMemory: there is no room for it.
+        """
+        if tensor.layout is not torch.strided:
+            return
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._known or not (nbytes := -(-storage.nbytes() // 512) * 512):
+            return
+        self._known[key] = weakref.finalize(storage, self._died, key, nbytes)
+        self.used += nbytes
+        self.highest, self._peak = max(self.highest, self.used), max(self._peak, self.used)
+        if self.used > self.budget:
+            raise SimulatedOutOfMemory(
+                f"the simulated device is out of memory: {size_text(nbytes)} more make "
+                f"{size_text(self.used)} of {size_text(self.budget)}",
+                self.used - self.budget,
+            )
+
+    def _died(self, key: int, nbytes: int) -> None:
+        del self._known[key]
+        self.used -= nbytes
+
+    def owns(self, tensor: torch.Tensor) -> bool:
+        """Always: what an operation saves, it was given, though it may come from outside."""
+        self.adopt(tensor)
+        return tensor.untyped_storage()._cdata in self._known
+
+    def capacity(self) -> int:
+        """All of it."""
+        return self.total
+
+    def cap(self, limit: int) -> int:
+        """All of the limit may be planned: there is no fragmentation here."""
+        self.budget = min(self.total, limit)
+        return self.budget
+
+    def uncap(self) -> None:
+        """Back to all of the memory."""
+        self.budget = self.total
+
+    def memory(self) -> int:
+        """Bytes in use."""
+        return self.used
+
+    def take_peak(self) -> int:
+        """The most bytes in use since the last call."""
+        peak, self._peak = self._peak, self.used
+        return peak
+
+    def short_of(self, error: torch.OutOfMemoryError) -> int:
+        """By how much the allocation was too large."""
+        return error.short if isinstance(error, SimulatedOutOfMemory) else 1
+
+    def page_out(self, flat: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
+        """The copy is a tensor that the meter does not know."""
+        nbytes = flat.numel() * flat.element_size()
+        self.moved += nbytes
+        self._out_free = max(self.clock, self._out_free) + self.rates.out(nbytes)
+        with self.aside():
+            return flat.clone(), _Copy(self, self._out_free)
+
+    def page_in(self, room: torch.Tensor, like: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
+        """The room's bytes again, metered."""
+        nbytes = room.numel() * room.element_size()
+        self.moved += nbytes
+        self._back_free = max(self.clock, self._back_free) + self.rates.back(nbytes)
+        with self.aside():
+            tensor = room.clone()
+        self.adopt(tensor)
+        return tensor, _Copy(self, self._back_free)
+
+    def offer(self, flat: torch.Tensor) -> None:
+        """There is no allocator here to take it."""
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What runs inside is neither metered nor timed."""
+        self._aside += 1
+        try:
+            yield
+        finally:
+            self._aside -= 1
+
+    def stamp(self) -> float:
+        """The compute clock."""
+        return self.clock
+
+    def seconds(self, first: float, second: float) -> float:
+        """The difference."""
+        return second - first
+
+    def wait(self, seconds: float) -> None:
+        """Keeps the compute queue busy, as a kernel outside of torch would."""
+        self.clock += seconds

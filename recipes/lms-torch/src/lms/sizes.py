@@ -1,0 +1,45 @@
+"""Sizes in bytes, as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from lms.errors import LimitError
+
+_UNITS = {"": 1, "b": 1} | {
+    f"{letter}{suffix}": base**power
+    for power, letter in enumerate("kmgt", 1)
+    for suffix, base in (("", 1024), ("b", 1000), ("ib", 1024))
+}
+
+
+def parse_size(size: int | float | str, what: str = "limit") -> int:
+    """Bytes of `12 * 2**30`, "12GiB", "12 GB" (decimal), "500m" (binary) ...
+
+    Raises:
+        LimitError: it is no size, or not above zero.
+    """
+    if isinstance(size, str):
+        found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*", size)
+        if not found or found[2].lower() not in _UNITS:
+            raise LimitError(f'{what} {size!r} is no size in bytes; write for example "12GiB"')
+        nbytes = float(found[1]) * _UNITS[found[2].lower()]
+    elif isinstance(size, bool) or not isinstance(size, int | float):
+        raise LimitError(
+            f'{what} must be a number of bytes or text such as "12GiB", not {type(size).__name__}'
+        )
+    else:
+        nbytes = size
+    if not 1 <= nbytes < 2**63:
+        raise LimitError(f"{what} must be at least one byte and below 2^63, not {nbytes:g}")
+    return int(nbytes)
+
+
+def size_text(size: float) -> str:
+    """`size` in bytes for people: three digits and a binary unit."""
+    value, sign = abs(float(size)), "-" if size < 0 else ""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1000:
+            return f"{sign}{value:.3g} {unit}"
+        value /= 1024
+    return f"{sign}{value:.4g} TiB"

@@ -1,0 +1,89 @@
+"""Pinned host memory in slabs that are allocated once.
+
+torch's own pinned allocator rounds each request up to a power of two; here a request takes what it
+needs, rounded to a page, from slabs of a fixed size.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+#: Room begins at multiples of this many bytes.
+PAGE = 4096
+
+
+@dataclass
+class _Slab:
+    """One piece of host memory and its free ranges: (begin, end), ascending, never adjacent."""
+
+    memory: torch.Tensor
+    free: list[tuple[int, int]] = field(default_factory=list)
+
+    def take(self, nbytes: int) -> int | None:
+        """Where a room of `nbytes` begins, or None: the first range that is large enough."""
+        for place, (begin, end) in enumerate(self.free):
+            if end - begin >= nbytes:
+                self.free[place : place + 1] = [(begin + nbytes, end)] * (end - begin > nbytes)
+                return begin
+        return None
+
+    def give(self, begin: int, end: int) -> None:
+        """Joins a range to its neighbours."""
+        ranges: list[tuple[int, int]] = []
+        for first, last in sorted([*self.free, (begin, end)]):
+            if ranges and ranges[-1][1] == first:
+                ranges[-1] = (ranges[-1][0], last)
+            else:
+                ranges.append((first, last))
+        self.free = ranges
+
+
+class HostRoom:
+    """`bytes`: a flat uint8 tensor in a slab, which is given back when this dies."""
+
+    def __init__(self, slab: _Slab, begin: int, nbytes: int) -> None:
+        self.bytes = slab.memory[begin : begin + nbytes]
+        end = begin + -(-nbytes // PAGE) * PAGE
+        weakref.finalize(self, slab.give, begin, end)
+
+
+class SlabPool:
+    """Hands out room in host memory.
+
+    Args:
+        slab: bytes of each slab; a larger request gets a slab of its own size.
+        allocate: makes a flat uint8 tensor of so many bytes; pinned when there is a GPU.
+    """
+
+    def __init__(
+        self, slab: int = 1 << 28, allocate: Callable[[int], torch.Tensor] | None = None
+    ) -> None:
+        self.slab = slab
+        self._allocate = allocate or (
+            lambda n: torch.empty(n, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
+        )
+        self._slabs: list[_Slab] = []
+
+    @property
+    def total(self) -> int:
+        """Bytes of all slabs."""
+        return sum(slab.memory.numel() for slab in self._slabs)
+
+    @property
+    def free(self) -> int:
+        """Bytes of them that are in nobody's use."""
+        return sum(end - begin for slab in self._slabs for begin, end in slab.free)
+
+    def take(self, nbytes: int) -> HostRoom:
+        """Room for `nbytes` bytes."""
+        pages = -(-nbytes // PAGE) * PAGE
+        for slab in self._slabs:
+            if (begin := slab.take(pages)) is not None:
+                return HostRoom(slab, begin, nbytes)
+        size = max(self.slab, pages)
+        self._slabs.append(_Slab(self._allocate(size), [(0, size)]))
+        return self.take(nbytes)

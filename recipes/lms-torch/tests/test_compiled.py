@@ -1,0 +1,76 @@
+"""Compiled graphs move activations and give the same gradients."""
+
+import lms
+import pytest
+import torch
+from models import batch, mlp
+from torch._functorch import config
+
+
+def gradients(wanted: int | None) -> tuple[list[torch.Tensor], list[int]]:
+    torch._dynamo.reset()
+    model, marked = mlp(3), []
+    step = torch.compile(lambda data: model(data).square().mean(), backend="aot_eager")
+    if wanted is None:
+        step(batch()).backward()
+    else:
+        with lms.offload_compiled(wanted, smallest=1024) as marked:
+            step(batch()).backward()
+    return [p.grad for p in model.parameters()], marked
+
+
+def test_gradients_of_compiled_graphs() -> None:
+    plain, _ = gradients(None)
+    moved, marked = gradients(1 << 20)
+    assert len(marked) == 1
+    assert marked[0] >= 1 << 20
+    for a, b in zip(plain, moved, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+
+
+def test_no_more_is_marked_than_there_is() -> None:
+    _, marked = gradients(1 << 40)
+    assert 1 << 20 < marked[0] < 1 << 26
+
+
+def test_the_graph_copies_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._functorch._activation_offloading import activation_offloading
+
+    names: list[str] = []
+    real = activation_offloading.offload_activation_fw
+
+    def spy(graph: torch.fx.Graph) -> None:
+        real(graph)
+        names.extend(node.name for node in graph.nodes)
+
+    monkeypatch.setattr(activation_offloading, "offload_activation_fw", spy)
+    gradients(1 << 20)
+    assert any(name.startswith("cpu_offload_") for name in names)
+
+
+def test_only_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "joint_custom_pass", lambda graph, _: graph)
+    with pytest.raises(lms.LMSError, match="joint_custom_pass is set already"):
+        with lms.offload_compiled("1MiB"):
+            pass
+
+
+def test_hooks_compose_with_aot_eager() -> None:
+    from models import Step, compare
+
+    def make() -> tuple[torch.nn.Module, Step]:
+        torch._dynamo.reset()
+        model, data = mlp(4), batch()
+        parts = [torch.compile(model[n : n + 5], backend="aot_eager") for n in range(0, 20, 5)]
+
+        def step() -> torch.Tensor:
+            hidden = data
+            for part in parts:
+                hidden = part(hidden)
+            loss = hidden.square().mean()
+            loss.backward()
+            return loss.detach()
+
+        return model, step
+
+    compare(make, 0.9)
