@@ -29,14 +29,19 @@ class Engine:
     """
 
     def __init__(self, options: Options, devices: Devices) -> None:
-        self.options = options
         self.devices = devices
-        self.plans: list[Plan] = []
-        self.failure: LmsError | None = None
-        self.learning = False
+        self._given = options
+        self.reset()
         self._can_learn = False
         self._limit: int | None = None
         self._lock = threading.Lock()
+
+    def reset(self) -> None:
+        """Forget all graphs, and what was learned of them."""
+        self.options = self._given
+        self.plans: list[Plan] = []
+        self.failure: LmsError | None = None
+        self.learning = False
 
     def start(self, can_learn: bool = False) -> None:
         """Take the graphs from now on.
@@ -77,7 +82,7 @@ class Engine:
                     return None
                 host = names[1]
                 plan = self._plan(graph_def, *names)
-                if not plan.peak_before:
+                if not plan.peak_before and not plan.swaps:
                     return None
                 self.plans.append(plan)
                 rewrite(graph_def, plan)

@@ -92,8 +92,17 @@ class LMS(keras.callbacks.Callback):  # type: ignore[misc]
         super().set_model(model)
         if model.run_eagerly:
             raise LmsError("LMS: run_eagerly=True has no graph to plan; compile without it")
-        if self._fit is None:
-            self._fit = _Fit(model, self._engine)
+        self.close()
+        self._fit = _Fit(model, self._engine)
+
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Where it is a callback of `evaluate`, leave the model alone: it serves `fit` only."""
+        if self._fit is not None and not self._fit.begun:
+            self.close()
+
+    def on_predict_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Nor does it serve `predict`."""
+        self.on_test_begin()
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Take the graphs."""
@@ -115,6 +124,8 @@ class _Fit:
     def __init__(self, model: Any, engine: Engine) -> None:
         self.model = model
         self.engine = engine
+        self.begun = False
+        engine.reset()
         self.jit_compile = model.jit_compile
         if self.jit_compile:
             tell_jit("this model's step")
@@ -134,6 +145,7 @@ class _Fit:
         except LmsError:
             self.restore()
             raise
+        self.begun = True
         self.step = self.model.train_function
         self.model.train_function = self._guarded
 
@@ -166,7 +178,8 @@ class _Fit:
         if self.engine.learning:
             self.engine.learned(int(self.batch_size.numpy()))
             self._forget()
-            self.step = self.model.make_train_function(force=True) or self.model.train_function
+            self.model.make_train_function(force=True)
+            self.step = self.model.train_function
             self.model.train_function = self._guarded
         return logs
 

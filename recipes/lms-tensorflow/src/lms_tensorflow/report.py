@@ -19,14 +19,23 @@ def to_data(plans: Sequence[Plan]) -> dict[str, Any]:
 
 
 def text_of(plans: Sequence[Plan]) -> str:
-    """The plans of the graphs in which something is swapped, and of the largest other one."""
+    """The plan of the graph that needs the most memory, and a line on the others."""
     if not plans:
         return (
             "LMS has seen no graph on its device. A graph is seen when it first runs while LMS is "
             "active, and never with jit_compile=True or run_eagerly=True."
         )
-    busy = [plan for plan in plans if plan.swaps] or [max(plans, key=lambda p: p.peak_before)]
-    return "\n\n".join("\n".join(_lines(plan)) for plan in busy)
+    largest = max(plans, key=lambda plan: plan.peak_before)
+    lines = _lines(largest)
+    others = [plan for plan in plans if plan is not largest]
+    if others:
+        moved = sum(plan.bytes_out for plan in others)
+        peak = max(plan.peak_after for plan in others)
+        lines.append(
+            f"LMS: {len(others)} smaller graphs, of at most {to_text(peak)}; "
+            f"{to_text(moved)} of them are swapped"
+        )
+    return "\n".join(lines)
 
 
 def _lines(plan: Plan) -> list[str]:

@@ -16,30 +16,31 @@ from lms_tensorflow.graph import Graph, Tensor
 from lms_tensorflow.plan import Plan
 from lms_tensorflow.schedule import Stretch
 
-PREFIX = "lms_swap_"
+#: In the names of what is put in: those of their tensors, and this after them. TensorFlow sorts
+#: the inputs of sums and products by name, and would add in another order otherwise, to another
+#: last bit. "-" is the first of all characters that names have.
+MARK = "-lms_"
 
 
 def is_rewritten(graph_def: Any) -> bool:
     """Whether this went through here before: TensorFlow optimizes a graph more than once."""
-    return any(node.name.startswith(PREFIX) for node in graph_def.node)
+    return any(MARK in node.name for node in graph_def.node)
 
 
 def rewrite(graph_def: Any, plan: Plan) -> None:
     """Change the `GraphDef` that the plan was made of."""
     outs: dict[Tensor, str] = {}
-    count = 0
     for swap in plan.swaps:
         for stretch in swap.stretches:
             for source in stretch.sources():
                 dtype = plan.sizes.of[source].dtype
                 if source not in outs:
-                    outs[source] = f"{PREFIX}out_{len(outs)}"
+                    outs[source] = _name(plan.graph, source, "out")
                     text = _text(plan.graph, source)
                     node = _snapshot(graph_def, outs[source], plan.host, dtype, text)
                     if plan.options.sync_mode & 1:
                         _hold(graph_def, plan, stretch.after + 1, node.name)
-                name = f"{PREFIX}in_{count}"
-                count += 1
+                name = _name(plan.graph, source, f"in_{stretch.first}")
                 trigger = plan.graph.operations[stretch.trigger].name
                 _snapshot(graph_def, name, plan.host, dtype, outs[source], f"^{trigger}")
                 _redirect(graph_def, plan.graph, stretch, source, name)
@@ -71,6 +72,10 @@ def _hold(graph_def: Any, plan: Plan, level: int, name: str) -> None:
             graph_def.node[i].input.append(f"^{name}")
 
 
+def _name(graph: Graph, tensor: Tensor, what: str) -> str:
+    return f"{graph.operations[tensor[0]].name}{MARK}{tensor[1]}_{what}"
+
+
 def _text(graph: Graph, tensor: Tensor) -> str:
     name = graph.operations[tensor[0]].name
     return f"{name}:{tensor[1]}" if tensor[1] else name
@@ -78,7 +83,7 @@ def _text(graph: Graph, tensor: Tensor) -> str:
 
 def refuse(graph_def: Any, host: str, message: str) -> None:
     """Let the graph fail with a message before anything else runs."""
-    names = [f"{PREFIX}{part}" for part in ("false", "message", "refuse")]
+    names = [f"program{MARK}{part}" for part in ("false", "message", "refuse")]
     held = [node for node in graph_def.node if node.op not in ("_Arg", "Const", "_Retval")]
     for name, value in zip(names, (tf.constant(False), tf.constant(message)), strict=False):
         node = graph_def.node.add(name=name, op="Const", device=host)
