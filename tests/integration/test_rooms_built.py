@@ -40,7 +40,7 @@ def test_the_room_s_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("room", ["ddl-torch", "ddl-tensorflow", "lms-tensorflow", "horovod", "ddl-ce-examples"])
+@pytest.mark.parametrize("room", ["ddl-torch", "ddl-tensorflow", "horovod", "ddl-ce-examples"])
 def test_the_room_s_long_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
     """Among them: the same cases on one and on four ranks."""
     run_suite(prefix, f"{room}/tests", tmp_path)
