@@ -11,6 +11,10 @@ from lms_tensorflow.sizes import Sizes
 #: They hold their tensor for as long as the graph is there, or their caller does.
 _HELD = {"Const": "a constant", "_Arg": "the caller's", "Placeholder": "the caller's"}
 
+#: AddN takes the memory of one of its terms for the sum, the first that nobody else holds, and adds
+#: that one first. A swap would change which, and with three terms the last bit of the sum.
+_ORDERED = "a term of a sum"
+
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -69,6 +73,8 @@ def storages(graph: Graph, sizes: Sizes, device: str) -> list[Storage]:
             use = _use(graph, tensor, reader, device, loop_ends)
             if use is None:
                 continue
+            if use.bound == _ORDERED:
+                storage.bound = storage.bound or use.bound
             if use.bound:
                 storage.held_until = max(storage.held_until, use.level)
                 storage.stays = use.bound
@@ -101,8 +107,12 @@ def _use(
     if operation.device != device:
         return None
     level = max([operation.level, *(loop_ends[g[1]] for g in operation.guards if g[0] == "loop")])
-    inside = operation.guards or graph.operations[tensor[0]].guards
-    return Use(level, tensor, reader, made, _where(graph, reader) if inside else "")
+    bound = ""
+    if operation.guards or graph.operations[tensor[0]].guards:
+        bound = _where(graph, reader)
+    elif operation.op == "AddN" and len(operation.inputs) > 2:
+        bound = _ORDERED
+    return Use(level, tensor, reader, made, bound)
 
 
 def _where(graph: Graph, operation: int) -> str:
