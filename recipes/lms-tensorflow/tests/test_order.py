@@ -1,0 +1,127 @@
+"""What really runs: the partitions of the graph, the order of the copies, and their memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+from models import BATCH, MIB, convolutions, data, lms
+from tensorflow.python.eager import context
+from traces import Event, Profile, operations
+
+LIMIT = 14 * MIB
+
+
+class Step:
+    """A profiled step, with and without LMS."""
+
+    def __init__(self, folder: Path) -> None:
+        self.callback = lms(limit=LIMIT, batch_size=BATCH)
+        context.enable_run_metadata()
+        self.events = _profiled(folder / "with", [self.callback])
+        self.partitions = context.export_run_metadata().partition_graphs
+        context.disable_run_metadata()
+        self.without = _profiled(folder / "without", [])
+        graphs = json.loads(self.callback.to_json())["graphs"]
+        self.plan: dict[str, Any] = max(graphs, key=lambda graph: graph["peak_bytes_before"])
+
+
+def _profiled(folder: Path, callbacks: list[Any]) -> list[Event]:
+    keras.utils.set_random_seed(3)
+    model = convolutions()
+    x, y = data(model, batches=2)
+    profile = Profile(folder)
+    model.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[*callbacks, profile])
+    return profile.events()
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Step]:
+    yield Step(tmp_path_factory.mktemp("profile"))
+
+
+def test_what_is_swapped_leaves_the_device_and_comes_back(step: Step) -> None:
+    """Each tensor is sent to the host's partition and received, and the other way round."""
+    nodes = {node.name: node for graph in step.partitions for node in graph.node}
+    readers: dict[str, set[str]] = {}
+    for node in nodes.values():
+        for text in node.input:
+            readers.setdefault(text.partition(":")[0], set()).add(node.op)
+    for swap in step.plan["swaps"]:
+        out = nodes[_name(swap["tensor"]) + "-lms_0_out"]
+        assert out.device.endswith("CPU:1")
+        assert nodes[out.input[0].partition(":")[0]].op == "_Recv"
+        for back in swap["back"]:
+            came = nodes[f"{_name(swap['tensor'])}-lms_0_in_{back['first_use']}"]
+            assert came.device.endswith("CPU:1")
+            assert readers[came.name] == {"_Send"}
+            assert any(text.startswith("^") for text in came.input)
+
+
+def test_each_comes_back_after_its_trigger_and_before_its_use(step: Step) -> None:
+    runs = operations(step.events)
+    checked = 0
+    for swap in step.plan["swaps"]:
+        made, out = runs[_name(swap["tensor"])], runs[_name(swap["tensor"]) + "-lms_0_out"]
+        assert made.end <= out.start
+        for back in swap["back"]:
+            came = runs[f"{_name(swap['tensor'])}-lms_0_in_{back['first_use']}"]
+            assert out.end <= came.start
+            assert runs[back["trigger"]].end <= came.start
+            for reader in back["readers"]:
+                assert came.end <= runs[reader].start
+                checked += 1
+    assert checked >= len(step.plan["swaps"]) > 3
+
+
+def test_predicted_bytes_are_those_that_the_allocator_gave(step: Step) -> None:
+    """The copies on the host are all that the swapped tensors take there."""
+    asked = [
+        event.stats["requested_bytes"]
+        for event in step.events
+        if event.name == "MemoryAllocation" and "-lms_" in str(event.stats.get("tf_op"))
+    ]
+    # The allocator does not trace small blocks; those of the plan are at least 64 KiB.
+    assert sum(asked) == step.plan["swapped_out_bytes"] > MIB
+
+
+def test_predicted_peaks_hold(step: Step) -> None:
+    """What the device really held, from the allocator's trace, with the way back counted."""
+    variables = step.plan["variables_bytes"]
+    before, after = _peak(step.without) + variables, _peak(step.events) + variables
+    assert before <= step.plan["peak_bytes_before"]
+    assert after <= step.plan["peak_bytes_after"] <= LIMIT
+    saved = step.plan["peak_bytes_before"] - step.plan["peak_bytes_after"]
+    assert before - after >= saved / 2
+
+
+def _peak(events: list[Event]) -> int:
+    """Bytes on the device: what is not a copy on the host, and such copies once swapped in."""
+    runs = operations(events)
+    changes: list[tuple[int, int]] = []
+    live: dict[int, tuple[int, int]] = {}  # address -> bytes, time from which they count
+    for event in events:
+        address = event.stats.get("addr")
+        if event.name == "MemoryAllocation":
+            start, name = event.start, str(event.stats.get("tf_op"))
+            if name.endswith("-lms_0_out"):
+                stem = name.removesuffix("out")
+                start = min(run.start for key, run in runs.items() if key.startswith(f"{stem}in"))
+            live[address] = (event.stats["requested_bytes"], start)
+        elif event.name == "MemoryDeallocation" and address in live:
+            size, start = live.pop(address)
+            changes += [(start, size), (max(event.start, start), -size)]
+    changes += [(start, size) for size, start in live.values()]
+    now = peak = 0
+    for _, change in sorted(changes):
+        now += change
+        peak = max(peak, now)
+    return peak
+
+
+def _name(tensor: str) -> str:
+    return tensor.removesuffix(":0")
