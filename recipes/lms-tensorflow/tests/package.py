@@ -1,6 +1,6 @@
 """A fit under a limit gives the losses and weights of one without."""
 
-import conftest  # noqa: F401  (two logical CPU devices)
+import cpus  # noqa: F401
 from models import BATCH, MIB, convolutions, fit, lms
 
 callback = lms(limit=14 * MIB, batch_size=BATCH)

@@ -132,7 +132,7 @@ def test_a_report_of_nothing_says_what_is_seen() -> None:
 
 
 PROGRAM = """
-import conftest
+import cpus
 from pathlib import Path
 import lms_tensorflow
 from lms_tensorflow import plugin

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +39,8 @@ def _profiled(folder: Path, callbacks: list[Any]) -> list[Event]:
 
 
 @pytest.fixture(scope="module")
-def step(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Step]:
-    yield Step(tmp_path_factory.mktemp("profile"))
+def step(tmp_path_factory: pytest.TempPathFactory) -> Step:
+    return Step(tmp_path_factory.mktemp("profile"))
 
 
 def test_what_is_swapped_leaves_the_device_and_comes_back(step: Step) -> None:

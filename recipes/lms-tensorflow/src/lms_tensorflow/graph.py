@@ -16,8 +16,8 @@ Guards = frozenset[tuple[Any, ...]]
 
 #: Their result is the storage of their first input under another shape or name.
 ALIASES = frozenset(
-    "Identity Reshape Squeeze ExpandDims StopGradient PreventGradient Bitcast ReadVariableOp "
-    "Enter Exit Switch".split()
+    {"Identity", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient"}
+    | {"Bitcast", "ReadVariableOp", "Enter", "Exit", "Switch"}
 )
 
 

@@ -87,9 +87,11 @@ def stop(optimize: Optimize) -> None:
             _library.lms_set_planner(None)
 
 
-@_PLANNER
-def _planner(graph: int, size: int, reply: int) -> None:
+def _plan(graph: int, size: int, reply: int) -> None:
     optimize = _current
     answer = optimize(ctypes.string_at(graph, size)) if optimize else None
     if answer is not None:
         _library.lms_reply(reply, answer, len(answer))
+
+
+_planner = _PLANNER(_plan)  # kept for good: TensorFlow's threads may still be in it after `stop`

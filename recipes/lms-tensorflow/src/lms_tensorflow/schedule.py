@@ -74,9 +74,7 @@ class Schedule:
         found: list[Stretch] = []
         for one in self.stretches:
             if one.swapped:
-                found.append(
-                    Stretch(list(one.uses), one.trigger, one.trigger_level, one.after)
-                )
+                found.append(Stretch(list(one.uses), one.trigger, one.trigger_level, one.after))
             elif found:
                 found[-1].uses.extend(one.uses)
         return found
@@ -105,9 +103,7 @@ def curve_of(planned: Iterable[Schedule], levels: int) -> Curve:
     return curve
 
 
-def _stretches(
-    graph: Graph, storage: Storage, distances: Distances, device: str
-) -> list[Stretch]:
+def _stretches(graph: Graph, storage: Storage, distances: Distances, device: str) -> list[Stretch]:
     if storage.bound:
         return []
     near = [use.level for use in storage.uses if use.level - storage.made < distances.threshold]

@@ -80,7 +80,7 @@ def storages(graph: Graph, sizes: Sizes, device: str) -> list[Storage]:
                 storage.stays = use.bound
             storage.uses.append(use)
     for storage in found.values():
-        if storage.bound:
+        if storage.bound not in ("", _ORDERED):
             storage.held_until = graph.last_level
         storage.uses.sort(key=lambda use: (use.level, use.reader))
     return list(found.values())
