@@ -93,7 +93,7 @@ def test_uses_close_to_each_other_share_a_swap_in() -> None:
 
 
 def test_only_what_the_limit_asks_for_is_swapped() -> None:
-    graph = line(n19=2, n18=4, n17=6)
+    graph = line(n19=2, n15=4, n11=6)
     free = plan_of(graph, limit=100 * SIZE)
     assert free.peak_before == 5 * SIZE + 4
     least = plan_of(graph, limit=4 * SIZE + 4)

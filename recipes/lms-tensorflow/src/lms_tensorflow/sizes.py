@@ -90,11 +90,26 @@ def _infer(graph: Graph, graph_def: Any, batch_size: int | None) -> dict[str, li
         for shape in _open_shapes(node) if batch_size else ():
             if shape.dim[0].size < 0:
                 shape.dim[0].size = batch_size
+    for node in meta.graph_def.node:
+        if node.op == "_Arg" and node.attr["_output_shapes"].list.shape:
+            _hold_place(node)
     read = {source for one in graph.operations for source in graph.sources(one)}
     ends = [one.name for i, one in enumerate(graph.operations) if i not in read]
     meta.collection_def["train_op"].node_list.value.extend(ends)
     properties: dict[str, list[Any]] = item.Item(meta).GetOpProperties()
     return properties
+
+
+def _hold_place(node: Any) -> None:
+    """Make an argument something that inference knows the shape of, as it does not of feeds."""
+    dtype, shape = node.attr["T"].type, node.attr["_output_shapes"].list.shape[0]
+    if shape.unknown_rank or any(dim.size < 0 for dim in shape.dim):
+        return
+    held = type(node)(name=node.name, op="ImmutableConst", device=node.device)
+    held.attr["dtype"].type = dtype
+    held.attr["shape"].shape.CopyFrom(shape)
+    held.attr["memory_region_name"].s = b"none"
+    node.CopyFrom(held)
 
 
 def _size(op: str, output: Any, inputs: list[Size]) -> Size:
