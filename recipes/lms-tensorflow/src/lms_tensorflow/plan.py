@@ -115,11 +115,12 @@ def make_plan(
 
     stays = {id(one): movable(one) for one in found}
     wanted = [one for one in found if not stays[id(one)]]
+    triggers = _triggers(graph, sizes, device)
     base = curve_of((Schedule(one, []) for one in found), graph.last_level + 1) + variables
     rest = curve_of((Schedule(one, []) for one in found if stays[id(one)]), len(base)) + variables
 
     def planned(distances: Distances) -> tuple[list[Schedule], Curve]:
-        chosen = schedules(graph, wanted, distances, device)
+        chosen = schedules(graph, wanted, distances, triggers)
         return chosen, rest + curve_of(chosen, len(base))
 
     distances = _distances(options, options.swapin_ahead or AHEAD_WITHOUT_LIMIT)
@@ -136,6 +137,18 @@ def make_plan(
     plan = Plan(graph, sizes, device, host, options, limit, distances, base, after, swaps)
     plan.kept = _kept(found, stays, swaps, distances, limit)
     return plan
+
+
+def _triggers(graph: Graph, sizes: Sizes, device: str) -> set[int]:
+    """Operations of the device that compute: of others TensorFlow makes constants later on."""
+    return {
+        i
+        for (i, _), size in sizes.of.items()
+        if graph.operations[i].device == device
+        and not graph.operations[i].guards
+        and size.floating
+        and size.elements != 1
+    }
 
 
 def _distances(options: Options, ahead: int) -> Distances:

@@ -6,7 +6,7 @@ before each later one it can be swapped in, and then need not be there in betwee
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,10 +89,17 @@ class Schedule:
 
 
 def schedules(
-    graph: Graph, found: Iterable[Storage], distances: Distances, device: str
+    graph: Graph, found: Iterable[Storage], distances: Distances, triggers: Set[int]
 ) -> list[Schedule]:
-    """How each storage can be used; one that must stay has no stretches."""
-    return [Schedule(one, _stretches(graph, one, distances, device)) for one in found]
+    """How each storage can be used; one that must stay has no stretches.
+
+    Args:
+        graph: the operations.
+        found: storage that can be swapped.
+        distances: between uses.
+        triggers: operations whose end can start a swap-in.
+    """
+    return [Schedule(one, _stretches(graph, one, distances, triggers)) for one in found]
 
 
 def curve_of(planned: Iterable[Schedule], levels: int) -> Curve:
@@ -103,7 +110,9 @@ def curve_of(planned: Iterable[Schedule], levels: int) -> Curve:
     return curve
 
 
-def _stretches(graph: Graph, storage: Storage, distances: Distances, device: str) -> list[Stretch]:
+def _stretches(
+    graph: Graph, storage: Storage, distances: Distances, triggers: Set[int]
+) -> list[Stretch]:
     if storage.bound:
         return []
     near = [use.level for use in storage.uses if use.level - storage.made < distances.threshold]
@@ -115,7 +124,7 @@ def _stretches(graph: Graph, storage: Storage, distances: Distances, device: str
         while count < len(late) and late[count].level - late[count - 1].level <= distances.groupby:
             count += 1
         uses, late = late[:count], late[count:]
-        trigger = _trigger(graph, uses[0], after, distances.ahead, device)
+        trigger = _trigger(graph, uses[0], after, distances.ahead, triggers)
         if trigger is not None:
             found.append(Stretch(uses, trigger, graph.operations[trigger].level, after))
         elif found:
@@ -124,7 +133,7 @@ def _stretches(graph: Graph, storage: Storage, distances: Distances, device: str
     return found
 
 
-def _trigger(graph: Graph, use: Use, after: int, ahead: int, device: str) -> int | None:
+def _trigger(graph: Graph, use: Use, after: int, ahead: int, triggers: Set[int]) -> int | None:
     """What the first use waits for anyway, that many levels ahead but while the memory is free."""
     best = None
     at = use.reader
@@ -137,7 +146,7 @@ def _trigger(graph: Graph, use: Use, after: int, ahead: int, device: str) -> int
         operation = graph.operations[at]
         if operation.level <= after:
             return best
-        if operation.device == device and not operation.guards:
+        if at in triggers:
             best = at
             if operation.level <= use.level - ahead:
                 return best

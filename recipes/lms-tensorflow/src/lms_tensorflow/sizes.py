@@ -27,6 +27,11 @@ class Size(NamedTuple):
         return bool(known.size > 0 and not known._is_ref_dtype) and self.dtype not in _HANDLES
 
     @property
+    def floating(self) -> bool:
+        """Whether it has no whole numbers, of which shapes and indices are."""
+        return bool(tf.dtypes.as_dtype(self.dtype).is_floating)
+
+    @property
     def bytes(self) -> int:
         """Its bytes; 0 where nobody knows."""
         return (self.elements or 0) * int(tf.dtypes.as_dtype(self.dtype).size)
