@@ -11,7 +11,7 @@ import keras
 import lms_tensorflow
 import pytest
 import tensorflow as tf
-from lms_tensorflow import LMS, LimitError, LmsError, OptionError
+from lms_tensorflow import LMS, LimitError, LmsError, OptionError, engine
 from models import BATCH, MIB, compiled, convolutions, lms, train
 
 
@@ -87,6 +87,15 @@ def test_an_impossible_limit_ends_a_function() -> None:
     for _ in range(2):
         with pytest.raises(LimitError, match="the limit of 5 B cannot be kept"):
             step(tf.ones((64, 64)))
+
+
+def test_an_error_in_the_planner_stops_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "make_plan", lambda *_, **__: 1 // 0)
+    step = lms_tensorflow.function(
+        lambda x: tf.sin(tf.cos(x)), limit="1GiB", device="CPU:0", host="CPU:1"
+    )
+    with pytest.raises(LmsError, match=r"cannot plan a graph: ZeroDivisionError.*please report"):
+        step(tf.ones((64, 64)))
 
 
 def test_steps_in_a_loop_cannot_keep_a_limit_and_it_says_so() -> None:
