@@ -27,7 +27,7 @@ def largest(callback: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("share", [0.8, 0.6])
+@pytest.mark.parametrize("share", [0.6, pytest.param(0.8, marks=pytest.mark.slow)])
 def test_the_same_under_a_limit(name: str, share: float) -> None:
     probe = lms(limit="100GiB", batch_size=BATCH)
     assert fit(MODELS[name], probe, epochs=1)
@@ -41,14 +41,23 @@ def test_the_same_under_a_limit(name: str, share: float) -> None:
     assert plan["peak_bytes_after"] <= plan["limit_bytes"] == int(peak * share)
 
 
-@pytest.mark.parametrize("name", MODELS)
+EVERYTHING = {"swapout_threshold": 2, "swapin_ahead": 1, "min_bytes": 0}
+APART = {"swapout_threshold": 10, "swapin_groupby": 0, "min_bytes": 0}
+TOGETHER = {"swapout_threshold": 10, "swapin_ahead": 6, "swapin_groupby": 50, "sync_mode": 1}
+IN_STEP = {"swapout_threshold": 10, "sync_mode": 3, "min_bytes": 1024}
+
+
 @pytest.mark.parametrize(
-    "options",
+    ("name", "options"),
     [
-        {"swapout_threshold": 2, "swapin_ahead": 1, "min_bytes": 0},
-        {"swapout_threshold": 10, "swapin_groupby": 0, "min_bytes": 0},
-        {"swapout_threshold": 10, "swapin_ahead": 6, "swapin_groupby": 50, "sync_mode": 1},
-        {"swapout_threshold": 10, "sync_mode": 3, "min_bytes": 1024},
+        ("convolutions", EVERYTHING),
+        ("attention", APART),
+        ("attention", TOGETHER),
+        ("convolutions", IN_STEP),
+        pytest.param("attention", EVERYTHING, marks=pytest.mark.slow),
+        pytest.param("convolutions", APART, marks=pytest.mark.slow),
+        pytest.param("convolutions", TOGETHER, marks=pytest.mark.slow),
+        pytest.param("attention", IN_STEP, marks=pytest.mark.slow),
     ],
 )
 def test_the_same_with_all_options(name: str, options: dict[str, int]) -> None:
@@ -65,6 +74,7 @@ def test_what_fits_is_left_alone() -> None:
     assert plan["peak_bytes_after"] == plan["peak_bytes_before"]
 
 
+@pytest.mark.slow
 def test_with_validation_and_the_last_batch_smaller() -> None:
     x, y = data(convolutions())
     more = {"validation_data": (x[:20], y[:20])}
