@@ -62,6 +62,16 @@ def test_the_curve_is_the_sum_of_what_lives() -> None:
     assert plan.swaps == []
 
 
+def test_what_another_device_sends_takes_memory_and_stays() -> None:
+    graph_def = line(n19=2)
+    next(node for node in graph_def.node if node.name == "n2").device = HOST
+    plan = plan_of(graph_def, swapout_threshold=4, swapin_ahead=1)
+    assert plan.swaps == []
+    assert plan.kept["another device's"] == (1, SIZE)
+    assert plan.before[10] == 4 + 3 * SIZE
+    assert plan.before[3] == 4 + 2 * SIZE  # n1 is there until it has been sent
+
+
 @pytest.mark.parametrize("ahead", [1, 3, 6])
 def test_one_late_use_is_one_swap(ahead: int) -> None:
     plan = plan_of(line(n19=2), swapout_threshold=10, swapin_ahead=ahead)

@@ -15,6 +15,9 @@ _HELD = {"Const": "a constant", "_Arg": "the caller's", "Placeholder": "the call
 #: that one first. A swap would change which, and with three terms the last bit of the sum.
 _ORDERED = "a term of a sum"
 
+#: A copy of what another device made, from when that sends it until its last use.
+_SENT = "another device's"
+
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -60,14 +63,14 @@ def storages(graph: Graph, sizes: Sizes, device: str) -> list[Storage]:
     loop_ends = _loop_ends(graph)
     found: dict[Tensor, Storage] = {}
     for tensor, size in sizes.of.items():
-        operation = graph.operations[tensor[0]]
-        if operation.device != device or not size.numeric:
+        here = graph.operations[tensor[0]].device == device
+        if not size.numeric or not (here or _is_sent(graph, tensor, device)):
             continue
-        root = graph.root(tensor)
+        root = graph.root(tensor) if here else tensor
         if root not in sizes.of or not sizes.of[root].numeric:
             continue  # a variable's
         if root not in found:
-            found[root] = _storage(graph, sizes, root)
+            found[root] = _storage(graph, sizes, root, "" if here else _SENT)
         storage = found[root]
         for reader in graph.readers.get(tensor, ()):
             use = _use(graph, tensor, reader, device, loop_ends)
@@ -80,16 +83,20 @@ def storages(graph: Graph, sizes: Sizes, device: str) -> list[Storage]:
                 storage.stays = use.bound
             storage.uses.append(use)
     for storage in found.values():
-        if storage.bound not in ("", _ORDERED):
+        if storage.bound not in ("", _ORDERED, _SENT):
             storage.held_until = graph.last_level
         storage.uses.sort(key=lambda use: (use.level, use.reader))
     return list(found.values())
 
 
-def _storage(graph: Graph, sizes: Sizes, root: Tensor) -> Storage:
+def _is_sent(graph: Graph, tensor: Tensor, device: str) -> bool:
+    return any(graph.operations[i].device == device for i in graph.readers.get(tensor, ()))
+
+
+def _storage(graph: Graph, sizes: Sizes, root: Tensor, bound: str) -> Storage:
     maker, size = graph.operations[root[0]], sizes.of[root]
-    bound = _HELD.get(maker.op, "")
-    made = 0 if bound else maker.level
+    bound = bound or _HELD.get(maker.op, "")
+    made = 0 if bound and bound != _SENT else maker.level
     if not bound and maker.guards:
         bound = _where(graph, root[0])
     storage = Storage(root, size.bytes, made, size.elements is not None, bound)
