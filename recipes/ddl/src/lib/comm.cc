@@ -73,12 +73,14 @@ HostGroup make_host_group(MpiTransport& transport, const Topology& topology, int
                           const Settings& settings) {
   const std::size_t chunk = choose_chunk(topology, settings);
   check_same_on_all_ranks(transport, chunk, settings);
-  // Between hosts, several chunks are under way so that every link has something to carry.
-  const int slots = topology.hosts().size() > 1 ? 16 : 2;
+  // Chunks under way: between hosts, so that every link has something to carry; inside one, for a
+  // rank that would wait. Memory that nobody touches is none.
+  constexpr int kSlots = 16;
   std::optional<HostGroup> group;
   std::optional<Error> error;
   try {
-    group.emplace(transport, topology.host_of(rank).ranks, topology.local_rank(rank), chunk, slots);
+    group.emplace(transport, topology.host_of(rank).ranks, topology.local_rank(rank), chunk,
+                  kSlots);
   } catch (const Error& e) {
     error = e;
   }

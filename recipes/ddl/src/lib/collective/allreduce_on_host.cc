@@ -1,6 +1,8 @@
 // Allreduce on one host through shared memory. A chunk is cut into one slice per rank, which
-// reduces it straight from the others' shared memory. Two chunks are in flight: while one is
-// reduced, the next is copied in.
+// reduces it straight from the others' shared memory. Two chunks are in flight, which stay in the
+// caches: while one is reduced, the next is copied in. A rank that would wait for another copies
+// further chunks in: where a core is shared with somebody else, every hand-over can cost a time
+// slice, and what is done in advance needs none of its own.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -25,21 +27,16 @@ class SharedAllreduce {
         chunk_(host_.chunk_bytes() / width_),
         divisor_(op == DDL_OP_AVERAGE ? comm.size() : 1.0),
         copy_out_(copy_function(count * width_, send == recv)),
-        inputs_(host_.size()) {}
+        inputs_(host_.size()),
+        chunks_((count + chunk_ - 1) / chunk_),
+        arrived_(host_.arrived()),
+        done_(host_.done()) {}
 
   void run() {
-    const std::size_t chunks = (count_ + chunk_ - 1) / chunk_;
-    const std::uint32_t arrived = host_.arrived();
-    const std::uint32_t done = host_.done();
-    copy_in(0);
-    for (std::size_t c = 0; c < chunks; ++c) {
-      // Area c+1 is the area of c-1, whose inputs all ranks have read: we waited for their `done`.
-      if (c + 1 < chunks) copy_in(c + 1);
-      host_.wait_all_arrived(arrived + static_cast<std::uint32_t>(c) + 1);
-      // Area c's output was read by all before they posted the arrival that we have just seen.
-      reduce(c);
-      host_.wait_all_done(done + static_cast<std::uint32_t>(c) + 1);
-      copy_out(c);
+    while (copied_out_ < chunks_) {
+      if (copied_in_ <= copied_out_ + 1 && copy_next_in()) continue;
+      if (reduce_next() || copy_next_out() || copy_next_in()) continue;
+      wait();
     }
   }
 
@@ -51,9 +48,46 @@ class SharedAllreduce {
   std::size_t length(std::size_t c) const { return std::min(chunk_, count_ - begin(c)); }
   Span slice(std::size_t c, int lane) const { return part_of(length(c), host_.size(), lane); }
 
+  // The area of c was that of c - slots, whose inputs and output nobody reads any more: we have
+  // copied it out, so all ranks had reduced it; and each copies it out before it posts c's arrival.
+  bool copy_next_in() {
+    if (copied_in_ == chunks_ || copied_in_ == copied_out_ + host_.slots()) return false;
+    copy_in(copied_in_++);
+    return true;
+  }
+
+  bool reduce_next() {
+    if (reduced_ == copied_in_ || !host_.all_arrived(arrival(reduced_))) return false;
+    reduce(reduced_++);
+    return true;
+  }
+
+  bool copy_next_out() {
+    if (copied_out_ == reduced_ || !host_.all_done(completion(copied_out_))) return false;
+    copy_out(copied_out_++);
+    return true;
+  }
+
+  // For what comes first.
+  void wait() {
+    if (copied_out_ < reduced_) {
+      host_.wait_all_done(completion(copied_out_));
+    } else {
+      host_.wait_all_arrived(arrival(reduced_));
+    }
+  }
+
+  std::uint32_t arrival(std::size_t c) const {
+    return arrived_ + static_cast<std::uint32_t>(c) + 1;
+  }
+  std::uint32_t completion(std::size_t c) const {
+    return done_ + static_cast<std::uint32_t>(c) + 1;
+  }
+  int slot(std::size_t c) const { return static_cast<int>(c % host_.slots()); }
+
   // Our own slice is read where it is.
   void copy_in(std::size_t c) {
-    std::byte* input = host_.input(host_.rank(), c & 1);
+    std::byte* input = host_.input(host_.rank(), slot(c));
     const std::byte* from = send_ + begin(c) * width_;
     for (int lane = 0; lane < host_.size(); ++lane) {
       const Span s = slice(c, lane);
@@ -69,10 +103,10 @@ class SharedAllreduce {
     for (std::size_t at = s.begin; at < s.end; at += kBlock) {
       const std::size_t n = std::min(kBlock, s.end - at);
       for (int i = 0; i < host_.size(); ++i) {
-        const std::byte* from = i == lane ? send_ + begin(c) * width_ : host_.input(i, c & 1);
+        const std::byte* from = i == lane ? send_ + begin(c) * width_ : host_.input(i, slot(c));
         inputs_[i] = from + at * width_;
       }
-      std::byte* output = host_.output(c & 1) + at * width_;
+      std::byte* output = host_.output(slot(c)) + at * width_;
       reduce_(output, inputs_.data(), host_.size(), n, divisor_);
       copy_out_(recv_ + (begin(c) + at) * width_, output, n * width_);
     }
@@ -80,7 +114,7 @@ class SharedAllreduce {
   }
 
   void copy_out(std::size_t c) {
-    const std::byte* output = host_.output(c & 1);
+    const std::byte* output = host_.output(slot(c));
     std::byte* to = recv_ + begin(c) * width_;
     for (int lane = 0; lane < host_.size(); ++lane) {
       const Span s = slice(c, lane);
@@ -100,6 +134,12 @@ class SharedAllreduce {
   double divisor_;
   CopyFunction copy_out_;
   std::vector<const void*> inputs_;
+  std::size_t chunks_;
+  std::uint32_t arrived_;  // the counters as the call began
+  std::uint32_t done_;
+  std::size_t copied_in_ = 0;  // chunks of which this rank has done so
+  std::size_t reduced_ = 0;
+  std::size_t copied_out_ = 0;
 };
 
 }  // namespace
