@@ -21,11 +21,12 @@ ROOMS = {
     "ddl/tests/launch": ["-m", "not slow"],
     "ddl-torch/tests": ["-m", "not slow"],
     "ddl-tensorflow/tests": ["-m", "not slow"],
+    "lms-tensorflow/tests": ["-m", "not slow"],
     "horovod/tests": [
         *("-m", "not slow", "-k"),
         "test_case or ends_well or check_build or (ddlrun and GLOO) or (fails and torch and dies)",
     ],
-    "lms-torch/tests": [],
+    "lms-torch/tests": ["-m", "not slow"],
     "ddl-ce-examples/tests": [  # the others are in the package's own test, or in the smoke suite
         *("-m", "not slow", "-k"),
         "not one_rank and not torch_ddp and not keras_ddl and not every_way",
@@ -40,7 +41,10 @@ def test_the_room_s_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("room", ["ddl-torch", "ddl-tensorflow", "horovod", "ddl-ce-examples"])
+@pytest.mark.parametrize(
+    "room",
+    ["ddl-torch", "ddl-tensorflow", "horovod", "ddl-ce-examples", "lms-tensorflow", "lms-torch"],
+)
 def test_the_room_s_long_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
     """Among them: the same cases on one and on four ranks."""
     run_suite(prefix, f"{room}/tests", tmp_path)

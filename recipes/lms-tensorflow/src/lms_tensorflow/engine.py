@@ -1,0 +1,106 @@
+"""Plans and rewrites the graphs that TensorFlow makes ready while an LMS is active."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+from tensorflow.core.framework import graph_pb2
+
+from lms_tensorflow import plugin
+from lms_tensorflow.devices import Devices
+from lms_tensorflow.errors import LmsError
+from lms_tensorflow.graph import Graph
+from lms_tensorflow.options import Options
+from lms_tensorflow.plan import Plan, make_plan
+from lms_tensorflow.rewrite import is_rewritten, refuse, rewrite
+from lms_tensorflow.sizes import Sizes
+
+
+class Engine:
+    """Has the graphs between `start` and `stop`.
+
+    Attributes:
+        plans: of each graph seen that has something on the device, in their order.
+        failure: why a graph was refused; running it fails with the same words.
+        learning: whether a graph was planned without knowing the size of its batch.
+    """
+
+    def __init__(self, options: Options, devices: Devices) -> None:
+        self.devices = devices
+        self._given = options
+        self.reset()
+        self._can_learn = False
+        self._limit: int | None = None
+        self._lock = threading.Lock()
+
+    def reset(self) -> None:
+        """Forget all graphs, and what was learned of them."""
+        self.options = self._given
+        self.plans: list[Plan] = []
+        self.failure: LmsError | None = None
+        self.learning = False
+
+    def start(self, can_learn: bool = False) -> None:
+        """Take the graphs from now on.
+
+        Args:
+            can_learn: the first step may run with an unknown batch, and all of it swapped: it
+                runs a second time with `learned`.
+
+        Raises:
+            LmsError: another engine has them, or the plugin cannot be loaded.
+            OptionError: a device is not there, or a limit is needed.
+        """
+        plugin.load(self.devices.type)
+        self.devices.check()
+        self._limit = self.devices.limit(self.options)
+        self._can_learn = can_learn
+        plugin.start(self.optimize)
+
+    def stop(self) -> None:
+        """Leave graphs alone again."""
+        plugin.stop(self.optimize)
+
+    def learned(self, batch_size: int) -> None:
+        """Plan again, with a batch whose size is known now."""
+        self.options = dataclasses.replace(self.options, batch_size=batch_size)
+        self.learning = False
+        self.plans.clear()
+
+    def optimize(self, serialized: bytes) -> bytes | None:
+        """What the plugin calls with each graph; None leaves the graph as it is."""
+        with self._lock:
+            graph_def = graph_pb2.GraphDef()
+            host = self.devices.host
+            try:
+                graph_def.ParseFromString(serialized)
+                names = self.devices.in_graph(graph_def)
+                if names is None or is_rewritten(graph_def):
+                    return None
+                host = names[1]
+                plan = self._plan(graph_def, *names)
+                if not plan.peak_before and not plan.swaps:
+                    return None
+                self.plans.append(plan)
+                rewrite(graph_def, plan)
+            except LmsError as error:
+                self.failure = error
+            except Exception as error:  # what calls this is C, and must not go on without a plan
+                self.failure = LmsError(f"LMS: cannot plan a graph: {error!r}; please report this")
+            if self.failure is not None:
+                refuse(graph_def, host, str(self.failure))
+            return bytes(graph_def.SerializeToString())
+
+    def _plan(self, graph_def: graph_pb2.GraphDef, device: str, host: str) -> Plan:
+        graph = Graph(graph_def)
+        sizes = Sizes(graph, graph_def, self.options.batch_size)
+        if sizes.unknown_inputs and self.options.batch_size is None:
+            if not self._can_learn:
+                raise LmsError(
+                    "LMS: the size of the batch is not known before the graph runs; give "
+                    "batch_size=, or shapes without None"
+                )
+            self.learning = True
+            return make_plan(graph, sizes, device, host, self.options, None, unknown_too=True)
+        return make_plan(graph, sizes, device, host, self.options, self._limit)

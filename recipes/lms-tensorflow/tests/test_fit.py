@@ -1,0 +1,140 @@
+"""`fit` with LMS gives, to the last bit, what it gives without."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from lms_tensorflow import lms as module
+from models import BATCH, MIB, attention, compiled, convolutions, data, fit, lms, train
+
+MODELS = {"convolutions": convolutions, "attention": attention}
+
+
+@functools.cache
+def without(name: str) -> list[Any]:
+    return fit(MODELS[name])
+
+
+def largest(callback: Any) -> dict[str, Any]:
+    graphs = json.loads(callback.to_json())["graphs"]
+    return max(graphs, key=lambda graph: graph["peak_bytes_before"])
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("share", [0.6, pytest.param(0.8, marks=pytest.mark.slow)])
+def test_the_same_under_a_limit(name: str, share: float) -> None:
+    probe = lms(limit="100GiB", batch_size=BATCH)
+    assert fit(MODELS[name], probe, epochs=1)
+    peak = largest(probe)["peak_bytes_before"]
+    callback = lms(limit=int(peak * share), min_bytes=1024)
+    assert fit(MODELS[name], callback) == without(name)
+    plan = largest(callback)
+    assert plan["swaps"]
+    assert plan["batch_size"] == BATCH  # learned: the first batch is a full one
+    assert plan["peak_bytes_before"] == peak
+    assert plan["peak_bytes_after"] <= plan["limit_bytes"] == int(peak * share)
+
+
+EVERYTHING = {"swapout_threshold": 2, "swapin_ahead": 1, "min_bytes": 0}
+APART = {"swapout_threshold": 10, "swapin_groupby": 0, "min_bytes": 0}
+TOGETHER = {"swapout_threshold": 10, "swapin_ahead": 6, "swapin_groupby": 50, "sync_mode": 1}
+IN_STEP = {"swapout_threshold": 10, "sync_mode": 3, "min_bytes": 1024}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("convolutions", EVERYTHING),
+        ("attention", APART),
+        ("attention", TOGETHER),
+        ("convolutions", IN_STEP),
+        pytest.param("attention", EVERYTHING, marks=pytest.mark.slow),
+        pytest.param("convolutions", APART, marks=pytest.mark.slow),
+        pytest.param("convolutions", TOGETHER, marks=pytest.mark.slow),
+        pytest.param("attention", IN_STEP, marks=pytest.mark.slow),
+    ],
+)
+def test_the_same_with_all_options(name: str, options: dict[str, int]) -> None:
+    callback = lms(batch_size=BATCH, **options)
+    assert fit(MODELS[name], callback) == without(name)
+    assert len(largest(callback)["swaps"]) > 5
+
+
+def test_what_fits_is_left_alone() -> None:
+    callback = lms(limit="1GiB")
+    assert fit(convolutions, callback) == without("convolutions")
+    plan = largest(callback)
+    assert plan["swaps"] == []
+    assert plan["peak_bytes_after"] == plan["peak_bytes_before"]
+
+
+@pytest.mark.slow
+def test_with_validation_and_the_last_batch_smaller() -> None:
+    x, y = data(convolutions())
+    more = {"validation_data": (x[:20], y[:20])}
+    callback = lms(limit=14 * MIB)
+    assert fit(convolutions, callback, **more) == fit(convolutions, **more)
+    assert largest(callback)["swaps"]
+
+
+def test_a_fit_after_it_is_without_it() -> None:
+    keras.utils.set_random_seed(3)
+    model = convolutions()
+    callback = lms(limit=14 * MIB)
+    train(model, callback)
+    seen = len(callback.plans)
+    assert "train_step" not in vars(model)
+    train(model)
+    assert len(callback.plans) == seen
+    evaluated = model.evaluate(*data(model), verbose=0, callbacks=[lms(limit=14 * MIB)])
+    assert np.isfinite(evaluated)
+    assert "train_step" not in vars(model)
+
+
+def test_one_lms_serves_several_fits() -> None:
+    callback = lms(limit=14 * MIB)
+    first = fit(convolutions, callback)
+    assert fit(convolutions, callback) == first == without("convolutions")
+    assert len([plan for plan in callback.plans if plan.swaps]) == 1
+
+
+def test_a_batch_that_is_known_is_not_learned() -> None:
+    x, y = data(convolutions(), batches=2)
+    import tensorflow as tf
+
+    batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True)
+    losses = []
+    for callbacks in ([], [lms(limit=14 * MIB)]):
+        keras.utils.set_random_seed(3)
+        losses.append(convolutions().fit(batches, verbose=0, callbacks=callbacks).history["loss"])
+    assert losses[0] == losses[1]
+    assert largest(callbacks[0])["swaps"]
+    assert largest(callbacks[0])["batch_size"] is None
+
+
+def test_xla_is_turned_off_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    module._told.clear()
+    make = functools.partial(_with_xla)
+    with caplog.at_level(logging.WARNING, "lms_tensorflow"):
+        for _ in range(2):
+            keras.utils.set_random_seed(3)
+            model = make()
+            callback = lms(limit=14 * MIB)
+            losses = train(model, callback).history["loss"]
+            assert losses == without("convolutions")[0]
+            assert largest(callback)["swaps"]
+            assert model.jit_compile is True  # as it was, for what comes after
+    told = [record.message for record in caplog.records]
+    assert told == [
+        "LMS: this model's step runs with jit_compile=False: what XLA compiles has no graph to plan"
+    ]
+
+
+def _with_xla() -> keras.Model:
+    return compiled(convolutions(), jit_compile=True)
