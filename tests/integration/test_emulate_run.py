@@ -95,6 +95,13 @@ def test_a_library_that_the_prefix_lacks_is_missing(sysroot: Path, tmp_path: Pat
     assert "libgcc_s.so.1: cannot open shared object file" in done.stderr
 
 
+def test_conda_sees_the_glibc_of_the_platform(sysroot: Path) -> None:
+    said = cli(str(sysroot / "lib64/ld64.so.2"), "--version").stdout.splitlines()[0]
+    version = cli("printenv", "CONDA_OVERRIDE_GLIBC").stdout.strip()
+    assert version
+    assert said.endswith(f" {version}.")
+
+
 def test_the_caller_keeps_its_user(sysroot: Path) -> None:
     done = cli("id", "-u")
     assert done.stdout.strip() == str(os.getuid())

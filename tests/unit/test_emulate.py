@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.emulate.command import emulated, find_emulator
-from ddlce.emulate.enter import become, registration
+from ddlce.emulate.enter import become, glibc_of, registration
 from ddlce.emulate.sysroot import make_sysroot, relative_links
 from ddlce.errors import InputError, MachineError, SourceError
 from support.debs import make_deb
@@ -85,6 +85,14 @@ def test_sysroot_has_links_that_stay_inside(tmp_path: Path) -> None:
     assert (root / "lib64/ld64.so.2").read_bytes() == b"c"
     assert not (root / "lib64/ld64.so.2").readlink().is_absolute()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_the_glibc_of_a_sysroot(tmp_path: Path) -> None:
+    assert glibc_of(tmp_path) == ""
+    library = tmp_path / "usr/lib/m-linux-gnu/libc.so.6"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"\x7fELF GNU C Library (Debian) stable release version 2.41.\n")
+    assert glibc_of(tmp_path) == "2.41"
 
 
 def test_relative_links_keeps_links_that_are_relative(tmp_path: Path) -> None:

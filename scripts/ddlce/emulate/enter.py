@@ -6,6 +6,7 @@ Run as `python -m ddlce.emulate.enter PLATFORM EMULATOR SYSROOT UID:GID COMMAND.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,17 @@ def register(platform: str, emulator: str) -> None:
         raise MachineError(f"cannot register {emulator} with {BINFMT}: {error}", hint) from error
 
 
+def glibc_of(sysroot: Path) -> str:
+    """The version of the glibc in a sysroot; "" where it does not say.
+
+    It stands in the text that libc.so.6 prints when it is run.
+    """
+    for library in sysroot.glob("usr/lib/*/libc.so.6"):
+        if match := re.search(rb"release version (\d+\.\d+)", library.read_bytes()):
+            return match[1].decode()
+    return ""
+
+
 def become(command: list[str], caller: str) -> NoReturn:
     """Run the command in our place, as the user who called, who is root here only by mapping.
 
@@ -81,6 +93,9 @@ def main() -> NoReturn:
     """Register, then become the command; errors as the CLI prints them."""
     platform, emulator, sysroot, caller, *command = sys.argv[1:]
     os.environ["QEMU_LD_PREFIX"] = sysroot
+    if glibc := glibc_of(Path(sysroot)):
+        # What conda's clients call __glibc: that of the platform, not this machine's.
+        os.environ["CONDA_OVERRIDE_GLIBC"] = glibc
     try:
         register(platform, emulator)
         become(command, caller)
