@@ -81,6 +81,12 @@ def test_a_case_fails_if_it_failed_on_any_rank() -> None:
     assert run.outcome == "passed", "the status 1 is explained by the case"
 
 
+def test_a_passed_case_says_what_the_first_rank_says() -> None:
+    job = Job(1, 0, 1.0, 60.0, "", [log(0, {**case(), "says": "identical"}, END)])
+    (only,) = suite.rank_cases(job, "LMS")
+    assert (only.outcome, only.message) == ("passed", "identical")
+
+
 def test_a_case_that_not_all_ranks_reached_is_not_passed() -> None:
     job = Job(2, 1, 1.0, 60.0, "", [log(0, case()), log(1)])
     assert suite.rank_cases(job, "2 ranks") == []

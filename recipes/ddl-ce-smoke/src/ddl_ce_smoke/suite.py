@@ -233,7 +233,7 @@ def rank_cases(job: Job, label: str) -> list[Case]:
                     f"{label}: {name}",
                     "failed" if problems else "passed",
                     max(row["seconds"] for row in seen),
-                    problems[0] if problems else "",
+                    problems[0] if problems else seen[0].get("says", ""),
                     "\n".join(problems[1:]),
                 )
             )

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 
 import lms
 import torch
@@ -55,18 +56,39 @@ def train(limit: int | None) -> tuple[nn.Module, int, lms.Report | None]:
     return model, device.highest if device else torch.cuda.max_memory_reserved(), report
 
 
-def check() -> dict[str, str]:
-    """For each thing to see what is wrong with it, or nothing."""
+@dataclass(frozen=True)
+class Finding:
+    """One thing to see: what is wrong with it, or nothing; what to say when nothing is."""
+
+    name: str
+    problem: str
+    says: str
+
+
+def check() -> list[Finding]:
+    """Training without LMS and with it, compared."""
     plain, demand, _ = train(None)
     limit = int(SHARE * demand)
     under, peak, report = train(limit)
     assert report is not None
     same = all(map(torch.equal, plain.parameters(), under.parameters()))
-    return {
-        "weights as without": "" if same else "the weights differ from those without LMS",
-        "below the limit": "" if peak <= limit else f"{peak} bytes, {peak - limit} too many",
-        "as planned": "" if report.moved and not report.missed else f"not as planned:\n{report}",
-    }
+    return [
+        Finding(
+            "weights as without",
+            "" if same else "the weights differ from those without LMS",
+            "identical",
+        ),
+        Finding(
+            "below the limit",
+            "" if peak <= limit else f"{peak} bytes, {peak - limit} too many",
+            f"{peak / 2**20:.1f} MiB at the highest, where it was {demand / 2**20:.1f} MiB",
+        ),
+        Finding(
+            "as planned",
+            "" if report.moved and not report.missed else f"not as planned:\n{report}",
+            f"{len(report.swapped)} storages swapped, {report.moved / 2**20:.1f} MiB",
+        ),
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,11 +103,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     with journal(args.journal, Rank.from_environment()) as record:
         start = time.perf_counter()
         found = check()
-        for name, problem in found.items():
-            seconds = time.perf_counter() - start
-            record.write("case", name=name, seconds=seconds, problem=problem)
-            print(f"{name}: {problem or 'yes'}")
-    return 1 if any(found.values()) else 0
+        for finding in found:
+            record.write("case", seconds=time.perf_counter() - start, **asdict(finding))
+            print(f"{finding.name}: {finding.problem or finding.says}")
+    return 1 if any(finding.problem for finding in found) else 0
 
 
 if __name__ == "__main__":
