@@ -6,8 +6,12 @@ the other tests go without.
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +33,32 @@ def profiled(folder: Path, callbacks: list[Any]) -> list[Event]:
     return profile.events()
 
 
+@contextmanager
+def busy(programs: int) -> Iterator[None]:
+    """Programs beside, that take the processor from TensorFlow's threads at any moment."""
+    started = [subprocess.Popen([sys.executable, "-c", "while 1: 1"]) for _ in range(programs)]
+    try:
+        yield
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+
+
 def main(folder: Path) -> None:
     callback = lms(limit=LIMIT, batch_size=BATCH)
     context.enable_run_metadata()
-    events = profiled(folder / "with", [callback])
+    runs = [profiled(folder / "with", [callback])]
     partitions = context.export_run_metadata().partition_graphs
     context.disable_run_metadata()
-    without = profiled(folder / "without", [])
+    without = [profiled(folder / "without", [])]
+    plans = callback.to_json()
+    with busy(2 * (os.cpu_count() or 1)):
+        runs += [profiled(folder / f"busy{i}", [callback]) for i in range(2)]
+        without.append(profiled(folder / "busy-without", []))
     result = {
-        "plans": callback.to_json(),
-        "events": events,
+        "plans": plans,
+        "runs": runs,
         "without": without,
         "partitions": [graph.SerializeToString() for graph in partitions],
     }

@@ -16,6 +16,8 @@ from tensorflow.core.framework import graph_pb2
 from traces import Event, operations
 
 LIMIT = 14 * MIB
+#: TensorFlow's allocator for CPUs has another one for what is smaller, which traces nothing.
+TRACED = 256 * 1024
 HERE = Path(__file__).parent
 
 
@@ -27,8 +29,9 @@ class Step:
         program = [sys.executable, HERE / "profiled.py", folder]
         subprocess.run(program, env=environment, timeout=300, check=True)
         result = pickle.loads((folder / "step.pickle").read_bytes())
-        self.events: list[Event] = result["events"]
-        self.without: list[Event] = result["without"]
+        self.runs: list[list[Event]] = result["runs"]
+        self.without: list[list[Event]] = result["without"]
+        self.events = self.runs[0]
         self.partitions = [graph_pb2.GraphDef.FromString(one) for one in result["partitions"]]
         graphs = json.loads(result["plans"])["graphs"]
         self.plan: dict[str, Any] = max(graphs, key=lambda graph: graph["peak_bytes_before"])
@@ -76,7 +79,7 @@ def test_each_comes_back_after_its_trigger_and_before_its_use(step: Step) -> Non
 
 
 def test_predicted_bytes_are_those_that_the_allocator_gave(step: Step) -> None:
-    """For each swapped tensor, or for its copy where TensorFlow made it in place of another."""
+    """For each swapped tensor, its copies on the way there and back."""
     asked: dict[str, set[int]] = {}
     for event in step.events:
         if event.name == "MemoryAllocation":
@@ -84,47 +87,36 @@ def test_predicted_bytes_are_those_that_the_allocator_gave(step: Step) -> None:
             made.add(event.stats["requested_bytes"])
     checked = 0
     for swap in step.plan["swaps"]:
-        name = _name(swap["tensor"])
-        if sizes := asked.get(f"{name}-lms_0_out") or asked.get(name):
-            assert swap["bytes"] in sizes
+        if swap["bytes"] >= TRACED:
+            name = _name(swap["tensor"])
+            for copy in ("out", *(f"in_{back['first_use']}" for back in swap["back"])):
+                assert asked[f"{name}-lms_0_{copy}"] == {swap["bytes"]}
             checked += swap["bytes"]
     assert step.plan["swapped_out_bytes"] == sum(swap["bytes"] for swap in step.plan["swaps"])
-    assert checked > step.plan["swapped_out_bytes"] / 2 > MIB
+    assert checked > step.plan["swapped_out_bytes"] / 2
 
 
-def test_predicted_peaks_hold(step: Step) -> None:
-    """What the device really held, from the allocator's trace, with the way back counted.
-
-    On a busy machine operations run out of the planned order and copies late: the plan is no bound.
-    """
+def test_the_peak_keeps_the_limit(step: Step) -> None:
+    """What the device really held, by the allocator's trace."""
     variables = step.plan["variables_bytes"]
-    before, after = _peak(step.without) + variables, _peak(step.events) + variables
     assert step.plan["peak_bytes_after"] <= LIMIT
-    assert before <= 1.1 * step.plan["peak_bytes_before"]
-    assert after < before
+    for events in step.runs:
+        assert _peak(events) + variables <= LIMIT
+    assert min(map(_peak, step.without)) + variables > LIMIT
 
 
 def _peak(events: list[Event]) -> int:
-    """Bytes on the device: what is not a copy on the host, and such copies once swapped in."""
-    runs = operations(events)
-    changes: list[tuple[int, int]] = []
-    live: dict[int, tuple[int, int]] = {}  # address -> bytes, time from which they count
+    """Bytes on the device: all but what was swapped out, of which the host has a copy."""
+    live: dict[int, int] = {}  # by address
+    peak = 0
     for event in events:
         address = event.stats.get("addr")
         if event.name == "MemoryAllocation":
-            start, name = event.start, str(event.stats.get("tf_op"))
-            if name.endswith("-lms_0_out"):
-                stem = name.removesuffix("out")
-                start = min(run.start for key, run in runs.items() if key.startswith(f"{stem}in"))
-            live[address] = (event.stats["requested_bytes"], start)
-        elif event.name == "MemoryDeallocation" and address in live:
-            size, start = live.pop(address)
-            changes += [(start, size), (max(event.start, start), -size)]
-    changes += [(start, size) for size, start in live.values()]
-    now = peak = 0
-    for _, change in sorted(changes):
-        now += change
-        peak = max(peak, now)
+            if not str(event.stats.get("tf_op")).endswith("_out"):
+                live[address] = event.stats["requested_bytes"]
+        elif event.name == "MemoryDeallocation":
+            live.pop(address, None)
+        peak = max(peak, sum(live.values()))
     return peak
 
 

@@ -60,6 +60,7 @@ PACKAGES = (
     Package("keras", "keras", "keras", required=True),
     Package("ddl-tensorflow", "ddl_tensorflow", required=True),
     Package("lms-torch", "lms", required=True),
+    Package("lms-tensorflow", "lms_tensorflow", required=True),
     Package("tensorflow-probability", "tensorflow_probability", "tensorflow-probability"),
     Package("mpi4py", "mpi4py.MPI", "mpi4py"),
     Package("matplotlib-base", "matplotlib.figure", "matplotlib", required=True),

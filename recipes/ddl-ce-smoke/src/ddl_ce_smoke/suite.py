@@ -157,8 +157,9 @@ class Suite:
                 rows += [Throughput(**row) for row in events(job, "throughput")]
                 yield from job_cases(job, f"{name}, {plural(count)}", trained(job, name, count))
             self.report.throughput += with_efficiency(rows)
-        job = self._launch("train_lms", [], 1)
-        yield from job_cases(job, "LMS", rank_cases(job, "LMS"))
+        for name, module in (("LMS", "train_lms"), ("Keras with LMS", "train_lms_keras")):
+            job = self._launch(module, [], 1)
+            yield from job_cases(job, name, rank_cases(job, name))
 
     def _benchmark(self) -> Iterable[Case]:
         arguments = ["--ranks", self._counts(), *["--quick"] * self.options.quick]

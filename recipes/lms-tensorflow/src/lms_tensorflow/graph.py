@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,11 +52,19 @@ class Graph:
         for operation, node in zip(self.operations, graph_def.node, strict=True):
             self._connect(operation, node)
         self._arrange(graph_def)
+        #: Levels that stay as they are when an order makes others of its own.
+        self.depth = [one.level for one in self.operations]
         self.last_level = max((one.level for one in self.operations), default=0)
         self.readers: dict[Tensor, list[int]] = defaultdict(list)
         for i, operation in enumerate(self.operations):
             for tensor in operation.inputs:
                 self.readers[tensor].append(i)
+
+    def with_operations(self, operations: list[Operation]) -> Graph:
+        """The same graph in another order."""
+        other = copy.copy(self)
+        other.operations = operations
+        return other
 
     def root(self, tensor: Tensor) -> Tensor:
         """The tensor that made the storage of this one."""
@@ -67,6 +76,21 @@ class Graph:
             if self.operations[first[0]].device != operation.device:  # that is a copy
                 return tensor
             tensor = first
+
+    def value_readers(self, handle: Tensor) -> list[int]:
+        """What reads a variable's value, outside of loops and branches."""
+        found: list[int] = []
+        heads = [i for i in self.readers.get(handle, ()) if self._reads(i)]
+        while heads:
+            for reader in self.readers.get((heads.pop(), 0), ()):
+                if not self.operations[reader].guards:
+                    found.append(reader)
+                    if self.root((reader, 0)) != (reader, 0):
+                        heads.append(reader)
+        return found
+
+    def _reads(self, i: int) -> bool:
+        return self.operations[i].op == "ReadVariableOp" and not self.operations[i].guards
 
     def _connect(self, operation: Operation, node: Any) -> None:
         for text in node.input:

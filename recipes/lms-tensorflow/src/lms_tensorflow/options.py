@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ from lms_tensorflow.errors import OptionError
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("KMGT", 1)}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?|)B?", re.IGNORECASE)
+
+_SLICE = re.compile(r"(?P<level>\d+)|(?P<first>\d*):(?P<end>\d*)")
 
 #: What `sync_mode` can be, and what then waits for what.
 SYNC_MODES = {0: "nothing waits", 1: "swap-out", 2: "swap-in", 3: "swap-out and swap-in"}
@@ -28,6 +31,9 @@ class Options:
         swapout_threshold: a use this far after the making of a tensor is served from the host.
         swapin_ahead: how far before its use a tensor comes back.
         swapin_groupby: uses at most this far after the one before them share one swap-in.
+        serialization: levels, or slices of them like "10:20", in which operations run one by one.
+        serialization_by_size: bytes, or text, after which the next operations wait for those that
+            made them.
         sync_mode: 1, the computation waits for swap-outs; 2, for swap-ins; 3, for both.
         min_bytes: smaller tensors stay.
         batch_size: stands for dimensions that are not known before the step runs.
@@ -40,6 +46,8 @@ class Options:
     swapout_threshold: int | None = None
     swapin_ahead: int | None = None
     swapin_groupby: int | None = None
+    serialization: Sequence[int | str] | None = None
+    serialization_by_size: int | str | None = None
     sync_mode: int = 0
     min_bytes: int | str = "64KiB"
     batch_size: int | None = None
@@ -48,6 +56,10 @@ class Options:
         if self.limit is not None:
             object.__setattr__(self, "limit", to_bytes("limit", self.limit, least=1))
         object.__setattr__(self, "min_bytes", to_bytes("min_bytes", self.min_bytes, least=0))
+        if self.serialization_by_size is not None:
+            size = to_bytes("serialization_by_size", self.serialization_by_size, least=1)
+            object.__setattr__(self, "serialization_by_size", size)
+        self.serialized(0)
         _check("swapout_threshold", self.swapout_threshold, least=2)
         _check("swapin_ahead", self.swapin_ahead, least=1)
         _check("swapin_groupby", self.swapin_groupby, least=0)
@@ -55,6 +67,28 @@ class Options:
         if type(self.sync_mode) is not int or self.sync_mode not in SYNC_MODES:
             modes = ", ".join(f"{mode} ({what})" for mode, what in SYNC_MODES.items())
             raise OptionError(f"LMS: sync_mode is {self.sync_mode!r}; use one of {modes}")
+
+    @property
+    def ordered(self) -> bool:
+        """Whether an order of steps was asked for."""
+        return self.serialization is not None or self.serialization_by_size is not None
+
+    def serialized(self, levels: int) -> frozenset[int]:
+        """The levels of `serialization`, of so many."""
+        given = () if self.serialization is None else self.serialization
+        found: set[int] = set()
+        for one in given if not isinstance(given, str) else (given,):
+            parts = _SLICE.fullmatch(str(one).strip())
+            if parts is None or isinstance(one, bool):
+                raise OptionError(
+                    f"LMS: serialization has {one!r}; give a list of levels, or of slices of them "
+                    'like "10:20"'
+                )
+            if parts["level"]:
+                found.add(int(parts["level"]))
+            else:
+                found.update(range(int(parts["first"] or 0), int(parts["end"] or levels)))
+        return frozenset(found)
 
     @property
     def limit_bytes(self) -> int | None:

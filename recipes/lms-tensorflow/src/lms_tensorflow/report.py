@@ -9,6 +9,12 @@ from lms_tensorflow.graph import Graph, Tensor
 from lms_tensorflow.options import SYNC_MODES, to_text
 from lms_tensorflow.plan import Plan, Swap
 
+#: Operations that run functions, and what these make.
+CALLS = frozenset(
+    {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf"}
+    | {"Case", "StatelessCase", "RemoteCall", "SymbolicGradient"}
+)
+
 #: How many swaps the text names; the data has all.
 SHOWN = 12
 
@@ -52,7 +58,9 @@ def _lines(plan: Plan) -> list[str]:
         f"  swapout_threshold {far.threshold}, swapin_ahead {far.ahead}, swapin_groupby "
         f"{far.groupby}, sync_mode {plan.options.sync_mode}: "
         f"{SYNC_MODES[plan.options.sync_mode]}",
+        f"  {_order(plan)}",
     ]
+    lines += _notes(plan)
     if estimated := plan.sizes.estimated(plan.device):
         lines.append(f"  sizes estimated, from their operations' inputs: {estimated} tensors")
     for why, (count, total) in sorted(plan.kept.items(), key=lambda item: -item[1][1]):
@@ -62,11 +70,30 @@ def _lines(plan: Plan) -> list[str]:
         back = ", ".join(f"at {one.trigger_level} for {one.first}" for one in swap.stretches)
         lines.append(
             f"  {to_text(swap.storage.bytes):>10}  {_name(plan.graph, swap.storage.root)}: made at "
-            f"level {swap.storage.made}, back {back}"
+            f"{'step' if plan.order else 'level'} {swap.storage.made}, back {back}"
         )
     if len(largest) > SHOWN:
         lines.append(f"  ... and {len(largest) - SHOWN} smaller ones")
     return lines
+
+
+def _order(plan: Plan) -> str:
+    if plan.order is None:
+        return "order: TensorFlow's own" + (", as it cannot pass the limit" if plan.limit else "")
+    return f"order: {len(plan.order.ends) + 1} steps, {len(plan.order.edges)} control edges"
+
+
+def _notes(plan: Plan) -> list[str]:
+    """What the prediction cannot know."""
+    here = [one for one in plan.graph.operations if one.device == plan.device]
+    lists = sum(one.op.startswith("TensorList") for one in here)
+    calls = sum(one.op in CALLS for one in here)
+    found = {
+        "storage of a size that nobody knows": plan.unknown,
+        "operations on lists of tensors, which grow in loops": lists,
+        "calls of functions that TensorFlow does not put in place": calls,
+    }
+    return [f"  not counted: {count} {what}" for what, count in found.items() if count]
 
 
 def _plan(plan: Plan) -> dict[str, Any]:
@@ -75,6 +102,8 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "host": _short(plan.host),
         "operations": len(plan.graph.operations),
         "levels": plan.graph.last_level + 1,
+        "steps": None if plan.order is None else len(plan.order.ends) + 1,
+        "control_edges": 0 if plan.order is None else len(plan.order.edges),
         "limit_bytes": plan.limit,
         "variables_bytes": plan.sizes.variables.get(plan.device, 0),
         "peak_bytes_before": plan.peak_before,

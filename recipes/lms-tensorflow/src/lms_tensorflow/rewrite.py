@@ -4,6 +4,9 @@ A swapped tensor goes through two copies on the host: `swap_out`, as soon as it 
 each stretch of use a `swap_in` that waits for its trigger. Both are Snapshot, which TensorFlow's
 other optimizers leave alone; the second stands on the host too, so that the way back to the
 device begins after the trigger. TensorFlow adds the transfers between the devices itself.
+
+Where the plan has an order, its edges hold the operations to it, and a step waits for the
+swap-outs whose memory it counts on.
 """
 
 from __future__ import annotations
@@ -30,28 +33,40 @@ def is_rewritten(graph_def: Any) -> bool:
 def rewrite(graph_def: Any, plan: Plan) -> None:
     """Change the `GraphDef` that the plan was made of."""
     outs: dict[Tensor, str] = {}
+    if plan.order:
+        for waits, source in plan.order.edges:
+            _wait(graph_def.node[waits], plan.graph.operations[source].name)
+        for node in graph_def.node:
+            if node.op == "Enter":  # the rounds of a loop, of which the plan counts one
+                node.attr["parallel_iterations"].i = 1
     for swap in plan.swaps:
-        for stretch in swap.stretches:
+        for count, stretch in enumerate(swap.stretches):
             for source in stretch.sources():
-                dtype = plan.sizes.of[source].dtype
                 if source not in outs:
                     outs[source] = _name(plan.graph, source, "out")
                     text = _text(plan.graph, source)
-                    node = _snapshot(graph_def, outs[source], plan.host, dtype, text)
-                    if plan.options.sync_mode & 1:
-                        _hold(graph_def, plan, stretch.after + 1, node.name)
+                    _copy(graph_def, plan, source, outs[source], text)
+                    if plan.order or plan.options.sync_mode & 1:
+                        slack = 0 if count else swap.storage.made + plan.distances.behind
+                        level = max(stretch.after, slack if plan.order else 0) + 1
+                        _hold(graph_def, plan, level, outs[source])
                 name = _name(plan.graph, source, f"in_{stretch.first}")
                 trigger = plan.graph.operations[stretch.trigger].name
-                _snapshot(graph_def, name, plan.host, dtype, outs[source], f"^{trigger}")
+                _copy(graph_def, plan, source, name, outs[source], f"^{trigger}")
                 _redirect(graph_def, plan.graph, stretch, source, name)
                 if plan.options.sync_mode & 2:
                     _hold(graph_def, plan, stretch.first, name)
 
 
-def _snapshot(graph_def: Any, name: str, device: str, dtype: int, *inputs: str) -> Any:
-    node = graph_def.node.add(name=name, op="Snapshot", device=device, input=inputs)
-    node.attr["T"].type = dtype
-    return node
+def _copy(graph_def: Any, plan: Plan, source: Tensor, name: str, *inputs: str) -> None:
+    """A copy on the host.
+
+    TensorFlow hands a tensor from one CPU to another as it is; there, as between GPU and CPU, the
+    copy has a memory of its own.
+    """
+    op = "DeepCopy" if "/device:CPU:" in plan.device else "Snapshot"
+    node = graph_def.node.add(name=name, op=op, device=plan.host, input=inputs)
+    node.attr["T"].type = plan.sizes.of[source].dtype
 
 
 def _redirect(graph_def: Any, graph: Graph, stretch: Stretch, source: Tensor, name: str) -> None:
@@ -65,11 +80,20 @@ def _redirect(graph_def: Any, graph: Graph, stretch: Stretch, source: Tensor, na
 
 def _hold(graph_def: Any, plan: Plan, level: int, name: str) -> None:
     """Let the device's operations of a level wait for a copy."""
+    if plan.order:
+        for i in plan.order.starts.get(level, ()):
+            _wait(graph_def.node[i], name)
+        return
     for i, operation in enumerate(plan.graph.operations):
         if operation.level == level and operation.device == plan.device:
-            if operation.guards or operation.op == "_Retval":
+            if operation.guards or operation.op in ("_Retval", "Exit"):
                 continue
-            graph_def.node[i].input.append(f"^{name}")
+            _wait(graph_def.node[i], name)
+
+
+def _wait(node: Any, name: str) -> None:
+    if f"^{name}" not in node.input:
+        node.input.append(f"^{name}")
 
 
 def _name(graph: Graph, tensor: Tensor, what: str) -> str:

@@ -6,6 +6,7 @@ before each later one it can be swapped in, and then need not be there in betwee
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ class Distances:
     threshold: int
     ahead: int
     groupby: int
+    #: For how long a swap-out may take; then the memory counts as free.
+    behind: int = 1
 
 
 @dataclass(slots=True)
@@ -36,6 +39,8 @@ class Stretch:
     trigger_level: int
     #: The last use before, after which the memory is free.
     after: int
+    #: The level from which it takes memory again.
+    begins: int
     swapped: bool = True
 
     @property
@@ -65,16 +70,17 @@ class Stretch:
 class Schedule:
     """A storage and its stretches after the first."""
 
-    def __init__(self, storage: Storage, stretches: list[Stretch]) -> None:
+    def __init__(self, storage: Storage, stretches: list[Stretch], behind: int = 1) -> None:
         self.storage = storage
         self.stretches = stretches
+        self.behind = behind
 
     def merged(self) -> list[Stretch]:
         """The stretches that are swapped; those that are not belong to the one before."""
         found: list[Stretch] = []
         for one in self.stretches:
             if one.swapped:
-                found.append(Stretch(list(one.uses), one.trigger, one.trigger_level, one.after))
+                found.append(dataclasses.replace(one, uses=list(one.uses)))
             elif found:
                 found[-1].uses.extend(one.uses)
         return found
@@ -82,14 +88,20 @@ class Schedule:
     def add_to(self, curve: Curve, sign: int = 1) -> None:
         """Add the bytes at each level, or take them away."""
         size, swapped = self.storage.bytes * sign, self.merged()
-        last = self.storage.last if not swapped else max(swapped[0].after, self.storage.made + 1)
+        last = self.storage.last
+        if swapped:
+            last = max(swapped[0].after, self.storage.made + self.behind)
         curve[self.storage.made : last + 1] += size
         for one in swapped:
-            curve[one.trigger_level : one.last + 1] += size * len(one.sources())
+            curve[one.begins : one.last + 1] += size * len(one.sources())
 
 
 def schedules(
-    graph: Graph, found: Iterable[Storage], distances: Distances, triggers: Set[int]
+    graph: Graph,
+    found: Iterable[Storage],
+    distances: Distances,
+    triggers: Set[int],
+    ordered: bool,
 ) -> list[Schedule]:
     """How each storage can be used; one that must stay has no stretches.
 
@@ -98,8 +110,12 @@ def schedules(
         found: storage that can be swapped.
         distances: between uses.
         triggers: operations whose end can start a swap-in.
+        ordered: the triggers end their levels; so a swap-in begins with the next.
     """
-    return [Schedule(one, _stretches(graph, one, distances, triggers)) for one in found]
+    return [
+        Schedule(one, _stretches(graph, one, distances, triggers, ordered), distances.behind)
+        for one in found
+    ]
 
 
 def curve_of(planned: Iterable[Schedule], levels: int) -> Curve:
@@ -111,7 +127,7 @@ def curve_of(planned: Iterable[Schedule], levels: int) -> Curve:
 
 
 def _stretches(
-    graph: Graph, storage: Storage, distances: Distances, triggers: Set[int]
+    graph: Graph, storage: Storage, distances: Distances, triggers: Set[int], ordered: bool
 ) -> list[Stretch]:
     if storage.bound:
         return []
@@ -126,7 +142,8 @@ def _stretches(
         uses, late = late[:count], late[count:]
         trigger = _trigger(graph, uses[0], after, distances.ahead, triggers)
         if trigger is not None:
-            found.append(Stretch(uses, trigger, graph.operations[trigger].level, after))
+            level = graph.operations[trigger].level
+            found.append(Stretch(uses, trigger, level, after, level + ordered))
         elif found:
             found[-1].uses.extend(uses)
         after = uses[-1].level

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -61,8 +62,11 @@ class Sizes:
             inputs = [self.of[one] for one in operation.inputs if one in self.of]
             for port, output in enumerate(outputs):
                 self.of[i, port] = _size(operation.op, output, inputs)
-        #: Bytes of the variables that the graph is given, by device.
-        self.variables = _variables(graph_def)
+        #: Bytes of the variables that the graph is given, by their argument, and by device.
+        self.handles = _handles(graph_def)
+        self.variables: dict[str, int] = defaultdict(int)
+        for name, size in self.handles.items():
+            self.variables[graph.operations[graph.index[name]].device] += size
         self._devices = [operation.device for operation in graph.operations]
 
     def estimated(self, device: str) -> int:
@@ -130,7 +134,7 @@ def _size(op: str, output: Any, inputs: list[Size]) -> Size:
     return Size(max(known), output.dtype, True) if known else Size(None, output.dtype)
 
 
-def _variables(graph_def: Any) -> dict[str, int]:
+def _handles(graph_def: Any) -> dict[str, int]:
     found: dict[str, int] = {}
     for node in graph_def.node:
         if node.op != "_Arg":
@@ -143,5 +147,5 @@ def _variables(graph_def: Any) -> dict[str, int]:
                     elements *= dim.size
                 size = Size(elements, dtype)
                 if size.numeric:
-                    found[node.device] = found.get(node.device, 0) + size.bytes
+                    found[node.name] = found.get(node.name, 0) + size.bytes
     return found

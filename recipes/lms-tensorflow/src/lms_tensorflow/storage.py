@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from lms_tensorflow.graph import Graph, Tensor
+from lms_tensorflow.order import Order
 from lms_tensorflow.sizes import Sizes
 
 #: They hold their tensor for as long as the graph is there, or their caller does.
@@ -17,6 +18,15 @@ _ORDERED = "a term of a sum"
 
 #: A copy of what another device made, from when that sends it until its last use.
 _SENT = "another device's"
+
+#: Nobody knows when another device has read what is not worth waiting for.
+_READ = "read by another device"
+
+#: While somebody holds a variable's old value, TensorFlow updates a copy of it.
+_OLD = "a variable's old value"
+
+#: Their results may be views into their input, which is then there for as long as these are.
+_VIEWS = frozenset({"Slice", "Split", "SplitV", "StridedSlice", "Unpack"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +64,13 @@ class Storage:
         return max([self.held_until, *(use.level for use in self.uses)])
 
 
-def storages(graph: Graph, sizes: Sizes, device: str) -> list[Storage]:
+def storages(graph: Graph, sizes: Sizes, device: str, order: Order | None = None) -> list[Storage]:
     """What the operations of a device take; variables are not among them.
 
-    A storage is held until the level after its making, as an operation elsewhere that reads it
-    gets a copy then.
+    Without an order a storage is held until the level after its making, as an operation elsewhere
+    that reads it gets a copy then.
     """
-    loop_ends = _loop_ends(graph)
+    done = _done(graph)
     found: dict[Tensor, Storage] = {}
     for tensor, size in sizes.of.items():
         here = graph.operations[tensor[0]].device == device
@@ -70,10 +80,12 @@ def storages(graph: Graph, sizes: Sizes, device: str) -> list[Storage]:
         if root not in sizes.of or not sizes.of[root].numeric:
             continue  # a variable's
         if root not in found:
-            found[root] = _storage(graph, sizes, root, "" if here else _SENT)
+            found[root] = _storage(graph, sizes, root, "" if here else _SENT, order is not None)
         storage = found[root]
         for reader in graph.readers.get(tensor, ()):
-            use = _use(graph, tensor, reader, device, loop_ends)
+            use = _use(graph, tensor, reader, device, done)
+            if graph.operations[reader].device != device and use is None and here and order:
+                use = _read_elsewhere(graph, tensor, reader, order)
             if use is None:
                 continue
             if use.bound == _ORDERED:
@@ -86,40 +98,73 @@ def storages(graph: Graph, sizes: Sizes, device: str) -> list[Storage]:
         if storage.bound not in ("", _ORDERED, _SENT):
             storage.held_until = graph.last_level
         storage.uses.sort(key=lambda use: (use.level, use.reader))
-    return list(found.values())
+    _hold_viewed(graph, found)
+    return [*found.values(), *_old_values(graph, sizes, device)]
+
+
+def _hold_viewed(graph: Graph, found: dict[Tensor, Storage]) -> None:
+    """Hold what is viewed for as long as the views."""
+    for root in sorted(found, key=lambda one: -found[one].made):  # views of views first
+        maker = graph.operations[root[0]]
+        if maker.op in _VIEWS:
+            viewed = [found[top] for one in maker.inputs if (top := graph.root(one)) in found]
+            largest = max(viewed, key=lambda one: one.bytes, default=None)
+            if largest is not None and largest.bytes >= found[root].bytes:
+                largest.held_until = max(largest.held_until, found[root].last)
+                largest.stays = largest.stays or "seen through a view"
+
+
+def _old_values(graph: Graph, sizes: Sizes, device: str) -> list[Storage]:
+    """Those of variables of a device that are read after the update."""
+    found = []
+    for name, size in sizes.handles.items():
+        handle = (graph.index[name], 0)
+        if graph.operations[handle[0]].device != device:
+            continue
+        last = max((graph.operations[i].level for i in graph.value_readers(handle)), default=0)
+        for i in graph.readers.get(handle, ()):
+            update = graph.operations[i]
+            if update.op != "ReadVariableOp" and update.level < last:
+                storage = Storage(handle, size, update.level, True, _OLD)
+                storage.held_until = last
+                found.append(storage)
+    return found
 
 
 def _is_sent(graph: Graph, tensor: Tensor, device: str) -> bool:
     return any(graph.operations[i].device == device for i in graph.readers.get(tensor, ()))
 
 
-def _storage(graph: Graph, sizes: Sizes, root: Tensor, bound: str) -> Storage:
+def _storage(graph: Graph, sizes: Sizes, root: Tensor, bound: str, ordered: bool) -> Storage:
     maker, size = graph.operations[root[0]], sizes.of[root]
     bound = bound or _HELD.get(maker.op, "")
     made = 0 if bound and bound != _SENT else maker.level
     if not bound and maker.guards:
         bound = _where(graph, root[0])
     storage = Storage(root, size.bytes, made, size.elements is not None, bound)
-    storage.held_until = min(made + 1, graph.last_level)
+    storage.held_until = made if ordered else min(made + 1, graph.last_level)
     return storage
 
 
-def _use(
-    graph: Graph, tensor: Tensor, reader: int, device: str, loop_ends: dict[str, int]
-) -> Use | None:
+def _use(graph: Graph, tensor: Tensor, reader: int, device: str, done: list[int]) -> Use | None:
     operation = graph.operations[reader]
     made = graph.operations[tensor[0]].level
     if operation.op == "_Retval":
         return Use(graph.last_level, tensor, reader, made, "a result")
     if operation.device != device:
         return None
-    level = max([operation.level, *(loop_ends[g[1]] for g in operation.guards if g[0] == "loop")])
     bound = ""
     if operation.guards or graph.operations[tensor[0]].guards:
         bound = _where(graph, reader)
     elif operation.op == "AddN" and len(operation.inputs) > 2:
         bound = _ORDERED
-    return Use(level, tensor, reader, made, bound)
+    return Use(done[reader], tensor, reader, made, bound)
+
+
+def _read_elsewhere(graph: Graph, tensor: Tensor, reader: int, order: Order) -> Use:
+    waited_for = reader in order.members
+    level = graph.operations[reader].level if waited_for else graph.last_level
+    return Use(level, tensor, reader, graph.operations[tensor[0]].level, _READ)
 
 
 def _where(graph: Graph, operation: int) -> str:
@@ -127,10 +172,19 @@ def _where(graph: Graph, operation: int) -> str:
     return "in a loop" if loop else "in a branch"
 
 
-def _loop_ends(graph: Graph) -> dict[str, int]:
+def _done(graph: Graph) -> list[int]:
+    """The level of each operation; for those in a loop or a branch, that of what waits for them."""
+    operations = graph.operations
+    done = [graph.last_level if one.guards else one.level for one in operations]
+    for i in sorted(range(len(operations)), key=lambda i: -graph.depth[i]):
+        for source in graph.sources(operations[i]):
+            if operations[source].guards:
+                done[source] = min(done[source], max(done[i], operations[source].level))
     ends: dict[str, int] = defaultdict(int)
-    for operation in graph.operations:
+    for i, operation in enumerate(operations):
         for guard in operation.guards:
             if guard[0] == "loop":
-                ends[guard[1]] = max(ends[guard[1]], operation.level)
-    return ends
+                ends[guard[1]] = max(ends[guard[1]], done[i])
+    for i, operation in enumerate(operations):
+        done[i] = max([done[i], *(ends[g[1]] for g in operation.guards if g[0] == "loop")])
+    return done
