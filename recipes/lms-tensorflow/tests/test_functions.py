@@ -120,6 +120,57 @@ def test_loops_and_branches_stay_and_the_rest_is_swapped(times: int, sign: float
     assert "stays, in a loop:" in swapped.lms.report()
 
 
+@pytest.mark.parametrize("times", [0, 3])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_limit_with_loops_and_branches(times: int, sign: float) -> None:
+    """The operations around them are held to an order, and they to their place in it."""
+    x, count = given() * sign, tf.constant(times)
+    swapped = lms_tensorflow.function(looped, limit=6 * MIB, **DEVICES)
+    assert tf.reduce_all(swapped(x, count) == tf.function(looped)(x, count))
+    plan = planned(swapped.lms)
+    assert plan["control_edges"] > 10
+    assert plan["peak_bytes_after"] <= 6 * MIB < plan["peak_bytes_before"]
+    assert "operations on lists of tensors, which grow in loops" in swapped.lms.report()
+
+
+def test_a_limit_with_two_models() -> None:
+    """Each one's step has the limit to itself: one runs after the other."""
+    x = given()
+    with lms(limit=6 * MIB) as callback:
+        first, second = tf.function(chain), tf.function(lambda x: chain(x * 2.0))
+        assert tf.reduce_all(first(x) == tf.function(chain)(x))
+        second(x)
+    assert len(callback.plans) > 1
+    for plan in callback.plans:
+        assert plan.order is None or plan.peak_after <= 6 * MIB
+    assert sum(plan.order is not None for plan in callback.plans) >= 2
+
+
+def test_an_update_waits_for_those_who_read_the_old_value() -> None:
+    """While somebody holds it, TensorFlow would update a copy: a second one in memory."""
+    variable = tf.Variable(given())
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = chain_of(x * variable)
+        gradient, back = tape.gradient(y, [variable, x])
+        variable.assign_sub(gradient)
+        return tf.reduce_sum(back)
+
+    start = variable.numpy()
+    wanted = float(tf.function(step)(given()))
+    variable.assign(start)
+    swapped = lms_tensorflow.function(step, limit=5 * MIB, **DEVICES)
+    assert float(swapped(given())) == wanted
+    plan = max(swapped.lms.plans, key=lambda one: one.peak_before)
+    level = {one.op: one.level for one in plan.graph.operations}
+    handles = {plan.graph.index[name] for name in plan.sizes.handles}
+    readers = [i for one in handles for i in plan.graph.value_readers((one, 0))]
+    assert max(plan.graph.operations[i].level for i in readers) <= level["AssignSubVariableOp"]
+    assert "a variable's old value" not in plan.kept
+
+
 def test_variables_stay_and_states_are_kept_in_order() -> None:
     variable = tf.Variable(given())
     count = tf.Variable(0)

@@ -114,6 +114,61 @@ def test_only_what_the_limit_asks_for_is_swapped() -> None:
     assert both.peak_after == 3 * SIZE + 4
 
 
+def test_a_limit_holds_operations_to_an_order() -> None:
+    graph_def = line(n19=2)
+    plan = plan_of(graph_def, limit=3 * SIZE + 4)
+    assert plan.order is not None
+    assert plan.swaps == []  # the order is enough
+    rewrite(graph_def, plan)
+    assert Graph(graph_def).last_level == LINE  # nothing waits for itself
+
+
+def test_what_cannot_pass_the_limit_is_left_alone() -> None:
+    assert plan_of(line(n19=2), limit=LINE * SIZE + 4).order is None
+    assert plan_of(line(n19=2), limit=LINE * SIZE + 3).order is not None
+
+
+def wide() -> graph_pb2.GraphDef:
+    """Eight lines of two operations from n0, all of which TensorFlow could run at once."""
+    graph_def = line()
+    del graph_def.node[2:]
+    for i in range(8):
+        for name, source in ((f"a{i}", "n0"), (f"b{i}", f"a{i}")):
+            node = graph_def.node.add(name=name, op="Sin", device=DEVICE, input=[source])
+            node.attr["T"].type = types_pb2.DT_FLOAT
+    return graph_def
+
+
+def test_serialization_is_of_the_levels_given() -> None:
+    assert plan_of(wide(), serialization=[]).peak_after == 17 * SIZE + 4
+    alone = plan_of(wide(), serialization=["2:"])  # the a's are at level 2, the b's at 3
+    assert alone.order is not None
+    assert len(alone.order.ends) == 16
+    assert alone.peak_after == 3 * SIZE + 4  # n0 and a line
+    assert len(plan_of(wide(), serialization=["2:3"]).order.ends) == 8
+    assert len(plan_of(wide(), serialization=[2, "3"]).order.ends) == 16
+
+
+@pytest.mark.parametrize(("size", "steps"), [(SIZE, 17), (4 * SIZE, 4), (18 * SIZE, 0)])
+def test_serialization_by_size_ends_a_step_after_so_much(size: int, steps: int) -> None:
+    plan = plan_of(wide(), serialization_by_size=size)
+    assert plan.order is not None
+    assert len(plan.order.ends) == steps
+
+
+def test_a_limit_finds_the_longest_steps_that_keep_it() -> None:
+    limit = {n: plan_of(wide(), limit=n * SIZE + 4) for n in (16, 3, 2)}
+    assert {n: plan.peak_after for n, plan in limit.items()} == {
+        n: min(n, 3) * SIZE + 4 for n in limit
+    }
+    assert not limit[16].swaps
+    assert not limit[3].swaps
+    (swap,) = limit[2].swaps  # n0 comes back for each of the a's but the first
+    assert len(swap.stretches) == 7
+    with pytest.raises(LimitError, match=r"512.0 KiB are needed at least, 4 B more"):
+        plan_of(wide(), limit=2 * SIZE)
+
+
 def test_a_limit_that_cannot_be_kept_names_the_shortfall() -> None:
     with pytest.raises(LimitError) as caught:
         plan_of(line(n19=2), limit=SIZE)

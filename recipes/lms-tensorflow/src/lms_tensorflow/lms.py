@@ -33,8 +33,8 @@ class LMS(keras.callbacks.Callback):  # type: ignore[misc]
             included; without it and without a threshold, all of the device's memory.
         device: by default "GPU:0".
         host: where tensors are swapped to, by default "CPU:0".
-        options: `swapout_threshold`, `swapin_ahead`, `swapin_groupby`, `sync_mode`, `min_bytes`
-            and `batch_size`; see `Options`.
+        options: `swapout_threshold`, `swapin_ahead`, `swapin_groupby`, `serialization`,
+            `serialization_by_size`, `sync_mode`, `min_bytes` and `batch_size`; see `Options`.
 
     Raises:
         OptionError: a value that an option cannot have.

@@ -16,8 +16,9 @@ from lms_tensorflow.schedule import Curve, Distances, Schedule, Stretch, curve_o
 from lms_tensorflow.sizes import Sizes
 from lms_tensorflow.storage import Storage, storages
 
-#: What LMS tries for `swapin_ahead`, and takes where there is no limit to try it against.
-AHEAD = (32, 16, 8, 4, 2, 1)
+#: What LMS tries for `swapin_ahead`, and takes where there is no limit to try it against. The last
+#: is for the least memory: each use by itself, and nothing beside the computation.
+AHEAD = (32, 16, 8, 4, 2, 1, 0)
 AHEAD_WITHOUT_LIMIT = 4
 
 #: The lengths of steps that LMS tries, as parts of the limit: long ones leave TensorFlow more to
@@ -205,10 +206,12 @@ def _triggers(graph: Graph, sizes: Sizes, device: str) -> set[int]:
 def _distances(options: Options, ahead: int, ordered: bool = False) -> Distances:
     threshold = options.swapout_threshold or ahead + 2
     groupby = options.swapin_groupby
+    if groupby is None:
+        groupby = ahead + 1 if ahead else 0
     behind = 1
     if ordered:
-        behind = 0 if options.sync_mode & 1 else ahead - 1
-    return Distances(threshold, ahead, ahead + 1 if groupby is None else groupby, behind)
+        behind = 0 if options.sync_mode & 1 else max(ahead - 1, 0)
+    return Distances(threshold, max(ahead, 1), groupby, behind)
 
 
 def _tried(
