@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
@@ -60,6 +61,19 @@ def fit(make: Any, callback: LMS | None = None, epochs: int = 2, **options: Any)
     model = make()
     history = train(model, callback, epochs, **options)
     return [history.history["loss"], *(w.tobytes() for w in model.get_weights())]
+
+
+@functools.cache
+def needed(make: Any) -> int:
+    """What a step takes in LMS's order, with nothing swapped: the limit below asks for swaps."""
+    callback = lms(serialization_by_size=1, swapout_threshold=1 << 30, batch_size=BATCH)
+    fit(make, callback, epochs=1)
+    return max(plan.peak_after for plan in callback.plans)
+
+
+def tight(make: Any = convolutions) -> int:
+    """A limit that no order keeps without swaps."""
+    return int(0.85 * needed(make))
 
 
 def train(
