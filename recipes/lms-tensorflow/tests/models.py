@@ -64,22 +64,29 @@ def fit(make: Any, callback: LMS | None = None, epochs: int = 2, **options: Any)
 
 
 @functools.cache
-def needed(make: Any) -> int:
-    """What a step takes in LMS's order, with nothing swapped: the limit below asks for swaps."""
+def needed(make: Any, batches: float = 2.5) -> int:
+    """What a step takes in LMS's order, with nothing swapped.
+
+    Where the last batch is smaller, TensorFlow knows fewer shapes, and more is taken to be needed.
+    """
     callback = lms(serialization_by_size=1, swapout_threshold=1 << 30, batch_size=BATCH)
-    fit(make, callback, epochs=1)
+    fit(make, callback, epochs=1, batches=batches)
     return max(plan.peak_after for plan in callback.plans)
 
 
-def tight(make: Any = convolutions) -> int:
-    """A limit that no order keeps without swaps."""
-    return int(0.85 * needed(make))
+def tight(make: Any = convolutions, batches: float = 2.5) -> int:
+    """A limit that asks for swaps."""
+    return int(0.85 * needed(make, batches))
 
 
 def train(
-    model: keras.Model, callback: LMS | None = None, epochs: int = 2, **options: Any
+    model: keras.Model,
+    callback: LMS | None = None,
+    epochs: int = 2,
+    batches: float = 2.5,
+    **options: Any,
 ) -> keras.callbacks.History:
-    x, y = data(model)
+    x, y = data(model, batches)
     callbacks = [callback] if callback else []
     return model.fit(
         x, y, batch_size=BATCH, epochs=epochs, verbose=0, callbacks=callbacks, **options

@@ -44,7 +44,7 @@ def busy(programs: int) -> Iterator[None]:
 
 
 def main(folder: Path) -> None:
-    callback = lms(limit=tight(), batch_size=BATCH)
+    callback = lms(limit=tight(batches=2), batch_size=BATCH)
     context.enable_run_metadata()
     runs = [profiled(folder / "with", [callback])]
     partitions = context.export_run_metadata().partition_graphs

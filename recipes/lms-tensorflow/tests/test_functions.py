@@ -125,11 +125,11 @@ def test_loops_and_branches_stay_and_the_rest_is_swapped(times: int, sign: float
 def test_a_limit_with_loops_and_branches(times: int, sign: float) -> None:
     """The operations around them are held to an order, and they to their place in it."""
     x, count = given() * sign, tf.constant(times)
-    swapped = lms_tensorflow.function(looped, limit=6 * MIB, **DEVICES)
+    swapped = lms_tensorflow.function(looped, limit=7 * MIB, **DEVICES)
     assert tf.reduce_all(swapped(x, count) == tf.function(looped)(x, count))
     plan = planned(swapped.lms)
     assert plan["control_edges"] > 10
-    assert plan["peak_bytes_after"] <= 6 * MIB < plan["peak_bytes_before"]
+    assert plan["peak_bytes_after"] <= 7 * MIB < plan["peak_bytes_before"]
     assert "operations on lists of tensors, which grow in loops" in swapped.lms.report()
 
 

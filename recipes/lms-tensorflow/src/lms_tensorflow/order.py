@@ -133,7 +133,7 @@ def _can_wait(operation: Operation) -> bool:
     if operation.op == "Exit":
         return False
     loops = sum(guard[0] == "loop" for guard in operation.guards)
-    return loops == (operation.op == "Enter")
+    return loops == int(operation.op == "Enter")
 
 
 def _connect(order: Order, exits: set[int]) -> None:

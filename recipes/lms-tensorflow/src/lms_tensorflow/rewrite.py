@@ -24,18 +24,23 @@ from lms_tensorflow.schedule import Stretch
 #: last bit. "-" is the first of all characters that names have.
 MARK = "-lms_"
 
+#: An attribute of operations that end a step.
+ORDERED = "_lms_step"
+
 
 def is_rewritten(graph_def: Any) -> bool:
     """Whether this went through here before: TensorFlow optimizes a graph more than once."""
-    return any(MARK in node.name for node in graph_def.node)
+    return any(MARK in node.name or ORDERED in node.attr for node in graph_def.node)
 
 
 def rewrite(graph_def: Any, plan: Plan) -> None:
     """Change the `GraphDef` that the plan was made of."""
     outs: dict[Tensor, str] = {}
     if plan.order:
-        for waits, source in plan.order.edges:
-            _wait(graph_def.node[waits], plan.graph.operations[source].name)
+        for waits, end in plan.order.edges:
+            _wait(graph_def.node[waits], plan.graph.operations[end].name)
+        for step, end in enumerate(plan.order.ends):
+            graph_def.node[end].attr[ORDERED].i = step
         for node in graph_def.node:
             if node.op == "Enter":  # the rounds of a loop, of which the plan counts one
                 node.attr["parallel_iterations"].i = 1
