@@ -51,7 +51,11 @@ class Graph:
         self.index = {one.name: i for i, one in enumerate(self.operations)}
         for operation, node in zip(self.operations, graph_def.node, strict=True):
             self._connect(operation, node)
+        self._frames: dict[int, str] = {}
         self._arrange(graph_def)
+        if self._frames:
+            self._close_loops()
+            self._arrange(graph_def)
         #: Levels that stay as they are when an order makes others of its own.
         self.depth = [one.level for one in self.operations]
         self.last_level = max((one.level for one in self.operations), default=0)
@@ -148,11 +152,28 @@ class Graph:
         elif operation.op == "Enter":
             frame = node.attr["frame_name"].s.decode()
             outer[frame] = outer.get(frame, Guards()) | around
+            self._frames[self.index[operation.name]] = frame
             around |= {("loop", frame)}
         elif operation.op == "Exit":
             frames = [guard[1] for guard in around if guard[0] == "loop"]
-            around = outer[max(frames, key=lambda frame: len(outer[frame]))]
+            frame = max(frames, key=lambda frame: len(outer[frame]))
+            self._frames[self.index[operation.name]] = frame
+            around = outer[frame]
         operation.guards = around
+
+    def _close_loops(self) -> None:
+        """Let a loop's exits wait for all of its entries.
+
+        TensorFlow begins only so many rounds before everything has entered. So nothing that comes
+        after an exit may hold back an entry.
+        """
+        for i, frame in self._frames.items():
+            if self.operations[i].op == "Exit":
+                self.operations[i].controls += [
+                    j
+                    for j, other in self._frames.items()
+                    if other == frame and self.operations[j].op == "Enter"
+                ]
 
     def _guards(self, tensor: Tensor) -> Guards:
         """Those of who reads a tensor: a Switch has a value for one of its two branches."""
