@@ -17,9 +17,12 @@ from typing import Any
 
 import cpus  # noqa: F401
 import keras
-from models import BATCH, convolutions, data, lms, tight
+from models import BATCH, MIB, convolutions, data, lms
 from tensorflow.python.eager import context
 from traces import Event, Profile
+
+
+LIMIT = 14 * MIB
 
 
 def profiled(folder: Path, callbacks: list[Any]) -> list[Event]:
@@ -44,7 +47,7 @@ def busy(programs: int) -> Iterator[None]:
 
 
 def main(folder: Path) -> None:
-    callback = lms(limit=tight(batches=2), batch_size=BATCH)
+    callback = lms(limit=LIMIT, batch_size=BATCH)
     context.enable_run_metadata()
     runs = [profiled(folder / "with", [callback])]
     partitions = context.export_run_metadata().partition_graphs

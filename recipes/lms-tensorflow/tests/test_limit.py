@@ -49,4 +49,4 @@ def test_no_order_passes_it(name: str, seen: list[tuple[bytes, bytes]]) -> None:
         given, answer = max(seen, key=lambda pair: len(pair[1]))
         assert plan.order is not None
         assert max(peaks(answer, plan, swapped=True)) <= plan.peak_after <= plan.limit
-        assert max(peaks(given, plan, swapped=False)) > plan.limit  # so it is not for nothing
+    assert max(peaks(given, plan, swapped=False)) > plan.limit  # so it is not for nothing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import keras
 import pytest
@@ -46,7 +47,7 @@ def _layer(pick: random.Random, width: int) -> keras.layers.Layer:
     )()
 
 
-def options(seed: int) -> dict[str, int]:
+def options(seed: int) -> dict[str, Any]:
     pick = random.Random(seed)
     return {
         "swapout_threshold": pick.randint(2, 30),
@@ -55,6 +56,7 @@ def options(seed: int) -> dict[str, int]:
         "sync_mode": pick.randint(0, 3),
         "min_bytes": pick.choice([0, 1024, 16384]),
         "batch_size": BATCH,
+        "serialization_by_size": pick.choice([None, 1, "256KiB"]),
     }
 
 
