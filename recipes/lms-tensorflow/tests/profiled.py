@@ -21,7 +21,6 @@ from models import BATCH, MIB, convolutions, data, lms
 from tensorflow.python.eager import context
 from traces import Event, Profile
 
-
 LIMIT = 14 * MIB
 
 
