@@ -58,7 +58,7 @@ def train(
         page: "" for nothing, "state" for the optimizer's, "all" for the parameters too.
     """
     device = lms.SimulatedDevice("64GiB", SPEED)
-    model, data = make(), rows(32 if page else 512)
+    model, data = make(), rows(4 if page else 512)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     if page:
         lms.page_optimizer(optimizer, bucket="64KiB", smallest=1024, device=device)

@@ -19,24 +19,30 @@ CASES = re.findall(r"^@case\ndef (\w+)", (HERE / "ranks.py").read_text(), re.M)
 RANKS = 2
 
 
-def outcome(command: list[str], variables: list[dict[str, str]]) -> list[tuple[int, str]]:
-    """Status and errors of a process for each of `variables`."""
+def outcome(
+    folder: Path, command: list[str], variables: list[dict[str, str]]
+) -> list[tuple[int, str]]:
+    """Status and errors of a process for each of `variables`.
+
+    Errors go through files: a rank that waits for its reader would keep the others waiting.
+    """
+    files = [folder / f"errors{number}" for number in range(len(variables))]
     sources = str(Path(lms.__file__).parents[1])
     path = os.pathsep.join([sources, *filter(None, [os.environ.get("PYTHONPATH")])])
     running = [
         subprocess.Popen(
             command,
             env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | more,
-            stderr=subprocess.PIPE,
-            text=True,
+            stderr=file.open("w"),
         )
-        for more in variables
+        for file, more in zip(files, variables, strict=True)
     ]
     try:
-        return [(one.wait(), one.stderr.read()) for one in running]  # type: ignore[union-attr]
+        statuses = [one.wait(timeout=540) for one in running]
     finally:
         for one in running:
             one.kill()
+    return [(status, file.read_text()) for status, file in zip(statuses, files, strict=True)]
 
 
 @pytest.fixture(scope="session")
@@ -49,12 +55,12 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> object:
         program = [sys.executable, str(HERE / "ranks.py"), backend, str(folder)]
         if backend == "ddl":
             launcher = str(Path(sys.executable).with_name("ddlrun"))
-            said = outcome([launcher, "-H", f"localhost:{RANKS}", *program], [{}])
+            said = outcome(folder, [launcher, "-H", f"localhost:{RANKS}", *program], [{}])
         else:
             with socket.create_server(("127.0.0.1", 0)) as free:
                 port = str(free.getsockname()[1])
             common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(RANKS)}
-            said = outcome(program, [common | {"RANK": str(rank)} for rank in range(RANKS)])
+            said = outcome(folder, program, [common | {"RANK": str(rank)} for rank in range(RANKS)])
         files = [folder / str(rank) for rank in range(RANKS)]
         return [set(file.read_text().split() if file.exists() else ()) for file in files], said
 
