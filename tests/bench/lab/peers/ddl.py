@@ -63,7 +63,9 @@ def run_probe(lab: Lab, prefix: Path, hosts: list[str]) -> tuple[Path, Probe]:
     file = lab.folder / "probed.yaml"
     words = ["-probe", str(file), "-H", ",".join(dict.fromkeys(hosts))]
     started = start_ddlrun(lab, prefix, words, {})
-    outcome = run_on(lab, "h0", started.command, started.env, PROBE_LIMIT)
+    # Before other load of the machine, as the workers are while they measure.
+    first = ["sh", "-c", 'chrt --rr --pid 1 $$ || true; exec "$@"', "sh", *started.command]
+    outcome = run_on(lab, "h0", first, started.env, PROBE_LIMIT)
     if outcome.code or not file.exists():
         said = (outcome.stderr or outcome.stdout).strip().splitlines() or ["no message"]
         raise CannotStart(f"ddlrun -probe: {said[0][:200]}")
