@@ -161,7 +161,7 @@ def test_hosts_side_by_side() -> None:
         ("-topology racks.yaml -H node01,other", "host 'other' of this job is not in the file"),
         ("-mode q:2", "-mode q:2 is not understood"),
         ("-mode p:1x1000000", "-mode p:1x1000000: more than 100000 hosts"),
-        ("-H a,b -ddloption -schedule\tfast", "-schedule: expected auto, direct, halving or"),
+        ("-H a,b -ddloption -schedule\tfast", "-schedule: expected auto, direct, halving, radix:R,"),
     ],
 )
 def test_wrong_topologies(words: str, message: str, racks: Path) -> None:
