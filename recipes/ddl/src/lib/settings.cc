@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kValidOptions[] =
     "valid options are -mode X:AxBxC (X one of b n r m c p), -topology FILE, "
-    "-schedule auto|direct|halving|radix:R, -timeout SECONDS, -fusion_bytes N, -fusion_wait MS, "
+    "-schedule auto|direct|halving|radix:R|ring|tree, -timeout SECONDS, -fusion_bytes N, -fusion_wait MS, "
     "-deterministic 0|1, -dbg_level 0|1|2, "
     "-dump_iter N, -dev_sync 0|1|2, -rebind_iter N";
 
@@ -81,9 +81,11 @@ int parse_schedule(const std::string& text) {
   if (text == "auto") return kAnyRadix;
   if (text == "direct") return kDirect;
   if (text == "halving") return 2;
+  if (text == "ring") return kRing;
+  if (text == "tree") return kTree;
   const std::string prefix = "radix:";
   if (text.rfind(prefix, 0) != 0) {
-    fail(DDL_ERROR_ARGUMENT, "-schedule: expected auto, direct, halving or radix:R, got '", text,
+    fail(DDL_ERROR_ARGUMENT, "-schedule: expected auto, direct, halving, radix:R, ring or tree, got '", text,
          "'");
   }
   return static_cast<int>(

@@ -48,8 +48,10 @@ TEST(SettingsTest, SchedulesAreRadixes) {
   EXPECT_EQ(parse_settings("-schedule direct").radix, kDirect);
   EXPECT_EQ(parse_settings("--schedule halving").radix, 2);
   EXPECT_EQ(parse_settings("-schedule radix:5").radix, 5);
+  EXPECT_EQ(parse_settings("-schedule ring").radix, kRing);
+  EXPECT_EQ(parse_settings("-schedule tree").radix, kTree);
   EXPECT_EQ(error_of("-schedule fast"),
-            "-schedule: expected auto, direct, halving or radix:R, got 'fast'");
+            "-schedule: expected auto, direct, halving, radix:R, ring or tree, got 'fast'");
   EXPECT_EQ(error_of("-schedule radix:1"),
             "-schedule radix:1: expected a whole number from 2 to 1000000, got '1'");
 }

@@ -157,8 +157,8 @@ void Pipeline::post_sends(std::size_t index) {
   Slot& slot = slots_[index];
   const std::vector<Host>& hosts = comm_.topology().hosts();
   const Step& step = slot.plan->steps[slot.step];
-  const std::byte* from = slot.step == 0 ? slot.own : slot.work;
   for (const Transfer& part : step.sends) {
+    const std::byte* from = part.is_given ? slot.own : slot.work;
     batch_.send(from + part.span.begin * width_, part.span.count() * width_,
                 hosts[part.host].ranks[host_.rank()], tag_of(index, step),
                 make_id(index, kSent, 0));
@@ -187,7 +187,8 @@ void Pipeline::reduce(const Slot& slot, const Reduction& reduction) {
   inputs_.clear();
   for (const int from : reduction.from) {
     if (from == comm_.host_index()) {
-      inputs_.push_back((slot.step == 0 ? slot.own : slot.work) + span.begin * width_);
+      const bool is_given = slot.step < slot.plan->given;
+      inputs_.push_back((is_given ? slot.own : slot.work) + span.begin * width_);
     } else {
       inputs_.push_back(part);
       part += span.count() * width_;
