@@ -62,13 +62,16 @@ def make_job(options: Options, environ: Mapping[str, str], reserved: list[Host])
         names = [host.name for host, count in zip(hosts, counts, strict=True) if count]
         placement = [n for n, count in enumerate(filter(None, counts)) for _ in range(count)]
     _check_program(options.command, names)
+    exports = _exports(options, environ)
     added = {
         **_torch_variables(names[placement[0]], names),
         **_ddl_options(options, environ, len(names), placement),
         **_tf_variables(options, [names[index] for index in placement]),
         **({"UCX_TLS": "tcp,sm,self", "FI_PROVIDER": "tcp"} if options.tcp else {}),
         "DDLRUN_BIND": "0" if options.no_bind else "1",
-        **_exports(options, environ),
+        "DDLRUN_BIND_GPUS": "1" if options.bind_gpus else "0",
+        "DDLRUN_EXPORTED": " ".join(exports),
+        **exports,
     }
     clean = {key: value for key, value in environ.items() if not _FOREIGN.fullmatch(key)}
     return Job(

@@ -29,6 +29,7 @@ How:
   -mpiarg TEXT        more arguments for mpiexec
   -tcp                keep MPI to TCP between hosts
   -no_bind            leave the ranks on all cores
+  -bind_gpus          each rank sees its own GPUs only, by CUDA_VISIBLE_DEVICES
   -timeout SECONDS    end the run after that time, with exit status 124
   -probe FILE         measure the links between the hosts and write -topology's FILE
   -show_topology      print how the hosts are connected and what allreduce does there; end
@@ -70,6 +71,7 @@ FLAGS = {
     "tcp": "tcp",
     "tf_config": "tf_config",
     "no_bind": "no_bind",
+    "bind_gpus": "bind_gpus",
     "show_topology": "show_topology",
     "dry_run": "dry_run",
     "v": "verbose",
@@ -105,6 +107,7 @@ class Options:
     tcp: bool = False
     tf_config: bool = False
     no_bind: bool = False
+    bind_gpus: bool = False
     show_topology: bool = False
     dry_run: bool = False
     verbose: bool = False
