@@ -165,14 +165,23 @@ def _read_rankfile(path: Path, names: list[str]) -> tuple[list[str], list[int]]:
 def _ddl_options(
     options: Options, environ: Mapping[str, str], n_hosts: int, placement: list[int]
 ) -> dict[str, str]:
-    """DDL_OPTIONS: what the user says, else the best algorithm over the hosts as they stand."""
+    """DDL_OPTIONS: what the user says.
+
+    No -mode of our own unless there is something to tell by it: with one, the library no longer
+    looks at what the hosts say of their places.
+    """
     topology = _topology(options, n_hosts, placement)
     if options.no_ddl_options:
         if options.mode or options.ddl_arguments or options.topology:
             raise LaunchError("-no_ddloptions excludes -mode, -topology and -ddlarg")
         return {}
     said = bool(
-        options.mode or options.ddl_arguments or options.topology or options.aisles or options.racks
+        options.mode
+        or options.ddl_arguments
+        or options.topology
+        or options.aisles
+        or options.racks
+        or options.nodes
     )
     if "DDL_OPTIONS" in environ and not said:
         return {}
@@ -185,7 +194,8 @@ def _ddl_options(
             )
         mode = [f"-mode {options.mode}"]
     else:
-        mode = [f"-mode p:{'x'.join(map(str, topology))}"] if topology else []
+        told = topology and (options.aisles or options.racks or options.nodes)
+        mode = [f"-mode p:{'x'.join(map(str, topology))}"] if told else []
     tree = [f"-topology {_topology_file(options.topology)}"] if options.topology else []
     return {"DDL_OPTIONS": " ".join([*mode, *tree, *options.ddl_arguments])}
 
