@@ -1,4 +1,4 @@
-"""`ddlrun -show_topology` asks the hosts where they stand, and shows what the library will make of it.
+"""`ddlrun -show_topology` asks the hosts where they stand, and shows what the library makes of it.
 
 The hosts are this one under four names: an `ssh` of ours starts what it is told to here, and says
 another place each time.

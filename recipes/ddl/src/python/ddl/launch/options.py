@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddl.launch.errors import LaunchError
+from ddl.launch.hosts import whole_number
 
 USAGE = """\
 Usage: ddlrun [options] PROGRAM [ARGUMENTS]
@@ -20,7 +21,9 @@ Where:
   -topology FILE      how the hosts are connected: racks, links and their speeds (YAML)
   -aisles, -racks, -nodes N   the same in short: racks per aisle, nodes per rack
 How:
-  -m, -mode X:AxBxC   DDL's algorithm and topology; A*B*C must be the number of ranks
+  -m, -mode X:AxBxC   A ranks a host, B hosts a rack, C racks; A*B*C must be the number of
+                      ranks. DDL's letter X (b n r m c p) is taken, and changes nothing:
+                      see -ddlarg "-schedule ..." for that
   -ddlarg, -ddloption TEXT    more text for DDL_OPTIONS
   -no_ddloptions      leave DDL_OPTIONS alone
   -x VAR[=VALUE]      an environment variable for the ranks
@@ -174,9 +177,10 @@ def _store(options: Options, field_name: str, value: str, option: str) -> None:
 
 
 def _positive_number(value: str, option: str) -> int:
-    if not (value.isascii() and value.isdigit() and int(value) >= 1):
+    number = whole_number(value)
+    if number < 1:
         raise LaunchError(f"{option} {value}: not a whole number from 1")
-    return int(value)
+    return number
 
 
 def _seconds(value: str, option: str) -> float:
