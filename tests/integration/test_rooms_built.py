@@ -50,7 +50,7 @@ def test_the_room_s_long_tests_pass(prefix: Path, tmp_path: Path, room: str) -> 
     run_suite(prefix, f"{room}/tests", tmp_path)
 
 
-@pytest.mark.parametrize("part", ["failures", "async", "storm", "sim", "probe"])
+@pytest.mark.parametrize("part", ["failures", "async", "storm", "sim", "probe", "schedules"])
 def test_real_ranks(prefix: Path, tmp_path: Path, part: str) -> None:
     run_suite(prefix, "ddl/tests/ranks", tmp_path, f"test_{part}.py", "-m", "not slow")
 
