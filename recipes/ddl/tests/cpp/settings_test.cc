@@ -159,11 +159,16 @@ TEST(SettingsTest, SurvivesDamagedOptions) {
       "-dbg_level 2 -dump_iter 100 -dev_sync 1 -rebind_iter 9 -fusion_bytes 4096 -fusion_wait 2.5",
       "-topology /some/where.yaml -mode r:2x2x2",
   };
-  const std::string starts[] = {"DDL options: unknown word '", "DDL options: -", "-mode",
-                                "-schedule", "-timeout: expected a number",
+  const std::string starts[] = {"DDL options: unknown word '",
+                                "DDL options: -",
+                                "-mode",
+                                "-schedule",
+                                "-timeout: expected a number",
                                 "-fusion_wait: expected a number",
-                                "-fusion_bytes: expected a whole", "-dbg_level: expected a whole",
-                                "-dump_iter: expected a whole", "-dev_sync: expected a whole",
+                                "-fusion_bytes: expected a whole",
+                                "-dbg_level: expected a whole",
+                                "-dump_iter: expected a whole",
+                                "-dev_sync: expected a whole",
                                 "-rebind_iter: expected a whole",
                                 "-deterministic: expected a whole"};
   unsigned taken = 0;
