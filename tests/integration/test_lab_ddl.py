@@ -123,9 +123,12 @@ def test_a_cable_cut_at_a_random_moment_is_an_error_on_every_rank(layout: str, s
     assert outcome.code == 1, outcome  # not killed at the limit
     assert outcome.orphans == 0
     for rank, text in told.items():
-        found = re.match(rf"rank {rank}: (\w+) after .* calls, (\S+) s late: ", text)
+        found = re.match(rf"rank {rank}: (\w+) after .* calls, (\S+) s late: (.*)", text)
         assert found, text
         assert found[1] in {"TIMEOUT", "PEER_LOST", "MPI"}, text
+        named = re.findall(r"rank (\d+) \(host (\w+)\)", found[3])
+        assert found[1] == "MPI" or any(int(other) != rank for other, _ in named), text
+        assert all(hosts[int(other)] == host for other, host in named), text
 
 
 def cut_off(lab: Lab, host: str, reports: Path, ranks: int) -> None:

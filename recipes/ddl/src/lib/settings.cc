@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <sstream>
 
@@ -62,9 +63,14 @@ void parse_mode(const std::string& text, Settings* settings) {
   settings->mode = text[0];
   settings->dimensions.clear();
   std::istringstream sizes(text.substr(2));
+  long product = 1;  // ranks are counted by an int
   for (std::string size; std::getline(sizes, size, 'x');) {
     settings->dimensions.push_back(
         static_cast<int>(parse_integer("-mode " + text, size, 1, 1 << 24)));
+    product *= settings->dimensions.back();
+    if (product > std::numeric_limits<int>::max()) {
+      fail(DDL_ERROR_ARGUMENT, "-mode ", text, ": describes more ranks than a job can have");
+    }
   }
   if (text.back() == 'x' || settings->dimensions.size() > 4) {
     fail(DDL_ERROR_ARGUMENT, "-mode ", text, ": expected one to four sizes separated by x");
