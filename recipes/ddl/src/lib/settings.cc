@@ -16,7 +16,8 @@ namespace {
 
 constexpr char kValidOptions[] =
     "valid options are -mode X:AxBxC (X one of b n r m c p), -topology FILE, "
-    "-schedule auto|direct|halving|radix:R|ring|tree, -timeout SECONDS, -fusion_bytes N, -fusion_wait MS, "
+    "-schedule auto|direct|halving|radix:R|ring|tree, -timeout SECONDS, -fusion_bytes N, "
+    "-fusion_wait MS, "
     "-deterministic 0|1, -dbg_level 0|1|2, "
     "-dump_iter N, -dev_sync 0|1|2, -rebind_iter N";
 
@@ -91,8 +92,8 @@ int parse_schedule(const std::string& text) {
   if (text == "tree") return kTree;
   const std::string prefix = "radix:";
   if (text.rfind(prefix, 0) != 0) {
-    fail(DDL_ERROR_ARGUMENT, "-schedule: expected auto, direct, halving, radix:R, ring or tree, got '", text,
-         "'");
+    fail(DDL_ERROR_ARGUMENT,
+         "-schedule: expected auto, direct, halving, radix:R, ring or tree, got '", text, "'");
   }
   return static_cast<int>(
       parse_integer("-schedule " + text, text.substr(prefix.size()), 2, 1'000'000));

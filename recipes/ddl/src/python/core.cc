@@ -186,8 +186,8 @@ NB_MODULE(_core, m) {
       [](Address comm, Address send, const Sizes& send_bytes, Address recv,
          const Sizes& recv_bytes) -> int {
         return ddl_comm_alltoallv(comm_at(comm), memory_at(send), send_bytes.data(),
-                                  offsets_of(send_bytes).data(), memory_at(recv),
-                                  recv_bytes.data(), offsets_of(recv_bytes).data());
+                                  offsets_of(send_bytes).data(), memory_at(recv), recv_bytes.data(),
+                                  offsets_of(recv_bytes).data());
       },
       Unlocked());
   m.def(

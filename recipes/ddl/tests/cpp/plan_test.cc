@@ -39,8 +39,7 @@ TEST(PlanTest, AnyTreeCountAndScheduleSumsExactlyOnce) {
     std::mt19937 random(seed);
     const DrawnTree drawn = draw_tree(random, seed % 10 == 0, false);
     const std::vector<int> others = {kDirect, kRing, kTree};
-    const int radix =
-        seed % 2 == 0 ? others[seed / 2 % 3] : 2 + static_cast<int>(random() % 4);
+    const int radix = seed % 2 == 0 ? others[seed / 2 % 3] : 2 + static_cast<int>(random() % 4);
     const Node tree = limit_groups(drawn.tree, radix);
     const std::size_t unit = 1 + random() % 3;
     for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{random() % 200}}) {

@@ -8,9 +8,9 @@ namespace {
 
 // What a message is: of which slot and step, and which reduction of the step it is for.
 constexpr std::uint64_t kNoReduction = 0xffffffff;
-constexpr std::uint64_t kSent = 0xff;
+constexpr std::uint64_t kSent = 0xffff;
 std::uint64_t make_id(std::size_t slot, std::uint64_t step, std::uint64_t reduction) {
-  return static_cast<std::uint64_t>(slot) << 40 | step << 32 | reduction;
+  return static_cast<std::uint64_t>(slot) << 48 | step << 32 | reduction;
 }
 
 // Chunks that are under way together differ in the slot; messages of one pair and step are
@@ -200,8 +200,8 @@ void Pipeline::reduce(const Slot& slot, const Reduction& reduction) {
 }
 
 void Pipeline::complete(std::uint64_t id) {
-  const std::size_t index = id >> 40;
-  const std::size_t step = id >> 32 & 0xff;
+  const std::size_t index = id >> 48;
+  const std::size_t step = id >> 32 & 0xffff;
   const std::size_t reduction = id & 0xffffffff;
   Slot& slot = slots_[index];
   if (step == kSent) {
