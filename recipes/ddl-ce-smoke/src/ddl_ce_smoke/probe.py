@@ -68,6 +68,19 @@ PACKAGES = (
     Package("ddlce", "ddlce", "ddlce"),
 )
 
+#: What the distribution has not for a machine, and the suite does without there.
+WITHOUT = {
+    "ppc64le": {
+        *("tensorflow", "keras", "ddl-tensorflow", "tensorflow-probability"),
+        *("matplotlib-base", "py-rattler", "pydantic", "ddlce"),
+    }
+}
+
+
+def exists(name: str) -> bool:
+    """Whether the distribution has a package for this machine."""
+    return name not in WITHOUT.get(platform.machine(), ())
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -261,7 +274,7 @@ def main() -> None:
         import mpi4py
 
         mpi4py.rc.initialize = False  # asking for its version needs no MPI start
-    for package in PACKAGES:
+    for package in (p for p in PACKAGES if exists(p.name)):
         say({"probe": "importing", "name": package.name})
         say(_import(package))
     say({"probe": "done", "facts": _facts(), "libraries": _libraries()})
