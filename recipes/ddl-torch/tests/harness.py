@@ -11,7 +11,22 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
 from torch import Tensor
+
+# PyTorch 2.13's names of what older ones call otherwise.
+for module, new, old in (
+    (dist, "all_gather_single", "all_gather_into_tensor"),
+    (dist, "reduce_scatter_single", "reduce_scatter_tensor"),
+    (funcol, "all_gather_single", "all_gather_tensor"),
+    (funcol, "all_gather_single_autograd", "all_gather_tensor_autograd"),
+    (funcol, "all_gather_single_coalesced", "all_gather_into_tensor_coalesced"),
+    (funcol, "reduce_scatter_single", "reduce_scatter_tensor"),
+    (funcol, "reduce_scatter_single_autograd", "reduce_scatter_tensor_autograd"),
+    (funcol, "reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced"),
+):
+    if not hasattr(module, new):
+        setattr(module, new, getattr(module, old))
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 CASES: list[Callable[[], None]] = []

@@ -48,7 +48,7 @@ DdlBackend::DdlBackend(int rank, std::vector<int> world_ranks, const std::string
                        milliseconds timeout)
     : c10d::Backend(rank, static_cast<int>(world_ranks.size())),
       options_(c10::make_intrusive<Options>("ddl", timeout)) {
-#if DDL_TORCH_MANAGED
+#if DDL_TORCH_AT_LEAST_2_13
   options_->group_name = group_id;
   options_->global_ranks_in_group.assign(world_ranks.begin(), world_ranks.end());
 #endif
@@ -180,7 +180,7 @@ DdlBackend::WorkPtr DdlBackend::endCoalescing() {
 // -- What torch manages, and leaving
 // -----------------------------------------------------------------
 
-#if DDL_TORCH_MANAGED
+#if DDL_TORCH_AT_LEAST_2_13
 void DdlBackend::setTimeout(milliseconds timeout) { options_->timeout = timeout; }
 
 void DdlBackend::shutdown() { close(); }

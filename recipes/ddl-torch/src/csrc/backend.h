@@ -75,7 +75,7 @@ class DdlBackend : public c10d::Backend {
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
-#if DDL_TORCH_MANAGED
+#if DDL_TORCH_AT_LEAST_2_13
   // A copy: torch writes a new group's name and timeout into it when it splits this one.
   c10::intrusive_ptr<Options> getBackendOptions() override {
     return c10::make_intrusive<Options>(*options_);

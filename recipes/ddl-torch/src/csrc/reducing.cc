@@ -106,7 +106,7 @@ DdlBackend::WorkPtr DdlBackend::reduce_scatter_tensor_coalesced(
     bodies.push_back(
         reduce_scatter_body("reduce_scatter_tensor", outputs[i], inputs[i], options.reduceOp));
   }
-#if DDL_TORCH_MANAGED
+#if DDL_TORCH_AT_LEAST_2_13
   constexpr auto type = OpType::REDUCE_SCATTER_TENSOR_COALESCED;
 #else
   constexpr auto type = OpType::COALESCED;
