@@ -169,6 +169,22 @@ def test_power_does_without_what_it_has_not(
     assert "<svg" not in page.render(report)
 
 
+@pytest.mark.parametrize(
+    ("machine", "line", "said"),
+    [
+        ("x86_64", "model name\t: AMD EPYC", "AMD EPYC"),
+        ("ppc64le", "cpu\t\t: POWER9, altivec supported", "POWER9, altivec supported"),
+        ("ppc64le", "model name\t: AMD EPYC", "emulated on AMD EPYC"),
+    ],
+)
+def test_an_emulated_processor_is_said_to_be_one(
+    monkeypatch: pytest.MonkeyPatch, machine: str, line: str, said: str
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(Path, "read_text", lambda _: f"processor\t: 0\n{line}\n")
+    assert probe.machine_facts()["cpu"] == said
+
+
 def test_without_ddlrun_every_part_says_so(environment: Environment) -> None:
     options = suite.Options([2], True, 60.0, ["collectives", "training", "benchmark"])
     report = suite.Suite(options, environment).run()

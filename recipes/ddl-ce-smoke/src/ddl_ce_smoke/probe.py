@@ -216,7 +216,12 @@ def _cpu_model() -> str:
     except OSError:
         lines = []
     models = [line for line in lines if line.startswith(("model name", "cpu\t"))]
-    return models[0].partition(":")[2].strip() if models else platform.machine()
+    if not models:
+        return platform.machine()
+    kind, _, name = models[0].partition(":")
+    # An emulator shows the file of the machine below it; on POWER, the line is called `cpu`.
+    is_emulated = platform.machine() == "ppc64le" and kind.startswith("model name")
+    return f"emulated on {name.strip()}" if is_emulated else name.strip()
 
 
 def _import(package: Package) -> dict[str, Any]:
