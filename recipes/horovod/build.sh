@@ -24,9 +24,9 @@ export MAKEFLAGS=-j$CPU_COUNT
 export CXXFLAGS="${CXXFLAGS:-} -ffile-prefix-map=$PWD=horovod"
 
 options=(--no-deps --no-index --disable-pip-version-check --no-cache-dir)
-"$PYTHON" -m pip wheel . --no-build-isolation "${options[@]}" --wheel-dir dist
+"$PREFIX/bin/python" -m pip wheel . --no-build-isolation "${options[@]}" --wheel-dir dist
 # Its byte code would carry the time of this build.
-"$PYTHON" -m pip install horovod --find-links dist --no-compile "${options[@]}"
+"$PREFIX/bin/python" -m pip install horovod --find-links dist --no-compile "${options[@]}"
 
 for framework in "${frameworks[@]}"; do
   "${STRIP:-strip}" --strip-unneeded "$SP_DIR/horovod/$framework"/*.so
