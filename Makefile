@@ -36,9 +36,11 @@ test-full: bootstrap ## everything, the long sweeps too
 smoke: bootstrap ## the smoke suite in the installed environment
 	@$(DDLCE) smoke
 
-bench: bootstrap ## benchmarks: tables on the terminal, JSON in tests/bench/out/
-	@short=; for script in tests/bench/bench_*.py; do echo "== $$script"; \
+bench: bootstrap ## benchmarks: tables on the terminal, JSON and plots in tests/bench/out/, the bar
+	@since=$$(date +%s); short=; for script in tests/bench/bench_*.py; do echo "== $$script"; \
 	  $(PY) $$script || short="$$short $$script"; done; \
+	echo "== plots"; $(PY) tests/bench/plots.py || short="$$short plots"; \
+	echo "== the bar"; $(PY) tests/bench/bar.py --since $$since || short="$$short the-bar"; \
 	if [ -n "$$short" ]; then echo "fell short or failed:$$short" >&2; exit 1; fi
 
 lint: bootstrap ## ruff, mypy, clang-format, and the recipe linter

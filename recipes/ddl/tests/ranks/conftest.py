@@ -1,4 +1,7 @@
-"""Starts real ranks: `mpiexec` and the ddl installed beside this interpreter."""
+"""Starts real ranks: `mpiexec` and the ddl installed beside this interpreter.
+
+TEST_MPIEXEC names another MPI's launcher, with its options, for a libddl that was built with it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
-MPIEXEC = Path(sys.executable).parent / "mpiexec"
+MPIEXEC = os.environ.get("TEST_MPIEXEC", str(Path(sys.executable).parent / "mpiexec")).split()
 
 Result = subprocess.CompletedProcess[str]
 
@@ -35,7 +38,7 @@ def environment(**variables: object) -> dict[str, str]:
 
 def command(program: str, *arguments: str, n: int) -> list[str]:
     return [
-        *(str(MPIEXEC), "-n", str(n)),
+        *(*MPIEXEC, "-n", str(n)),
         *(sys.executable, str(PROGRAMS / f"{program}.py"), *arguments),
     ]
 
