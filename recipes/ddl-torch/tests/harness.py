@@ -41,6 +41,12 @@ def case(function: Callable[[], None]) -> Callable[[], None]:
     return function
 
 
+def case_since(*version: int) -> Callable[[Callable[[], None]], None]:
+    """A case of what older versions of PyTorch have not."""
+    here = tuple(map(int, torch.__version__.split(".")[:2]))
+    return case if here >= version else lambda function: None
+
+
 def given(rank: int, *shape: int, dtype: torch.dtype = torch.float32, top: int = 4) -> Tensor:
     generator = torch.Generator().manual_seed(1000 + rank)
     return torch.randint(1, top, shape, generator=generator).to(dtype)
