@@ -6,6 +6,7 @@ TEST_MPIEXEC names another MPI's launcher, with its options, for a libddl that w
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
-MPIEXEC = os.environ.get("TEST_MPIEXEC", str(Path(sys.executable).parent / "mpiexec")).split()
+BIN = Path(sys.executable).parent
+MPIEXEC = shlex.split(os.environ.get("TEST_MPIEXEC", "")) or [str(BIN / "mpiexec")]
 
 Result = subprocess.CompletedProcess[str]
 

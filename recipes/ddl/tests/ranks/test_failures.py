@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import MPIEXEC, PROGRAMS, Launch, command, environment
+from conftest import BIN, PROGRAMS, Launch, command, environment
 
 # Far above what any of this takes: only a hang reaches it.
 LONG = 100.0
@@ -115,7 +115,7 @@ def test_an_uncaught_exception_ends_the_job(launch: Launch, n: int, hosts: int) 
 
 def test_a_killed_job_leaves_nothing_behind() -> None:
     """kill -9 of every process while the shared memory is in use, ours and MPICH's."""
-    ddlrun = [str(MPIEXEC.with_name("ddlrun")), "-np", "2"]
+    ddlrun = [str(BIN / "ddlrun"), "-np", "2"]
     job = subprocess.Popen(
         ddlrun + command("lose", "stop", "allreduce", n=2)[3:],
         env=environment(DDL_TIMEOUT=LONG),
