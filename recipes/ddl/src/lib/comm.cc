@@ -213,7 +213,6 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
   } catch (const Error& error) {
     failure_ = error;
     host_.give_up(error);
-    transport_.inquiry().give_up(error);
     throw;
   }
   if (call.collective != Collective::kIallreduce) {

@@ -215,13 +215,13 @@ void Pipeline::complete(std::uint64_t id) {
   advance(index);
 }
 
-std::vector<int> Pipeline::missing_ranks() const {
+std::string Pipeline::missing_ranks() const {
   const std::size_t arrived = started_ + (started_ < brought_ ? 1 : 0);
   const std::size_t done = released_ + (released_ < finished_ ? 1 : 0);
-  std::vector<int> ranks = host_.missing(arrived_ + static_cast<std::uint32_t>(arrived),
+  const std::string here = host_.missing(arrived_ + static_cast<std::uint32_t>(arrived),
                                          done_ + static_cast<std::uint32_t>(done));
-  for (const int peer : batch_.peers()) ranks.push_back(peer);
-  return ranks;
+  const std::string there = batch_.describe_peers();
+  return here + (here.empty() || there.empty() ? "" : ", ") + there;
 }
 
 }  // namespace ddl

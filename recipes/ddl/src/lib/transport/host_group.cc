@@ -65,12 +65,7 @@ struct HostGroup::Reply {
 
 HostGroup::HostGroup(MpiTransport& transport, const std::vector<int>& members, int me,
                      std::size_t chunk_bytes, int slots)
-    : transport_(transport),
-      members_(members),
-      me_(me),
-      chunk_bytes_(chunk_bytes),
-      slots_(slots),
-      spins_(static_cast<int>(members.size())) {
+    : me_(me), chunk_bytes_(chunk_bytes), slots_(slots), spins_(static_cast<int>(members.size())) {
   for (const int member : members) peers_.push_back(transport.peers()[member]);
   set_up(transport, members);
   RankBlock& own = block(me_);
@@ -185,13 +180,14 @@ bool HostGroup::all_done(std::uint32_t target) const {
   return all_reached(&RankBlock::done, target);
 }
 
-std::vector<int> HostGroup::missing(std::uint32_t arrived, std::uint32_t done) const {
-  std::vector<int> ranks;
+std::string HostGroup::missing(std::uint32_t arrived, std::uint32_t done) const {
+  std::string who;
   for (int rank = 0; rank < size(); ++rank) {
+    if (rank == me_) continue;  // it comes late because others do
     if (block(rank).arrived.reached(arrived) && block(rank).done.reached(done)) continue;
-    if (rank != me_) ranks.push_back(members_[rank]);
+    who += (who.empty() ? "" : ", ") + peers_[rank].describe();
   }
-  return ranks;
+  return who;
 }
 
 void HostGroup::check_members() const {
@@ -211,16 +207,14 @@ void HostGroup::wait_slowly(Flag RankBlock::*flag, int rank, std::uint32_t targe
   while (!(block(rank).*flag).wait_a_while(target, spins_)) {
     check_failure();
     check_alive(rank);
-    std::vector<int> missing;
-    for (int other = 0; other < size(); ++other) {
-      if (other != me_ && !(block(other).*flag).reached(target)) missing.push_back(members_[other]);
-    }
-    transport_.inquiry().answer(missing);
     const std::chrono::duration<double> waited = Clock::now() - start;
     if (waited.count() < g_timeout_seconds) continue;
-    const std::vector<int> lost = transport_.inquiry().find_lost(missing);
-    fail(DDL_ERROR_TIMEOUT, transport_.describe(lost), " did not arrive within ",
-         g_timeout_seconds.load(),
+    std::string who;
+    for (int other = 0; other < size(); ++other) {
+      if (other == me_ || (block(other).*flag).reached(target)) continue;
+      who += (who.empty() ? "" : ", ") + peers_[other].describe();
+    }
+    fail(DDL_ERROR_TIMEOUT, who, " did not arrive within ", g_timeout_seconds.load(),
          " s; it is slow, stuck or in another call (the limit is set by DDL_TIMEOUT or -timeout)");
   }
 }
@@ -236,9 +230,7 @@ void HostGroup::give_up(const Error& error) {
   Control& shared = control();
   std::uint32_t none = 0;
   if (!shared.failure_state.compare_exchange_strong(none, 1)) return;
-  const bool is_relayed = dynamic_cast<const Relayed*>(&error) != nullptr;
-  const std::string text =
-      is_relayed ? error.what() : peers_[me_].describe() + " gave up: " + error.what();
+  const std::string text = peers_[me_].describe() + " gave up: " + error.what();
   shared.failure_code = error.code();
   std::strncpy(shared.failure, text.c_str(), sizeof(shared.failure) - 1);
   shared.failure_state.store(2, std::memory_order_release);
@@ -247,7 +239,7 @@ void HostGroup::give_up(const Error& error) {
 void HostGroup::check_failure() const {
   const Control& shared = control();
   if (shared.failure_state.load(std::memory_order_acquire) != 2) return;
-  throw Relayed(static_cast<DDL_Result>(shared.failure_code), shared.failure);
+  throw Error(static_cast<DDL_Result>(shared.failure_code), shared.failure);
 }
 
 }  // namespace ddl

@@ -61,8 +61,8 @@ class HostGroup {
   // For those who have other things to do meanwhile.
   bool all_arrived(std::uint32_t target) const;
   bool all_done(std::uint32_t target) const;
-  // Who has not raised both counters so far: ranks of the communicator.
-  std::vector<int> missing(std::uint32_t arrived, std::uint32_t done) const;
+  // "rank 1 on h0, …": who has not raised both counters so far.
+  std::string missing(std::uint32_t arrived, std::uint32_t done) const;
   // Throws when some rank has died or given up.
   void check_members() const;
 
@@ -85,8 +85,6 @@ class HostGroup {
   void wait_slowly(Flag RankBlock::*flag, int rank, std::uint32_t target);
   void check_alive(int rank) const;
 
-  MpiTransport& transport_;
-  std::vector<int> members_;  // ranks of the communicator
   std::vector<Peer> peers_;
   int me_;
   std::size_t chunk_bytes_;

@@ -12,8 +12,7 @@ namespace {
 // MPI counts are ints; longer messages go in pieces.
 constexpr std::size_t kMaxPiece = std::size_t{1} << 30;
 
-}  // namespace
-
+// Below MPI_THREAD_MULTIPLE only one thread may be inside MPI at a time.
 std::unique_lock<std::mutex> mpi_turn() {
   static std::mutex mutex;
   static const bool is_needed = [] {
@@ -24,6 +23,8 @@ std::unique_lock<std::mutex> mpi_turn() {
   return is_needed ? std::unique_lock(mutex) : std::unique_lock<std::mutex>();
 }
 
+}  // namespace
+
 void check_mpi(int code, const char* what) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -33,9 +34,8 @@ void check_mpi(int code, const char* what) {
 }
 
 MpiTransport::MpiTransport(MPI_Comm comm, std::vector<Peer> peers)
-    : comm_(comm), rank_(0), peers_(std::move(peers)), inquiry_(*this) {
+    : comm_(comm), peers_(std::move(peers)) {
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-  check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
 }
 
 MpiTransport::~MpiTransport() {
@@ -44,20 +44,6 @@ MpiTransport::~MpiTransport() {
   if (is_finalized) return;
   const auto turn = mpi_turn();
   MPI_Comm_free(&comm_);
-}
-
-std::string MpiTransport::describe(const std::vector<int>& ranks) const {
-  constexpr std::size_t kMost = 8;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMost); ++i) {
-    text += (text.empty() ? "" : ", ") + peers_[ranks[i]].describe();
-  }
-  return text + (ranks.size() > kMost ? concat(" and ", ranks.size() - kMost, " more") : "");
-}
-
-void MpiTransport::look_around(const std::vector<int>& ranks) {
-  on_wait();
-  inquiry_.answer(ranks);
 }
 
 Batch::~Batch() {
@@ -160,18 +146,15 @@ bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
   return true;
 }
 
-std::vector<int> Batch::peers() const {
+std::string Batch::describe_peers() const {
   std::set<int> peers;
-  for (const Message& message : messages_) {
-    if (message.peer >= 0) {
-      peers.insert(message.peer);
-      continue;
-    }
-    for (int rank = 0; rank < static_cast<int>(transport_.peers().size()); ++rank) {
-      if (rank != transport_.rank()) peers.insert(rank);
-    }
+  for (const Message& message : messages_) peers.insert(message.peer);
+  std::string text;
+  for (const int peer : peers) {
+    text += text.empty() ? "" : ", ";
+    text += peer < 0 ? "some rank of the group" : transport_.peers()[peer].describe();
   }
-  return {peers.begin(), peers.end()};
+  return text;
 }
 
 void Batch::wait() {
@@ -180,14 +163,14 @@ void Batch::wait() {
     if (poll([](std::uint64_t) {})) {
       patience.start_over();
     } else {
-      patience.wait([this] { return peers(); });
+      patience.wait([this] { return describe_peers(); });
     }
   }
 }
 
 void Patience::start_over() { last_progress_ = Clock::now(); }
 
-void Patience::wait(const std::function<std::vector<int>()>& who) {
+void Patience::wait(const std::function<std::string()>& who) {
   constexpr std::chrono::microseconds kYielding{100};
   constexpr Clock::duration kLongestSleep = std::chrono::milliseconds{1};
   const Clock::time_point now = Clock::now();
@@ -198,13 +181,10 @@ void Patience::wait(const std::function<std::vector<int>()>& who) {
   std::this_thread::sleep_for(std::min(kLongestSleep, (now - last_progress_) / 8));
   if (now - last_look_ < Flag::kSleep) return;
   last_look_ = now;
-  const std::vector<int> ranks = who();
-  transport_.look_around(ranks);
+  transport_.on_wait();
   const std::chrono::duration<double> idle = now - last_progress_;
   if (idle.count() <= g_timeout_seconds) return;
-  const std::vector<int> lost = transport_.inquiry().find_lost(ranks);
-  fail(DDL_ERROR_TIMEOUT, "no answer within ", g_timeout_seconds.load(), " s from ",
-       transport_.describe(lost),
+  fail(DDL_ERROR_TIMEOUT, "no answer within ", g_timeout_seconds.load(), " s from ", who(),
        "; it is slow, stuck, dead or cut off (the limit is set by DDL_TIMEOUT or -timeout)");
 }
 

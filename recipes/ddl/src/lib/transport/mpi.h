@@ -6,21 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "peer.h"
-#include "transport/inquiry.h"
 #include "wait.h"
 
 namespace ddl {
 
 // Throws DDL_ERROR_MPI with MPI's own words when `code` is not MPI_SUCCESS.
 void check_mpi(int code, const char* what);
-
-// Below MPI_THREAD_MULTIPLE only one thread may be inside MPI at a time.
-std::unique_lock<std::mutex> mpi_turn();
 
 // A private MPI communicator; rank i of it is `peers[i]`. Owns and frees `comm`.
 class MpiTransport {
@@ -31,22 +26,14 @@ class MpiTransport {
   MpiTransport& operator=(const MpiTransport&) = delete;
 
   MPI_Comm comm() const { return comm_; }
-  int rank() const { return rank_; }
   const std::vector<Peer>& peers() const { return peers_; }
-  // "rank 3 (host h1), rank 4 (host h2)"
-  std::string describe(const std::vector<int>& ranks) const;
-  Inquiry& inquiry() { return inquiry_; }
 
-  // Called by look_around; throws when waiting has become pointless.
+  // Called now and then while waiting; throws when waiting has become pointless.
   std::function<void()> on_wait = [] {};
-  // Called now and then while waiting for `ranks`.
-  void look_around(const std::vector<int>& ranks);
 
  private:
   MPI_Comm comm_;
-  int rank_;
   std::vector<Peer> peers_;
-  Inquiry inquiry_;
 };
 
 // Messages that are under way together. They belong to the batch until they complete; buffers must
@@ -76,10 +63,10 @@ class Batch {
   // may add messages.
   bool poll(const std::function<void(std::uint64_t id)>& on_complete);
   bool is_empty() const { return requests_.empty(); }
-  // Throws DDL_ERROR_TIMEOUT, naming who is lost, after a timeout without any progress.
+  // Throws DDL_ERROR_TIMEOUT, naming the peers, after a timeout without any progress.
   void wait();
-  // Whom the messages under way go to or come from.
-  std::vector<int> peers() const;
+  // "rank 3 on h1, rank 4 on h2": whom the messages under way go to or come from.
+  std::string describe_peers() const;
 
  private:
   struct Message {
@@ -103,9 +90,9 @@ class Patience {
  public:
   explicit Patience(MpiTransport& transport) : transport_(transport) {}
   void start_over();
-  // Called when nothing moved. Looks around now and then; throws DDL_ERROR_TIMEOUT once nothing has
-  // moved for the timeout, naming who is lost of `who()` (ranks) and those they wait for.
-  void wait(const std::function<std::vector<int>()>& who);
+  // Called when nothing moved. Looks around now and then (on_wait); throws DDL_ERROR_TIMEOUT once
+  // nothing has moved for the timeout, naming `who()`.
+  void wait(const std::function<std::string()>& who);
 
  private:
   MpiTransport& transport_;
