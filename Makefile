@@ -4,7 +4,7 @@ PY := .venv/bin/python
 DDLCE := .venv/bin/ddlce
 
 .DEFAULT_GOAL := all
-.PHONY: all bootstrap ppc64le test test-unit test-full smoke bench lint docs clean
+.PHONY: all bootstrap ppc64le test-ppc64le test test-unit test-full smoke bench lint docs clean
 
 all: bootstrap ## fetch, build, index, lock, install, write the module, smoke-test
 	@$(DDLCE) all
@@ -12,10 +12,16 @@ all: bootstrap ## fetch, build, index, lock, install, write the module, smoke-te
 bootstrap: ## system packages (installs them when it may) and the builder's venv
 	@bash scripts/bootstrap.sh
 
-ppc64le: ## the packages for POWER, cross-built and tested under emulation, beside linux-64's
+ppc64le: ## the release for POWER, cross-built and tested under emulation, beside linux-64's
 	@bash scripts/bootstrap.sh ppc64le
 	@$(DDLCE) build && $(DDLCE) build --subdir linux-ppc64le
-	@$(DDLCE) index --subdir linux-ppc64le
+	@$(DDLCE) index --subdir linux-ppc64le && $(DDLCE) lock
+	@$(DDLCE) env create --platform linux-ppc64le
+
+test-ppc64le: bootstrap ## what `make ppc64le` made, installed and run under emulation
+	@bash scripts/bootstrap.sh ppc64le
+	@$(PY) -m pytest -q $(addprefix tests/integration/test_,build_ppc64le.py emulate_run.py \
+	  debs_built.py power_env.py)
 
 test: bootstrap ## unit tests, then integration on the built channel and env (< 20 min)
 	@echo "== unit tests"
@@ -30,9 +36,11 @@ test-full: bootstrap ## everything, the long sweeps too
 smoke: bootstrap ## the smoke suite in the installed environment
 	@$(DDLCE) smoke
 
-bench: bootstrap ## benchmarks: tables on the terminal, JSON in tests/bench/out/
-	@short=; for script in tests/bench/bench_*.py; do echo "== $$script"; \
+bench: bootstrap ## benchmarks: tables on the terminal, JSON and plots in tests/bench/out/, the bar
+	@since=$$(date +%s); short=; for script in tests/bench/bench_*.py; do echo "== $$script"; \
 	  $(PY) $$script || short="$$short $$script"; done; \
+	echo "== plots"; $(PY) tests/bench/plots.py || short="$$short plots"; \
+	echo "== the bar"; $(PY) tests/bench/bar.py --since $$since || short="$$short the-bar"; \
 	if [ -n "$$short" ]; then echo "fell short or failed:$$short" >&2; exit 1; fi
 
 lint: bootstrap ## ruff, mypy, clang-format, and the recipe linter

@@ -4,6 +4,6 @@ cmake -S src -B build -G Ninja \
   -DCMAKE_INSTALL_PREFIX="$PREFIX" -DCMAKE_INSTALL_LIBDIR=lib \
   -DCMAKE_PREFIX_PATH="$PREFIX" -DCMAKE_FIND_ROOT_PATH="$PREFIX" \
   -DPython_EXECUTABLE="$PREFIX/bin/python" \
-  -DDDL_TORCH_WERROR=ON
+  -DDDL_TORCH_PYTORCH="${pytorch%.\*}" -DDDL_TORCH_WERROR=ON
 cmake --build build -j"$CPU_COUNT"
 cmake --install build --strip

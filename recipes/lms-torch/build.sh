@@ -4,6 +4,6 @@ cmake -S src -B build -G Ninja \
   -DCMAKE_INSTALL_PREFIX="$PREFIX" -DCMAKE_INSTALL_LIBDIR=lib \
   -DCMAKE_PREFIX_PATH="$PREFIX" -DCMAKE_FIND_ROOT_PATH="$PREFIX" \
   -DPython_EXECUTABLE="$PREFIX/bin/python" \
-  -DLMS_TORCH_WERROR=ON
+  -DLMS_TORCH_PYTORCH="${pytorch%.\*}" -DLMS_TORCH_WERROR=ON
 cmake --build build -j"$CPU_COUNT"
 cmake --install build --strip

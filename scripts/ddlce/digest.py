@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ddlce.build.foreign import settings_id
+from ddlce.emulate.command import EMULATORS
 from ddlce.engine.render import ENGINE_VERSION, Output
 from ddlce.errors import InputError
 from ddlce.files import sha256_file
@@ -94,9 +96,9 @@ def toolchain(subdir: str = BUILD_PLATFORM) -> dict[str, str]:
     """Identity of the machine's compilers and build tools: name → first line of --version.
 
     Args:
-        subdir: the platform that they compile for. For another than the build platform, its C
-            library is named by the sha256 of what programs are linked with, as no tool of it
-            can be asked.
+        subdir: the platform that they compile for. For another than the build platform, there
+            are its emulator and what builders are told of it, too; its C library is named by the
+            sha256 of what programs are linked with, as no tool of it can be asked.
 
     Raises:
         InputError: no compiler is known for the platform.
@@ -109,6 +111,10 @@ def toolchain(subdir: str = BUILD_PLATFORM) -> dict[str, str]:
     if subdir != BUILD_PLATFORM:
         library = Path(_first_line(tools[0], "-print-file-name=libc.so.6"))
         found["glibc"] = sha256_file(library) if library.is_file() else "absent"
+        # What it compiles, a build also runs: in configure scripts, and to fill databases.
+        emulators = [n for n in EMULATORS.get(subdir, ()) if shutil.which(n)]
+        found["emulator"] = _first_line(emulators[0], "--version") if emulators else "absent"
+        found["cross settings"] = settings_id()
     return found
 
 

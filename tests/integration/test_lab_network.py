@@ -58,16 +58,17 @@ def test_a_cut_host_is_not_reached_until_it_is_restored(lab: Lab) -> None:
 
 
 def test_only_what_leaves_a_rack_counts_on_its_uplink(lab: Lab) -> None:
-    receive = "import socket as s; s = s.create_server(('', 9)); c = s.accept()[0]\n"
-    receive += "while c.recv(65536): pass"
-    send = "import socket, time; time.sleep(0.5); s = socket.create_connection(('{}', 9))\n"
-    send += "s.sendall(bytes(1 << 18))"
+    receive = "import socket as s; s = s.create_server(('', 9)); print('ready', flush=True)\n"
+    receive += "c = s.accept()[0]\nwhile c.recv(65536): pass"
+    send = "import socket; s = socket.create_connection(('{}', 9)); s.sendall(bytes(1 << 18))"
 
     def transfer(target: str) -> int:
         before = lab.uplink_bytes()["rack0 out"]
-        listening = subprocess.Popen([str(lab.launcher), target, f'python3 -c "{receive}"'])
-        say(lab, "h0", f'python3 -c "{send.format(target)}"')
-        listening.wait()
+        command = [str(lab.launcher), target, f'python3 -c "{receive}"']
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listening:
+            assert listening.stdout
+            assert listening.stdout.readline() == "ready\n"
+            say(lab, "h0", f'python3 -c "{send.format(target)}"')
         return lab.uplink_bytes()["rack0 out"] - before
 
     assert transfer("h1") < 10_000

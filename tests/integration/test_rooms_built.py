@@ -50,7 +50,7 @@ def test_the_room_s_long_tests_pass(prefix: Path, tmp_path: Path, room: str) -> 
     run_suite(prefix, f"{room}/tests", tmp_path)
 
 
-@pytest.mark.parametrize("part", ["failures", "async", "storm", "sim"])
+@pytest.mark.parametrize("part", ["failures", "async", "storm", "sim", "probe", "schedules"])
 def test_real_ranks(prefix: Path, tmp_path: Path, part: str) -> None:
     run_suite(prefix, "ddl/tests/ranks", tmp_path, f"test_{part}.py", "-m", "not slow")
 
@@ -64,6 +64,13 @@ def test_ranks_on_trees(prefix: Path, tmp_path: Path) -> None:
 def test_the_library_s_unit_tests(prefix: Path, tmp_path: Path) -> None:
     """Kernels, plans, topology files: with the machine's compiler and the environment's MPI."""
     run_unit_tests(build_unit_tests(prefix, tmp_path / "build"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_many_faults_of_real_ranks(prefix: Path, tmp_path: Path) -> None:
+    """What is slow among them; test_collectives.py is below."""
+    run_suite(prefix, "ddl/tests/ranks", tmp_path, "test_storm.py", "-m", "slow")
 
 
 @pytest.mark.slow

@@ -8,16 +8,19 @@ import pytest
 from rich.console import Console
 
 from bench.bench_host import make, table_of
-from bench.lab.bar_host import demands, host_shortfalls
+from bench.check import missed
+from bench.lab.bar_host import demands, host_checks
 
 MIB = 1 << 20
 
 
 def test_the_bar_goes_by_ranks_and_size() -> None:
-    assert demands(4, 4) == dict.fromkeys(("intelmpi", "oneccl", "openmpi", "mpich"), 1.0)
-    assert demands(2, 4 << 10) == {"openmpi": 1.0}
-    assert demands(2, MIB) == {"intelmpi": 1.0, "openmpi": 1.4, "mpich": 1.4}
-    assert demands(2, 64 * MIB)["copy"] == 0.65
+    every = dict.fromkeys(("intelmpi", "oneccl", "openmpi", "mpich", "gloo"), 1.0)
+    assert demands(4, 4)[1] == every
+    assert demands(2, 4 << 10)[1] == {"openmpi": 1.0}
+    assert demands(2, MIB)[1] == {key: 1.0 if key == "intelmpi" else 1.4 for key in every}
+    assert demands(2, 64 * MIB)[1]["copy"] == 0.65
+    assert len({demands(*cell)[0] for cell in ((4, 4), (2, 4), (2, MIB), (2, 64 * MIB))}) == 4
 
 
 def test_each_miss_is_named() -> None:
@@ -29,9 +32,19 @@ def test_each_miss_is_named() -> None:
         (2, 64 * MIB, "copy"): 16e-3,
         (4, MIB, "openmpi"): 1.0,  # libddl was not measured
     }
-    assert host_shortfalls(times) == [
+    assert missed(host_checks(times)) == [
         "2 ranks, 1048576 bytes: openmpi takes 1.25 x as long; at least 1.4"
     ]
+
+
+def test_a_peer_near_the_memorys_rate_cannot_be_beaten_by_far() -> None:
+    peers = {"ddl": 20e-3, "copy": 19e-3, "mpich": 40e-3, "openmpi": 59e-3}
+    checks = host_checks({(2, 64 * MIB, name): time for name, time in peers.items()})
+    short = {check.what.split()[0]: check.unreachable for check in checks if not check.met}
+    assert short == {
+        "mpich": "unreachable: mpich takes 2.11 x as long as copying the buffer once",
+        "openmpi": "",  # 3.1 times
+    }
 
 
 def test_table() -> None:
@@ -51,4 +64,4 @@ def test_table() -> None:
 
 def test_an_unknown_library() -> None:
     with pytest.raises(ValueError, match="library nccl: not one of ddl, intelmpi, oneccl"):
-        make("nccl", None, None)
+        make("nccl", None, None, None)

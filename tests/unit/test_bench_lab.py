@@ -6,6 +6,7 @@ import argparse
 import io
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bench.bench_lab import orders_of, size_of
+from bench.check import Check, missed
 from bench.command import parse_size
-from bench.lab.bar import demand, shortfalls
+from bench.lab.bar import (
+    FLAT,
+    MIXED,
+    RAGGED,
+    SHAPED,
+    SLOW,
+    SORTED,
+    Demand,
+    checks,
+    demands,
+    uplink_limit,
+)
 from bench.lab.bound import GOODPUT, bounds, lower_bound
 from bench.lab.cell import Cell
 from bench.lab.layout import SHAPES, Layout, parse_layout, rank_order, topology_yaml
 from bench.lab.network import Lab
+from bench.lab.plan import DAILY, ORDERS, QUICK, cells_of, orders_of, size_of
 from bench.lab.report import failures, make_table, percentile
 
 MIB = 1 << 20
@@ -79,8 +92,27 @@ def test_defaults_of_a_layout() -> None:
         "flat-8",
         "flat-4x2",
     }
-    assert orders_of(parse_layout("flat-8")) == ["sorted"]
-    assert len(orders_of(parse_layout("flat-4x2"))) == 3
+    assert orders_of(parse_layout("flat-8")) == ("sorted",)
+    assert orders_of(parse_layout("flat-4x2")) == ORDERS
+
+
+def test_what_is_measured() -> None:
+    drawn, given = [parse_layout("drawn-7")], [parse_layout("flat-8"), parse_layout("racks-2x3")]
+    (order,) = {order for name, order in cells_of("daily", [], drawn, []) if name == "drawn-7"}
+    assert order == ORDERS[-1]
+    assert list(cells_of("daily", [], drawn, []))[:-1] == list(DAILY)
+    assert list(cells_of("quick", [], [], [])) == list(QUICK)
+    assert len(list(cells_of("all", [], drawn, []))) == 2 + 7 * len(ORDERS)
+    mine = [("flat-8", "sorted"), *(("racks-2x3", order) for order in ORDERS)]
+    for extent in ("daily", "all"):
+        assert list(cells_of(extent, given, [], [])) == mine
+        named = [(name, "random:9") for name in ("flat-8", "racks-2x3", "drawn-7")]
+        assert list(cells_of(extent, given, drawn, ["random:9"])) == named
+
+
+def test_the_daily_cells_have_every_row_of_the_bar() -> None:
+    found = {wanted.row for name, order in DAILY for wanted in demands(parse_layout(name), order)}
+    assert found == {SHAPED, SORTED, MIXED, RAGGED, SLOW, FLAT}
 
 
 def test_sizes() -> None:
@@ -92,8 +124,7 @@ def test_sizes() -> None:
 
 @pytest.mark.parametrize(("racks", "least"), [("racks-2x4", 1.0), ("racks-3x2", 4 / 3)])
 def test_what_an_uplink_may_carry_depends_on_the_number_of_racks(racks: str, least: float) -> None:
-    wanted = demand(parse_layout(racks, 250, 50), "sorted")
-    assert wanted.uplink == pytest.approx(1.03 * least)
+    assert uplink_limit(parse_layout(racks, 250, 50)) == pytest.approx(1.03 * least)
 
 
 def test_bound_of_two_racks_is_the_uplink() -> None:
@@ -205,36 +236,73 @@ def test_p95_is_a_time_that_was_measured() -> None:
     assert percentile([float(n) for n in range(100)], 0.95) == 95.0
 
 
+def shortfalls(cells: list[Cell], quick: bool = False) -> list[str]:
+    return missed(checks(cells, quick))
+
+
 def test_bar_is_met() -> None:
-    assert shortfalls([cell("ddl", 0.7), cell("mpich", 1.0), cell("gloo", 1.2)]) == []
+    assert shortfalls([cell("ddl-topology", 0.7), cell("mpich", 1.0), cell("gloo", 1.2)]) == []
 
 
 def test_bar_names_each_miss() -> None:
-    cells = [cell("ddl", 0.8, uplink=1.5), cell("mpich", 0.88), cell("gloo", 4.0)]
+    cells = [cell("ddl-topology", 0.8, uplink=1.5), cell("mpich", 0.88), cell("gloo", 4.0)]
     assert shortfalls(cells) == [
-        "racks-2x4 sorted 4 MiB ddl: an uplink carries 1.50 x the buffer; at most 1.03",
-        "racks-2x4 sorted 4 MiB ddl: 1.14 x the lower bound; at most 1.07",
-        "racks-2x4 sorted 4 MiB ddl: the best peer takes 1.10 x as long; at least 1.35",
+        "racks-2x4 sorted 4 MiB ddl-topology: an uplink carries 1.50 x the buffer; at most 1.03",
+        "racks-2x4 sorted 4 MiB ddl-topology: 1.14 x the lower bound; at most 1.07",
+        "racks-2x4 sorted 4 MiB ddl-topology: the best peer takes 1.10 x as long; at least 1.35",
     ]
     assert shortfalls(cells, quick=True) == [
-        "racks-2x4 sorted 4 MiB ddl: an uplink carries 1.50 x the buffer; at most 1.03"
+        "racks-2x4 sorted 4 MiB ddl-topology: an uplink carries 1.50 x the buffer; at most 1.03"
     ]
+
+
+def test_what_knows_no_topology_is_not_judged() -> None:
+    assert checks([cell("ddl", 2.8, uplink=4.0), cell("gloo", 1.4)]) == []
+
+
+def test_the_probed_row_is_judged_as_the_told_one_and_for_its_probe() -> None:
+    found = {"probe_seconds": 11.0, "probe_wrong": ("racks h0+h1, not h0+h2",)}
+    cells = [cell("ddl-probe", 0.8, **found), cell("gloo", 2.0)]
+    assert shortfalls(cells) == [
+        "racks-2x4 sorted 4 MiB ddl-probe: 1.14 x the lower bound; at most 1.07",
+        "racks-2x4 sorted 4 MiB ddl-probe: the probe takes 11.00 s; at most 10",
+        "racks-2x4 sorted 4 MiB ddl-probe: racks h0+h1, not h0+h2",
+    ]
+    assert shortfalls([cell("ddl-probe", 0.7, probe_seconds=9.0), cell("gloo", 2.0)]) == []
 
 
 def test_a_run_that_failed_is_short_of_the_bar() -> None:
-    assert shortfalls([cell("ddl", 0.7), cell("ddl", failure="wrong sums")]) == [
-        "racks-2x4 sorted 4 MiB ddl: wrong sums"
-    ]
+    cells = [cell("ddl-topology", 0.7), cell("ddl-topology", failure="wrong sums")]
+    assert shortfalls(cells) == ["racks-2x4 sorted 4 MiB ddl-topology: wrong sums"]
 
 
 def test_small_buffers_are_not_judged() -> None:
-    assert shortfalls([cell("ddl", 9.0, nbytes=MIB)]) == []
+    assert shortfalls([cell("ddl-topology", 9.0, nbytes=MIB)]) == []
+    assert shortfalls([cell("ddl-topology", 9.0, nbytes=MIB)], quick=True) != []
+
+
+def test_a_peer_near_the_bound_cannot_be_beaten_by_far() -> None:
+    rows = [cell("ddl-topology", 0.75), cell("mpich", 1.05)]
+    found: list[Check] = [check for check in checks(rows, False) if check.row == SORTED]
+    assert [check.unreachable for check in found] == [""]  # it is met
+    rows = [replace(each, order="interleaved") for each in rows]
+    (check,) = (check for check in checks(rows) if check.row == MIXED)
+    assert check.unreachable == (
+        "unreachable: the best peer is at 1.50 of the bound, "
+        "so a library at the bound would not reach it"
+    )
 
 
 def test_demands_differ_by_layout() -> None:
-    assert demand(parse_layout("ragged-3+1"), "sorted").mpi == 4
-    assert demand(parse_layout("racks-2x3"), "sorted").gloo == 1.5
-    assert demand(parse_layout("racks-2x4"), "random:1").peer == 4
-    assert demand(parse_layout("racks-2x2x2"), "sorted").peer == 1.75
-    assert demand(parse_layout("slow-host"), "sorted").peer == 1.4
-    assert demand(parse_layout("flat-8"), "sorted").bound == math.inf
+    def demanded(name: str, order: str) -> dict[str, Demand]:
+        return {wanted.row: wanted for wanted in demands(parse_layout(name), order)}
+
+    assert demanded("ragged-3+1", "sorted")[RAGGED].mpi == 4
+    assert demanded("racks-2x3", "sorted")[RAGGED].gloo == 1.5
+    assert demanded("racks-2x3", "sorted")[SHAPED].bound == math.inf
+    assert demanded("racks-2x4", "random:1")[MIXED].peer == 4
+    assert demanded("racks-2x4", "random:1")[SHAPED].bound == 1.07
+    assert demanded("racks-2x2x2", "sorted")[SORTED].peer == 1.75
+    assert demanded("slow-host", "sorted")[SLOW].peer == 1.4
+    assert demanded("flat-8", "sorted")[FLAT].bound == math.inf
+    assert demanded("flat-4x2", "sorted") == {}

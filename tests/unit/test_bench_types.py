@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 from bench import bench_types
+from bench.check import missed
 
 MIB = 1 << 20
 
 
 def test_what_is_slower_than_the_bar_is_named() -> None:
     medians = {(2, MIB, "float32"): 90.0, (2, MIB, "float16"): 100.0, (2, MIB, "bfloat16"): 101.0}
-    (line,) = bench_types.shortfalls(medians)
+    (line,) = missed(bench_types.checks(medians))
     assert line == "2 ranks, 1048576 bytes: bfloat16 has 0.89 x float32's rate; at least 0.9"
 
 

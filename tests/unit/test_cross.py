@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.absent import load_absent
+from ddlce.build import foreign
 from ddlce.build.foreign import add_tools, point_builders
 from ddlce.digest import cross_triple, toolchain
 from ddlce.errors import InputError
@@ -184,6 +185,21 @@ def test_the_toolchain_of_another_platform_is_another() -> None:
     assert "gcc" not in tools
     assert "glibc" in tools
     assert cross_triple(PPC) == "powerpc64le-linux-gnu"
+
+
+def test_what_builders_are_told_is_part_of_the_toolchain(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(subdir: str) -> dict[str, str]:
+        toolchain.cache_clear()
+        return toolchain(subdir)
+
+    native, crossed = ask("linux-64"), ask(PPC)
+    assert crossed["emulator"]
+    monkeypatch.setattr(foreign, "LDD", "of tests only")
+    assert ask(PPC) == crossed
+    monkeypatch.setattr(foreign, "CONFIGURE", "something else")
+    assert {name for name, said in ask(PPC).items() if said != crossed[name]} == {"cross settings"}
+    assert ask("linux-64") == native
+    toolchain.cache_clear()
 
 
 def test_cmake_learns_what_it_builds_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import sys
 from pathlib import Path
 
 import pytest
-from ddl_ce_smoke import cli, suite
+from ddl_ce_smoke import cli, page, probe, suite
 from ddl_ce_smoke.launch import Job, RankLog, launcher_message, read_journals
+from ddl_ce_smoke.model import Report
 from ddl_ce_smoke.probe import Environment, judge, judge_libraries
 from ddl_ce_smoke.train import default_counts
 
@@ -151,6 +153,36 @@ def test_a_library_from_elsewhere_is_reported(environment: Environment) -> None:
     shadowed = judge_libraries(["/usr/lib/libssl.so.3", libc], environment)
     assert shadowed.outcome == "failed"
     assert "/usr/lib/libssl.so.3 instead of" in shadowed.message
+
+
+def test_power_does_without_what_it_has_not(
+    monkeypatch: pytest.MonkeyPatch, report: Report
+) -> None:
+    ways = {via for step in suite.passes(quick=False) for via in step.via}
+    assert ways == {"ddl", "torch:ddl", "horovod", "tensorflow"}
+    assert "<svg" in page.render(report)
+    monkeypatch.setattr(platform, "machine", lambda: "ppc64le")
+    less = {via for step in suite.passes(quick=False) for via in step.via}
+    assert less == {"ddl", "torch:ddl", "horovod"}
+    assert not probe.exists("keras")
+    assert probe.exists("horovod")
+    assert "<svg" not in page.render(report)
+
+
+@pytest.mark.parametrize(
+    ("machine", "line", "said"),
+    [
+        ("x86_64", "model name\t: AMD EPYC", "AMD EPYC"),
+        ("ppc64le", "cpu\t\t: POWER9, altivec supported", "POWER9, altivec supported"),
+        ("ppc64le", "model name\t: AMD EPYC", "emulated on AMD EPYC"),
+    ],
+)
+def test_an_emulated_processor_is_said_to_be_one(
+    monkeypatch: pytest.MonkeyPatch, machine: str, line: str, said: str
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(Path, "read_text", lambda _: f"processor\t: 0\n{line}\n")
+    assert probe.machine_facts()["cpu"] == said
 
 
 def test_without_ddlrun_every_part_says_so(environment: Environment) -> None:

@@ -5,7 +5,7 @@ from functools import reduce as fold
 
 import torch
 import torch.distributed as dist
-from harness import RANK, SIZE, case, everyone, given, refused, same
+from harness import RANK, SIZE, case, case_since, everyone, given, refused, same
 from torch import Tensor
 
 BITS = {
@@ -138,7 +138,7 @@ def subgroups() -> None:
     dist.barrier()
 
 
-@case
+@case_since(2, 13)
 def splitting_a_group() -> None:
     """`dist.split_group` itself refuses a machine without an accelerator; this is what it calls."""
     world = dist.group.WORLD

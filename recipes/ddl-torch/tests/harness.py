@@ -11,7 +11,22 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
 from torch import Tensor
+
+# PyTorch 2.13's names of what older ones call otherwise.
+for module, new, old in (
+    (dist, "all_gather_single", "all_gather_into_tensor"),
+    (dist, "reduce_scatter_single", "reduce_scatter_tensor"),
+    (funcol, "all_gather_single", "all_gather_tensor"),
+    (funcol, "all_gather_single_autograd", "all_gather_tensor_autograd"),
+    (funcol, "all_gather_single_coalesced", "all_gather_into_tensor_coalesced"),
+    (funcol, "reduce_scatter_single", "reduce_scatter_tensor"),
+    (funcol, "reduce_scatter_single_autograd", "reduce_scatter_tensor_autograd"),
+    (funcol, "reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced"),
+):
+    if not hasattr(module, new):
+        setattr(module, new, getattr(module, old))
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 CASES: list[Callable[[], None]] = []
@@ -24,6 +39,12 @@ SIZES = [0, 1, 3, 1000, 100_003]
 def case(function: Callable[[], None]) -> Callable[[], None]:
     CASES.append(function)
     return function
+
+
+def case_since(*version: int) -> Callable[[Callable[[], None]], None]:
+    """A case of what older versions of PyTorch have not."""
+    here = tuple(map(int, torch.__version__.split(".")[:2]))
+    return case if here >= version else lambda function: None
 
 
 def given(rank: int, *shape: int, dtype: torch.dtype = torch.float32, top: int = 4) -> Tensor:

@@ -12,7 +12,7 @@ from conftest import HERE, Result, Run
 CASES = [
     name
     for file in sorted(HERE.glob("cases_*.py"))
-    for name in re.findall(r"^@case\ndef (\w+)", file.read_text(), re.M)
+    for name in re.findall(r"^@case(?:_since\(.*\))?\ndef (\w+)", file.read_text(), re.M)
 ]
 
 

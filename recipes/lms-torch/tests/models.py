@@ -66,8 +66,13 @@ def train(
     steps: int = 4,
     optimizer: torch.optim.Optimizer | None = None,
     device: lms.SimulatedDevice | None = None,
+    page: bool = False,
 ) -> Run:
-    """Trains on a simulated device: `step` does forward and backward and returns the loss."""
+    """Trains on a simulated device: `step` does forward and backward and returns the loss.
+
+    Args:
+        page: whether parameters are paged, and the optimizer's state.
+    """
     device = device or lms.SimulatedDevice("64GiB", SPEED)
     optimizer = optimizer or torch.optim.Adam(model.parameters())
     run = Run()
@@ -87,6 +92,9 @@ def train(
             run.seconds.append(device.clock - start)
             run.peaks.append(device.highest)
 
+    if page:
+        lms.page_optimizer(optimizer, bucket="40KiB", smallest=1024, device=device)
+        paged = lms.page_parameters(model, smallest=1024)
     with device:
         if limit is None:
             all_steps()
@@ -94,6 +102,8 @@ def train(
             with lms.LMS(limit, smallest=1024, device=device) as support:
                 all_steps()
                 run.report = support.report()
+    if page:
+        lms.keep_parameters(paged)
     return run
 
 

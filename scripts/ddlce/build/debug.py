@@ -10,9 +10,10 @@ from pathlib import Path
 
 from ddlce.build.inputs import locked_sources
 from ddlce.build.scheduler import Scheduler
-from ddlce.build.worker import Runner, build_environment, make_channel, render_job
+from ddlce.build.worker import build_environment, make_channel, render_job
 from ddlce.engine.build import debug_folder
 from ddlce.errors import WorkError
+from ddlce.place import Runner
 from ddlce.plan import make_plan
 from ddlce.settings import BUILD_PLATFORM, Settings
 from ddlce.sources.fetch import fetch_sources
@@ -59,8 +60,7 @@ def prepare(
 def enter(folder: Path, command: str | None, runner: Runner = list) -> int:
     """Run a shell, or one command, in a build's work folder; returns its exit code."""
     env = build_environment() | {"TERM": os.environ.get("TERM", "dumb")}
+    shell = ["bash", "--rcfile", ENV_SCRIPT, "-i"]
     if command is not None:
-        script = f". ./{ENV_SCRIPT}\n{command}"
-        return subprocess.run(runner(["bash", "-c", script]), cwd=folder, env=env, check=False).returncode
-    run = subprocess.run(runner(["bash", "--rcfile", ENV_SCRIPT, "-i"]), cwd=folder, env=env, check=False)
-    return run.returncode
+        shell = ["bash", "-c", f". ./{ENV_SCRIPT}\n{command}"]
+    return subprocess.run(runner(shell), cwd=folder, env=env, check=False).returncode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -31,6 +32,14 @@ set(CMAKE_CROSSCOMPILING_EMULATOR /usr/bin/env)
 CONFIGURE = """\
 if test "${cross_compiling-}" = yes; then cross_compiling=maybe; fi
 """
+
+
+def settings_id() -> str:
+    """Stands for what every build is told: it differs where another package may come of it.
+
+    `LDD` and `COMPILERS` are for tests, which leave nothing in a package.
+    """
+    return hashlib.sha256((CMAKE + CONFIGURE).encode()).hexdigest()
 
 
 def point_builders(folder: Path, triple: str) -> None:

@@ -21,6 +21,7 @@ from ddlce.build.inputs import source_paths
 from ddlce.build.job import Event, Job
 from ddlce.errors import MachineError, WorkError
 from ddlce.files import explain_os_errors, locked
+from ddlce.place import place_of
 from ddlce.plan import Plan, Step, is_built
 from ddlce.recipes import VARIANTS
 from ddlce.settings import BUILD_PLATFORM, Settings
@@ -193,7 +194,7 @@ class Scheduler:
             job,
             staging.with_name(f"{staging.name}.json"),
             self.settings.cache / "rattler",
-            worker.place_of(self.settings, step.subdir),
+            place_of(self.settings, step.subdir),
         )
         assert running.process.stdout is not None
         os.set_blocking(running.process.stdout.fileno(), False)

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,7 +30,8 @@ from ddlce.engine.render import (
 )
 from ddlce.errors import DdlceError, WorkError
 from ddlce.files import link_or_copy
-from ddlce.settings import BUILD_PLATFORM, Settings
+from ddlce.place import Runner
+from ddlce.settings import BUILD_PLATFORM
 
 
 class Worker:
@@ -184,23 +184,7 @@ def build_environment() -> dict[str, str]:
     }
 
 
-#: Makes of a command line the one that runs it in a place of its own.
-Runner = Callable[[list[str]], list[str]]
-
-
-def place_of(settings: Settings, subdir: str) -> Runner:
-    """Where builds for a platform run: where its programs work."""
-    if subdir == BUILD_PLATFORM:
-        return list
-    from ddlce.emulate import emulated, ensure_sysroot
-
-    sysroot = ensure_sysroot(settings, subdir)
-    return lambda command: emulated(command, subdir, sysroot)
-
-
-def start(
-    job: Job, job_file: Path, cache: Path, runner: Runner = list
-) -> subprocess.Popen[bytes]:
+def start(job: Job, job_file: Path, cache: Path, runner: Runner = list) -> subprocess.Popen[bytes]:
     """Start a worker for `job`; its standard output carries the events."""
     job_file.parent.mkdir(parents=True, exist_ok=True)
     job_file.write_text(job.model_dump_json())

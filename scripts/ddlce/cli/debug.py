@@ -29,7 +29,7 @@ def debug(
 ) -> None:
     """Open a shell where the last build of PACKAGE failed, with its environment set up."""
     from ddlce.build.debug import enter, prepare
-    from ddlce.build.worker import place_of
+    from ddlce.place import place_of
 
     settings = load_settings()
     folder = prepare(

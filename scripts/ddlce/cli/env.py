@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,6 +61,7 @@ def create(
     from ddlce.env.create import this_platform
     from ddlce.lock import channel_address, lock_path
     from ddlce.model.envlock import EnvLock
+    from ddlce.place import place_of
 
     settings = load_settings(root)
     wanted = platform or this_platform()
@@ -73,6 +74,10 @@ def create(
     if not lock:
         _check_current(settings, locked)
     address = channel_address(channel or settings.channel)
+    runner = None
+    if wanted != this_platform():
+        # Made ready when the first program is run: a release that exists needs no emulator.
+        runner = lambda command: place_of(settings, wanted)(command)  # noqa: E731
     with _progress("installing") as progress:
         done = create_release(
             settings,
@@ -81,7 +86,7 @@ def create(
             offline=offline,
             progress=progress,
             on_wait=_say_waiting,
-            runner=None if wanted == this_platform() else _emulation(settings, wanted),
+            runner=runner,
         )
     if json:
         print_json(dataclasses.asdict(done))
@@ -93,17 +98,6 @@ def create(
             f"{escape(str(done.prefix))}: {done.packages} packages, {done.compiled} modules "
             f"compiled ({times})"
         )
-
-
-def _emulation(settings: Settings, platform: str) -> Callable[[list[str]], list[str]]:
-    """What runs programs of another platform on this machine; prepared when it is asked for."""
-
-    def runner(command: list[str]) -> list[str]:
-        from ddlce.emulate import emulated, ensure_sysroot
-
-        return emulated(command, platform, ensure_sysroot(settings, platform))
-
-    return runner
 
 
 def list_envs(root: RootOption = None, json: JsonOption = False) -> None:

@@ -14,6 +14,13 @@ from packaging.utils import canonicalize_name
 from ddlce.debs.manifest import DebEntry, DebsManifest
 from ddlce.errors import InputError
 from ddlce.model.source import DebMetadata, Source, SourcesLock, WheelMetadata
+from ddlce.repackaged import (
+    command_tests,
+    import_tests,
+    python_abi,
+    python_pin,
+    requirements,
+)
 from ddlce.settings import BUILD_PLATFORM
 from ddlce.wheels.depends import Package, conda_dependencies
 
@@ -154,19 +161,13 @@ def _recipe(package: _Made, context: _Context, floors: Mapping[str, str]) -> Deb
         run = sorted({*_run(package, context, floors), *entry.add})
     except InputError as error:
         raise InputError(f"{name}: {error.message}", error.hint) from error
-    exports = (
-        {"run_exports": [f"${{{{ pin_subpackage('{name}', upper_bound='{entry.run_exports}') }}}}"]}
-        if entry.run_exports
-        else {}
-    )
-    constrains = {"run_constraints": entry.constrains} if entry.constrains else {}
     texts = [_find(context.lock, deb, context.manifest.subdir) for deb in entry.license_from]
     data = {
         "schema_version": 1,
         "package": {"name": name, "version": package.version},
         "source": _sources([*package.sources, *texts], package.python is not None, context),
         "build": _build(package, context),
-        "requirements": {"run": run, **constrains, **exports},
+        "requirements": requirements(name, entry, run),
         "tests": _tests(package),
         "about": {
             "homepage": _homepage(package),
@@ -236,9 +237,7 @@ def _run(package: _Made, context: _Context, floors: Mapping[str, str]) -> list[s
         found.append(f"__glibc >={glibc},<3.0.a0")
     if package.python:
         python = context.manifest.python
-        major, minor = python.split(".")
-        found.append(f"python >={python},<{major}.{int(minor) + 1}.0a0")
-        found.append(f"python_abi {python}.* *_cp{major}{minor}")
+        found += [*python_pin(python), python_abi(python)]
         found += conda_dependencies(
             package.python, python, context.manifest.subdir, package.entry.drop, context.ours
         )
@@ -265,17 +264,11 @@ def _library_dependencies(
 def _tests(package: _Made) -> list[dict[str, Any]]:
     entry, tests = package.entry, list[dict[str, Any]]()
     if package.python:
-        imports = package.python.imports if entry.imports is None else entry.imports
-        if imports:
-            tests.append({"python": {"imports": imports, "pip_check": entry.pip_check}})
+        tests += import_tests(entry, package.python.imports)
     sonames = sorted({soname for deb in package.metadata for soname in deb.sonames})
     if sonames:
         tests.append({"package_contents": {"files": [f"lib/{soname}" for soname in sonames]}})
-    if entry.commands:
-        test: dict[str, Any] = {"script": entry.commands}
-        if entry.test_requires:
-            test["requirements"] = {"run": entry.test_requires}
-        tests.append(test)
+    tests += command_tests(entry)
     if not tests:
         raise InputError(
             f"{package.name}: it has nothing to test", "give it a test under 'commands'"

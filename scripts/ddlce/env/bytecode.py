@@ -11,19 +11,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 from ddlce.env.records import Entry, Record
 from ddlce.errors import WorkError
 from ddlce.files import sha256_file
+from ddlce.place import Runner
 
 JOBS = 2
-
-
-#: Makes of a command line the one that runs it where the environment's programs work.
-Runner = Callable[[list[str]], list[str]]
 
 
 def compile_bytecode(

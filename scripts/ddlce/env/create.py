@@ -14,7 +14,7 @@ from jinja2 import Environment, StrictUndefined
 
 from ddlce.engine.install import CacheLayer, install
 from ddlce.engine.worker import Progress
-from ddlce.env.bytecode import Runner, compile_bytecode
+from ddlce.env.bytecode import compile_bytecode
 from ddlce.env.freeze import freeze, make_read_only
 from ddlce.env.layout import (
     CURRENT,
@@ -32,6 +32,7 @@ from ddlce.errors import MachineError
 from ddlce.files import explain_os_errors, write_atomic
 from ddlce.lock import channel_addresses
 from ddlce.model.envlock import EnvLock
+from ddlce.place import Runner
 from ddlce.settings import Settings
 
 #: Conda's names of the machines that Python's platform module calls otherwise.

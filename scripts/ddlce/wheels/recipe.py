@@ -13,6 +13,13 @@ from packaging.utils import canonicalize_name
 
 from ddlce.errors import InputError
 from ddlce.model.source import Source, SourcesLock, WheelMetadata
+from ddlce.repackaged import (
+    command_tests,
+    import_tests,
+    python_abi,
+    python_pin,
+    requirements,
+)
 from ddlce.wheels.depends import (
     Package,
     conda_dependencies,
@@ -144,18 +151,12 @@ def _recipe(
         *_library_dependencies(wheel, entry),
         *entry.add,
     ]
-    exports = (
-        {"run_exports": [f"${{{{ pin_subpackage('{name}', upper_bound='{entry.run_exports}') }}}}"]}
-        if entry.run_exports
-        else {}
-    )
-    constrains = {"run_constraints": entry.constrains} if entry.constrains else {}
     return {
         "schema_version": 1,
         "package": {"name": name, "version": conda_version(wheel.version)},
         "source": [{"url": source.recipe_url, "sha256": source.sha256}],
         "build": _build(entry, wheel, python),
-        "requirements": {"run": run, **constrains, **exports},
+        "requirements": requirements(name, entry, run),
         "tests": _tests(entry, wheel),
         "about": _about(entry, wheel, source),
         "extra": {"recipe-maintainers": ["ddl-ce"]},
@@ -188,14 +189,12 @@ def _build(entry: WheelEntry, wheel: WheelMetadata, python: str) -> dict[str, An
 
 
 def _python_dependencies(wheel: WheelMetadata, python: str, subdir: str) -> list[str]:
-    major, minor = python.split(".")
-    pinned = f"python >={python},<{major}.{int(minor) + 1}.0a0"
     if not wheel.pure:
         floor = glibc_floor(wheel)
         glibc = [f"__glibc >={floor},<3.0.a0"] if floor else []
-        return [pinned, f"python_abi {python}.* *_cp{major}{minor}", *glibc]
+        return [*python_pin(python), python_abi(python), *glibc]
     if depends_on_python(wheel, python, subdir):
-        return [pinned]
+        return python_pin(python)
     required = conda_version_spec(SpecifierSet(wheel.requires_python))
     return [f"python {required or f'>={python}'}"]
 
@@ -238,21 +237,12 @@ def _needed(wheel: WheelMetadata, entry: WheelEntry) -> list[str]:
 
 
 def _tests(entry: WheelEntry, wheel: WheelMetadata) -> list[dict[str, Any]]:
-    imports = wheel.imports if entry.imports is None else entry.imports
-    if not imports and not entry.commands:
+    tests = [*import_tests(entry, wheel.imports), *command_tests(entry)]
+    if not tests:
         raise InputError(
             f"{wheel.name} {wheel.version} has no importable top-level name to test",
             "name some under 'imports' in wheels.yaml, or a test under 'commands'",
         )
-    tests: list[dict[str, Any]] = []
-    if imports:
-        tests.append({"python": {"imports": imports, "pip_check": entry.pip_check}})
-    commands = entry.commands
-    if commands:
-        test: dict[str, Any] = {"script": commands}
-        if entry.test_requires:
-            test["requirements"] = {"run": entry.test_requires}
-        tests.append(test)
     return tests
 
 

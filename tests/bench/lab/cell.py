@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.lab.bound import lower_bound
 from bench.lab.layout import rank_order
 from bench.lab.network import Lab
-from bench.lab.peers.base import Peer
+from bench.lab.peers.base import CannotStart, Peer
 from bench.lab.run import failure_of, report_of, run_on
 
 
@@ -42,6 +42,8 @@ class Cell:
         failure: why there are no times, or "".
         orphans: processes that had to be killed afterwards.
         library: what the library says it is.
+        probe_seconds: how long `ddlrun -probe` took before, all in all; 0: it did not run.
+        probe_wrong: what it found that is not so.
     """
 
     layout: str
@@ -55,26 +57,34 @@ class Cell:
     failure: str = ""
     orphans: int = 0
     library: str = ""
+    probe_seconds: float = 0
+    probe_wrong: tuple[str, ...] = ()
 
 
 def measure(lab: Lab, order: str, nbytes: int, peer: Peer, budget: Budget) -> Cell:
     """Runs one cell; a failure is an outcome, not an error."""
     hosts = [f"h{host}" for host in rank_order(lab.layout, order)]
     arguments = [str(nbytes), str(budget.iterations), str(budget.seconds)]
-    started = peer.start(lab, hosts, [*arguments, str(lab.counters), str(lab.folder)])
+    cell = Cell(lab.layout.name, order, nbytes, peer.name, lower_bound(lab.layout, nbytes))
+    try:
+        started = peer.start(lab, hosts, [*arguments, str(lab.counters), str(lab.folder)])
+    except CannotStart as why:
+        return replace(cell, failure=str(why))
+    if started.probe:
+        found = started.probe
+        cell = replace(cell, probe_seconds=found.seconds, probe_wrong=found.wrong)
     outcome = run_on(lab, "h0", started.command, started.env, budget.limit)
-    key = (lab.layout.name, order, nbytes, peer.name, lower_bound(lab.layout, nbytes))
     if failure := failure_of(outcome, budget.limit):
         orphans = 0 if outcome.code is None else outcome.orphans  # at the limit, all are killed
-        return Cell(*key, failure=failure, orphans=orphans)
+        return replace(cell, failure=failure, orphans=orphans)
     report = report_of(outcome)
     times = tuple(report["times"])
     if report["wrong"]:
-        return Cell(*key, failure=f"{report['wrong']} elements are wrong")
+        return replace(cell, failure=f"{report['wrong']} elements are wrong")
     if report["hosts"] != hosts:
-        return Cell(*key, failure=f"its ranks are on {' '.join(report['hosts'])}")
-    return Cell(
-        *key,
+        return replace(cell, failure=f"its ranks are on {' '.join(report['hosts'])}")
+    return replace(
+        cell,
         times=times,
         uplink=lab.crossed() / (len(times) * nbytes),
         cores=report["cpu"] / sum(times),

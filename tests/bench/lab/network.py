@@ -62,6 +62,11 @@ class Lab:
         return self.folder / "enter"
 
     @property
+    def tools(self) -> Path:
+        """A folder for PATH, whose `ssh` reaches the hosts."""
+        return self.folder / "bin"
+
+    @property
     def counters(self) -> Path:
         """The byte counters of the switches' devices, as /proc/net/dev."""
         return Path(f"/proc/{self.keepers[SWITCH].pid}/net/dev")
@@ -97,6 +102,14 @@ class Lab:
     def restore(self, host: str) -> None:
         """Plugs the cable in again."""
         run_lines("ip", SWITCH, [f"link set v{host[1:]} up"])
+
+    def shared_memory(self) -> list[str]:
+        """The files in the hosts' /dev/shm, as `h0/NAME`."""
+        return [
+            f"{host}/{path.name}"
+            for host in self.names
+            for path in Path(f"/proc/{self.keepers[host].pid}/root/dev/shm").iterdir()
+        ]
 
     def left_over(self) -> list[int]:
         """The processes on the hosts, other than those that keep them."""
@@ -253,6 +266,8 @@ def _keep(lab: Lab) -> None:
     lines = [f"{lab.address(name)} {name}\n" for name in lab.names]
     hosts.write_text("".join(["127.0.0.1 localhost\n", *lines]))
     shutil.copy(Path(__file__).parent / "enter.sh", lab.launcher)
+    lab.tools.mkdir()
+    shutil.copy(Path(__file__).parent / "ssh.sh", lab.tools / "ssh")
     lab.keepers[SWITCH] = _keeper(SWITCH, ["sh", "-c", "echo ready && exec sleep infinity"])
     for name in lab.names:
         script = KEEP.format(name=name, hosts=hosts)

@@ -15,7 +15,7 @@ from typing import Any
 from bench.lab.network import Lab
 
 GRACE = 2.0
-"""Seconds that a job's own helpers have to end after it."""
+"""Seconds that a job's own helpers have to end after it, by default."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Outcome:
         stderr: what it complained about.
         seconds: how long it took.
         orphans: its processes that had to be killed after it.
+        lingered: the seconds for which others of its processes were there after it.
     """
 
     code: int | None
@@ -35,6 +36,7 @@ class Outcome:
     stderr: str
     seconds: float
     orphans: int
+    lingered: float = 0
 
 
 def report_of(outcome: Outcome) -> dict[str, Any]:
@@ -60,7 +62,14 @@ def failure_of(outcome: Outcome, limit: float, line: int = 0) -> str:
     return ""
 
 
-def run_on(lab: Lab, host: str, command: list[str], env: dict[str, str], limit: float) -> Outcome:
+def run_on(
+    lab: Lab,
+    host: str,
+    command: list[str],
+    env: dict[str, str],
+    limit: float,
+    grace: float = GRACE,
+) -> Outcome:
     """Runs a command on a host; nothing of it, on any host, outlives this call.
 
     Args:
@@ -69,6 +78,7 @@ def run_on(lab: Lab, host: str, command: list[str], env: dict[str, str], limit: 
         command: the program and its arguments.
         env: its whole environment, PATH and HOME aside.
         limit: the seconds after which it is killed.
+        grace: the seconds that what it has started has to end after it.
     """
     begin = time.monotonic()
     keep = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
@@ -87,7 +97,8 @@ def run_on(lab: Lab, host: str, command: list[str], env: dict[str, str], limit: 
     try:
         stdout, stderr = process.communicate(timeout=limit)
         seconds = time.monotonic() - begin
-        return Outcome(process.returncode, stdout, stderr, seconds, _clear_late(lab))
+        orphans, lingered = _clear_late(lab, grace)
+        return Outcome(process.returncode, stdout, stderr, seconds, orphans, lingered)
     except subprocess.TimeoutExpired:
         orphans = _kill(process, lab)
         stdout, stderr = process.communicate()
@@ -103,9 +114,9 @@ def _kill(process: subprocess.Popen[str], lab: Lab) -> int:
     return lab.clear()
 
 
-def _clear_late(lab: Lab) -> int:
-    """Kills what has not ended by itself a moment after the job."""
-    end = time.monotonic() + GRACE
-    while lab.left_over() and time.monotonic() < end:
+def _clear_late(lab: Lab, grace: float) -> tuple[int, float]:
+    """Kills what has not ended by itself some time after the job; their number, and that time."""
+    begin = time.monotonic()
+    while lab.left_over() and time.monotonic() < begin + grace:
         time.sleep(0.02)
-    return lab.clear()
+    return lab.clear(), time.monotonic() - begin

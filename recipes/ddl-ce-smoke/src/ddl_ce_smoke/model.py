@@ -144,3 +144,12 @@ def with_efficiency(rows: Sequence[Throughput]) -> list[Throughput]:
         efficiency = row.samples_per_second / (row.ranks * base) if base else None
         filled.append(Throughput(**{**asdict(row), "efficiency": efficiency}))
     return filled
+
+
+def size_text(nbytes: float) -> str:
+    """4096 -> '4 KiB'."""
+    for unit in ("B", "KiB", "MiB"):
+        if nbytes < 1024:
+            return f"{nbytes:g} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:g} GiB"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ddl_ce_smoke.model import Bandwidth, Report
-from ddl_ce_smoke.plots import bandwidth_plot, scaling_plot, size_text
+from ddl_ce_smoke.model import Bandwidth, Report, Throughput, size_text
+from ddl_ce_smoke.probe import exists
 
 
 def render(report: Report) -> str:
@@ -34,9 +34,20 @@ def render(report: Report) -> str:
         speeds=speeds,
         bandwidth=bandwidth_table(report.bandwidth),
         backends=list(dict.fromkeys(row.backend for row in report.bandwidth)),
-        scaling_plot=Markup(scaling_plot(speeds)) if speeds else "",
-        bandwidth_plot=Markup(bandwidth_plot(report.bandwidth)) if report.bandwidth else "",
+        **plots(report, speeds),
     )
+
+
+def plots(report: Report, speeds: Sequence[Throughput]) -> dict[str, Markup]:
+    """The plots of what was measured; none where there is no matplotlib to draw them."""
+    if not exists("matplotlib-base"):
+        return {"scaling_plot": Markup(), "bandwidth_plot": Markup()}
+    from ddl_ce_smoke.plots import bandwidth_plot, scaling_plot
+
+    return {
+        "scaling_plot": Markup(scaling_plot(speeds) if speeds else ""),
+        "bandwidth_plot": Markup(bandwidth_plot(report.bandwidth) if report.bandwidth else ""),
+    }
 
 
 def bandwidth_table(rows: Sequence[Bandwidth]) -> list[dict[str, object]]:

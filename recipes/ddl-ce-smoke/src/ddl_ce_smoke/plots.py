@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from ddl_ce_smoke.model import Bandwidth, Throughput
+from ddl_ce_smoke.model import Bandwidth, Throughput, size_text
 
 #: Placeholder colour to CSS colour: the first two series, text, frame and grid, aids.
 COLOURS = {
@@ -48,15 +48,6 @@ STYLE: Any = {  # matplotlib types its keys one by one
     "lines.markersize": 5,
     "legend.frameon": False,
 }
-
-
-def size_text(nbytes: float) -> str:
-    """4096 -> '4 KiB'."""
-    for unit in ("B", "KiB", "MiB"):
-        if nbytes < 1024:
-            return f"{nbytes:g} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:g} GiB"
 
 
 def bandwidth_plot(rows: Sequence[Bandwidth]) -> str:

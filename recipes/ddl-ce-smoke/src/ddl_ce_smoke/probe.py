@@ -69,6 +69,19 @@ PACKAGES = (
     Package("ddlce", "ddlce", "ddlce"),
 )
 
+#: What the distribution has not for a machine, and the suite does without there.
+WITHOUT = {
+    "ppc64le": {
+        *("tensorflow", "keras", "ddl-tensorflow", "tensorflow-probability"),
+        *("matplotlib-base", "py-rattler", "pydantic", "ddlce"),
+    }
+}
+
+
+def exists(name: str) -> bool:
+    """Whether the distribution has a package for this machine."""
+    return name not in WITHOUT.get(platform.machine(), ())
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -204,7 +217,12 @@ def _cpu_model() -> str:
     except OSError:
         lines = []
     models = [line for line in lines if line.startswith(("model name", "cpu\t"))]
-    return models[0].partition(":")[2].strip() if models else platform.machine()
+    if not models:
+        return platform.machine()
+    kind, _, name = models[0].partition(":")
+    # An emulator shows the file of the machine below it; on POWER, the line is called `cpu`.
+    is_emulated = platform.machine() == "ppc64le" and kind.startswith("model name")
+    return f"emulated on {name.strip()}" if is_emulated else name.strip()
 
 
 def _import(package: Package) -> dict[str, Any]:
@@ -262,7 +280,7 @@ def main() -> None:
         import mpi4py
 
         mpi4py.rc.initialize = False  # asking for its version needs no MPI start
-    for package in PACKAGES:
+    for package in (p for p in PACKAGES if exists(p.name)):
         say({"probe": "importing", "name": package.name})
         say(_import(package))
     say({"probe": "done", "facts": _facts(), "libraries": _libraries()})

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -72,6 +72,14 @@ PASSES = (
     Pass("as on two hosts", ["ddl"], {"DDL_FAKE_HOSTS": "2"}),
     Pass("frameworks", ["horovod", "tensorflow"]),
 )
+
+
+def passes(quick: bool) -> list[Pass]:
+    """Those of this machine; the first, if it is to be quick."""
+    return [
+        replace(step, via=[via for via in step.via if probe.exists(via)])
+        for step in (PASSES[:1] if quick else PASSES)
+    ]
 
 
 class Suite:
@@ -138,7 +146,7 @@ class Suite:
 
     def _collectives(self) -> Iterable[Case]:
         for ranks in self.options.ranks:
-            for step in PASSES[:1] if self.options.quick else PASSES:
+            for step in passes(self.options.quick):
                 label = f"{plural(ranks)}{', ' if step.label else ''}{step.label}"
                 arguments = [word for via in step.via for word in ("--via", via)]
                 arguments += ["--quick"] * self.options.quick
@@ -151,6 +159,8 @@ class Suite:
         cases = [case for count in self.options.ranks for case in trained(job, "DDP", count)]
         yield from job_cases(job, plural(job.size), cases)
         for name, module in (("Horovod", "train_horovod"), ("Keras", "train_keras")):
+            if not probe.exists(name.lower()):
+                continue
             rows = []
             for count in self.options.ranks[-1:] if self.options.quick else self.options.ranks:
                 job = self._launch(module, [], count)

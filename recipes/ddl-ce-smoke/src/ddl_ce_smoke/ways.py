@@ -12,6 +12,10 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
+#: By PyTorch 2.13's names, or by those of before.
+_allgather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+_reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+
 
 class Collectives(Protocol):
     """The collectives under test. All tensors are one-dimensional and on the CPU."""
@@ -98,12 +102,12 @@ class ThroughTorch(Collectives):
 
     def allgather(self, tensor: torch.Tensor) -> torch.Tensor:  # noqa: D102
         result = tensor.new_empty(len(tensor) * dist.get_world_size())
-        dist.all_gather_single(result, tensor)
+        _allgather(result, tensor)
         return result
 
     def reduce_scatter(self, tensor: torch.Tensor, op: str) -> torch.Tensor:  # noqa: D102
         result = tensor.new_empty(len(tensor) // dist.get_world_size())
-        dist.reduce_scatter_single(result, tensor, self.OPS[op])
+        _reduce_scatter(result, tensor, self.OPS[op])
         return result
 
     def barrier(self) -> None:  # noqa: D102

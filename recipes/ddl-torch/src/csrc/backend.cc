@@ -48,8 +48,10 @@ DdlBackend::DdlBackend(int rank, std::vector<int> world_ranks, const std::string
                        milliseconds timeout)
     : c10d::Backend(rank, static_cast<int>(world_ranks.size())),
       options_(c10::make_intrusive<Options>("ddl", timeout)) {
+#if DDL_TORCH_AT_LEAST_2_13
   options_->group_name = group_id;
   options_->global_ranks_in_group.assign(world_ranks.begin(), world_ranks.end());
+#endif
   use_timeout(timeout);
   check(ddl_comm_create(world_ranks.data(), getSize(), tag_of(group_id), &comm_));
   completer_ = std::make_shared<Completer>();
@@ -70,8 +72,6 @@ DdlBackend::~DdlBackend() {
   close();
   if (has_python) PyEval_RestoreThread(state);
 }
-
-void DdlBackend::setTimeout(milliseconds timeout) { options_->timeout = timeout; }
 
 std::uint64_t DdlBackend::getSequenceNumberForGroup() {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -138,13 +138,6 @@ std::vector<Lane*> DdlBackend::lanes() {
   return all;
 }
 
-void DdlBackend::shutdown() { close(); }
-
-void DdlBackend::abort() {
-  for (Lane* lane : lanes()) lane->cancel_waiting("the process group was aborted");
-  close();
-}
-
 void DdlBackend::close() {
   std::unique_ptr<Lane> collectives;
   decltype(peers_) peers;
@@ -184,8 +177,18 @@ DdlBackend::WorkPtr DdlBackend::endCoalescing() {
   return c10::make_intrusive<CoalescedWork>(getRank(), std::move(*works));
 }
 
-// -- Splitting and leaving
-// ---------------------------------------------------------------------------
+// -- What torch manages, and leaving
+// -----------------------------------------------------------------
+
+#if DDL_TORCH_AT_LEAST_2_13
+void DdlBackend::setTimeout(milliseconds timeout) { options_->timeout = timeout; }
+
+void DdlBackend::shutdown() { close(); }
+
+void DdlBackend::abort() {
+  for (Lane* lane : lanes()) lane->cancel_waiting("the process group was aborted");
+  close();
+}
 
 c10::intrusive_ptr<c10d::Backend> DdlBackend::split(const c10::intrusive_ptr<c10d::Store>&,
                                                     const std::vector<int>& ranks,
@@ -203,6 +206,7 @@ c10::intrusive_ptr<c10d::Backend> DdlBackend::split(const c10::intrusive_ptr<c10
                                          std::move(world_ranks), options->group_name,
                                          options->timeout);
 }
+#endif
 
 std::string DdlBackend::leave(std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;

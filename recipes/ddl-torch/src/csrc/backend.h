@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <tuple>
 
+#include "api.h"
 #include "lane.h"
 #include "tensors.h"
 
@@ -25,11 +26,6 @@ class DdlBackend : public c10d::Backend {
   ~DdlBackend() override;
 
   const std::string getBackendName() const override { return "ddl"; }
-  // A copy: torch writes a new group's name and timeout into it when it splits this one.
-  c10::intrusive_ptr<Options> getBackendOptions() override {
-    return c10::make_intrusive<Options>(*options_);
-  }
-  void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override;
 
@@ -79,6 +75,13 @@ class DdlBackend : public c10d::Backend {
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
+#if DDL_TORCH_AT_LEAST_2_13
+  // A copy: torch writes a new group's name and timeout into it when it splits this one.
+  c10::intrusive_ptr<Options> getBackendOptions() override {
+    return c10::make_intrusive<Options>(*options_);
+  }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+
   // `ranks` are this group's; nullptr for a rank that is not among them.
   bool supportsSplitting() const override { return true; }
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
@@ -89,6 +92,8 @@ class DdlBackend : public c10d::Backend {
   void shutdown() override;
   // Like shutdown, but what has not begun fails.
   void abort() override;
+#endif
+
   // For a process that exits without shutdown: tells the others, who would wait for it, by a
   // barrier that they do not answer. Returns what went wrong, or "".
   std::string leave(std::chrono::milliseconds patience);

@@ -106,8 +106,13 @@ DdlBackend::WorkPtr DdlBackend::reduce_scatter_tensor_coalesced(
     bodies.push_back(
         reduce_scatter_body("reduce_scatter_tensor", outputs[i], inputs[i], options.reduceOp));
   }
-  return run_all(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "ddl:reduce_scatter_tensor_coalesced",
-                 options.timeout, outputs, std::move(bodies));
+#if DDL_TORCH_AT_LEAST_2_13
+  constexpr auto type = OpType::REDUCE_SCATTER_TENSOR_COALESCED;
+#else
+  constexpr auto type = OpType::COALESCED;
+#endif
+  return run_all(type, "ddl:reduce_scatter_tensor_coalesced", options.timeout, outputs,
+                 std::move(bodies));
 }
 
 }  // namespace ddl_torch

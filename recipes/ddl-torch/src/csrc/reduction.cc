@@ -1,5 +1,6 @@
 #include "reduction.h"
 
+#include "api.h"
 #include "error.h"
 
 namespace ddl_torch {
@@ -39,7 +40,7 @@ DDL_Op translate(const char* what, const c10d::ReduceOp& op) {
 
 double factor_of(const char* what, const c10d::ReduceOp& op) {
   if (op.op_ != c10d::ReduceOp::PREMUL_SUM) return 1;
-  const auto* const given = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+  const auto* const given = dynamic_cast<const PreMulSum*>(op.supplement_.get());
   if (given == nullptr) {
     refuse(c10::str(what, ": PREMUL_SUM without its factor; ",
                     "make it by torch.distributed._make_nccl_premul_sum(factor)"));
@@ -90,7 +91,7 @@ Reduction::Reduction(const char* what, const at::Tensor& tensor, const c10d::Red
   }
   op_ = translate(what, reduce_op);
   if (is_complex_) {
-    if (!c10d::isComplexViewAsRealAllowed(reduce_op)) {
+    if (op_ != DDL_OP_SUM && op_ != DDL_OP_AVERAGE) {
       refuse(c10::str(what, ": complex numbers can be summed and averaged only"));
     }
     type_ = c10::toRealValueType(type_);

@@ -7,6 +7,7 @@
 
 #include <optional>
 
+#include "api.h"
 #include "error.h"
 
 namespace ddl_torch {
@@ -14,6 +15,7 @@ namespace {
 
 using c10::impl::VirtualGuardImpl;
 
+#if DDL_TORCH_AT_LEAST_2_13
 // One for each thread, so that a lane's staging buffers can be used again.
 c10::Stream own_stream(c10::Device device) {
   thread_local std::optional<c10::Stream> stream;
@@ -22,6 +24,7 @@ c10::Stream own_stream(c10::Device device) {
   }
   return *stream;
 }
+#endif
 
 }  // namespace
 
@@ -45,12 +48,16 @@ StreamOrder::StreamOrder(c10::Device device) : device_(device) {
 
 void StreamOrder::run(const std::function<void()>& body) const {
   if (device_.is_cpu()) return body();
+#if DDL_TORCH_AT_LEAST_2_13
   const c10::Stream stream = own_stream(device_);
   const c10::StreamGuard on_stream(stream);  // and its device
   asked_->block(stream);
   check(ddl_set_stream(stream.native_handle()));
   body();
   stream.synchronize();
+#else
+  refuse("tensors on GPUs need PyTorch 2.13");
+#endif
 }
 
 }  // namespace ddl_torch

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <sstream>
 
@@ -15,7 +16,8 @@ namespace {
 
 constexpr char kValidOptions[] =
     "valid options are -mode X:AxBxC (X one of b n r m c p), -topology FILE, "
-    "-schedule auto|direct|halving|radix:R, -timeout SECONDS, -fusion_bytes N, -fusion_wait MS, "
+    "-schedule auto|direct|halving|radix:R|ring|tree, -timeout SECONDS, -fusion_bytes N, "
+    "-fusion_wait MS, "
     "-deterministic 0|1, -dbg_level 0|1|2, "
     "-dump_iter N, -dev_sync 0|1|2, -rebind_iter N";
 
@@ -62,9 +64,14 @@ void parse_mode(const std::string& text, Settings* settings) {
   settings->mode = text[0];
   settings->dimensions.clear();
   std::istringstream sizes(text.substr(2));
+  long product = 1;  // ranks are counted by an int
   for (std::string size; std::getline(sizes, size, 'x');) {
     settings->dimensions.push_back(
         static_cast<int>(parse_integer("-mode " + text, size, 1, 1 << 24)));
+    product *= settings->dimensions.back();
+    if (product > std::numeric_limits<int>::max()) {
+      fail(DDL_ERROR_ARGUMENT, "-mode ", text, ": describes more ranks than a job can have");
+    }
   }
   if (text.back() == 'x' || settings->dimensions.size() > 4) {
     fail(DDL_ERROR_ARGUMENT, "-mode ", text, ": expected one to four sizes separated by x");
@@ -81,10 +88,12 @@ int parse_schedule(const std::string& text) {
   if (text == "auto") return kAnyRadix;
   if (text == "direct") return kDirect;
   if (text == "halving") return 2;
+  if (text == "ring") return kRing;
+  if (text == "tree") return kTree;
   const std::string prefix = "radix:";
   if (text.rfind(prefix, 0) != 0) {
-    fail(DDL_ERROR_ARGUMENT, "-schedule: expected auto, direct, halving or radix:R, got '", text,
-         "'");
+    fail(DDL_ERROR_ARGUMENT,
+         "-schedule: expected auto, direct, halving, radix:R, ring or tree, got '", text, "'");
   }
   return static_cast<int>(
       parse_integer("-schedule " + text, text.substr(prefix.size()), 2, 1'000'000));

@@ -16,7 +16,7 @@ struct Settings {
 
   std::string topology_file;  // -topology FILE (YAML, see topology/file.h); "" = none
 
-  int radix = 0;  // -schedule: of groups of hosts; 0 = choose by size (see schedule/radix.h)
+  int radix = 0;  // -schedule: of groups of hosts; 0 = choose by size (schedule/radix.h)
 
   double timeout = 60.0;  // -timeout S, else DDL_TIMEOUT; seconds, > 0
 

@@ -8,11 +8,13 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "places.h"
 #include "schedules.h"
 
 namespace nb = nanobind;
@@ -23,6 +25,15 @@ using Address = std::uintptr_t;
 
 ddl_comm_t comm_at(Address address) { return reinterpret_cast<ddl_comm_t>(address); }
 void* memory_at(Address address) { return reinterpret_cast<void*>(address); }
+
+using Sizes = std::vector<std::size_t>;
+
+// Of blocks that follow each other.
+Sizes offsets_of(const Sizes& sizes) {
+  Sizes offsets(sizes.size());
+  std::exclusive_scan(sizes.begin(), sizes.end(), offsets.begin(), std::size_t{0});
+  return offsets;
+}
 
 // For the getters: (code, value).
 template <DDL_Result (*get)(int*)>
@@ -153,6 +164,33 @@ NB_MODULE(_core, m) {
       },
       Unlocked());
   m.def(
+      "gather",
+      [](Address comm, Address send, Address recv, std::size_t nbytes, int root) -> int {
+        return ddl_comm_gather(comm_at(comm), memory_at(send), memory_at(recv), nbytes, root);
+      },
+      Unlocked());
+  m.def(
+      "scatter",
+      [](Address comm, Address send, Address recv, std::size_t nbytes, int root) -> int {
+        return ddl_comm_scatter(comm_at(comm), memory_at(send), memory_at(recv), nbytes, root);
+      },
+      Unlocked());
+  m.def(
+      "alltoall",
+      [](Address comm, Address send, Address recv, std::size_t nbytes) -> int {
+        return ddl_comm_alltoall(comm_at(comm), memory_at(send), memory_at(recv), nbytes);
+      },
+      Unlocked());
+  m.def(
+      "alltoallv",
+      [](Address comm, Address send, const Sizes& send_bytes, Address recv,
+         const Sizes& recv_bytes) -> int {
+        return ddl_comm_alltoallv(comm_at(comm), memory_at(send), send_bytes.data(),
+                                  offsets_of(send_bytes).data(), memory_at(recv), recv_bytes.data(),
+                                  offsets_of(recv_bytes).data());
+      },
+      Unlocked());
+  m.def(
       "send",
       [](Address comm, Address buffer, std::size_t nbytes, int dest, int tag) -> int {
         return ddl_comm_send(comm_at(comm), memory_at(buffer), nbytes, dest, tag);
@@ -208,4 +246,5 @@ NB_MODULE(_core, m) {
   });
 
   bind_schedules(m);
+  bind_places(m);
 }

@@ -137,6 +137,26 @@ TEST(ChooseTest, OnlyRadixesThatMakeADifferenceAreTried) {
   EXPECT_EQ(useful_radixes(flat(9)), (std::vector<int>{kDirect, 3, 2}));
 }
 
+TEST(ChooseTest, RingsAndTreesAreOtherWaysForThreeOrMore) {
+  EXPECT_EQ(other_ways(flat(2)), (std::vector<int>{}));
+  EXPECT_EQ(other_ways(flat(3)), (std::vector<int>{kTree, kRing}));
+}
+
+// What the model must say of them: a ring moves the bytes of a direct exchange in k - 1 times the
+// steps; trees send every byte twice from an inner host, in log2(k) steps.
+TEST(CostTest, RingsAndTrees) {
+  const Wire wire = rates_only();
+  const Prediction direct = predict(flat(8, kMB), kDirect, 1 << 20, wire);
+  const Prediction ring = predict(flat(8, kMB), kRing, 1 << 20, wire);
+  const Prediction tree = predict(flat(8, kMB), kTree, 1 << 20, wire);
+  EXPECT_NEAR(ring.seconds, direct.seconds, 1e-3 * direct.seconds);
+  EXPECT_EQ(direct.steps, 2);
+  EXPECT_EQ(ring.steps, 14);
+  EXPECT_EQ(tree.steps, 6);
+  EXPECT_GT(tree.seconds, direct.seconds);
+  EXPECT_LE(tree.messages, 4U);
+}
+
 TEST(ChooseTest, ShortLatenciesMeanCheapMessages) {
   Node tree = flat(8, 1e4 * kMB);
   EXPECT_EQ(usual_wire(tree).overhead, Wire().overhead);
@@ -154,6 +174,9 @@ TEST(ChooseTest, NothingElseIsMuchFaster) {
       const double time = predict(tree, chosen, nbytes).seconds;
       for (const int radix : useful_radixes(tree)) {
         EXPECT_GE(1.11 * predict(tree, radix, nbytes).seconds, time);
+      }
+      for (const int way : other_ways(tree)) {
+        EXPECT_GE(1.11 * predict(tree, way, nbytes).seconds, time);
       }
     }
   }

@@ -266,6 +266,7 @@ TEST_P(KernelsTest, StreamingCopyCopiesAllAndNoMore) {
 std::vector<const KernelTable*> tables() {
   std::vector<const KernelTable*> all = {&generic_kernels()};
   if (avx2_kernels() != nullptr) all.push_back(avx2_kernels());
+  if (power9_kernels() != nullptr) all.push_back(power9_kernels());
   return all;
 }
 

@@ -22,9 +22,13 @@ inline Values cut(const Values& values, Span span) {
 
 class Machine {
  public:
-  // plans[h] and data[h] are host h's.
-  Machine(std::vector<Plan> plans, std::vector<Values> data)
-      : plans_(std::move(plans)), data_(std::move(data)) {}
+  // plans[h] and data[h] are host h's. Out of place, sums and results are made beside the data.
+  Machine(std::vector<Plan> plans, std::vector<Values> data, bool out_of_place = false)
+      : plans_(std::move(plans)), given_(std::move(data)), data_(given_) {
+    for (Values& values : data_) {
+      if (out_of_place) values.assign(values.size(), kNothing);
+    }
+  }
 
   void run() {
     std::vector<std::size_t> step(plans_.size(), 0);
@@ -37,14 +41,15 @@ class Machine {
         const Step& now = plans_[h].steps[step[h]];
         if (!has_sent[h]) {
           for (const Transfer& part : now.sends) {
-            inbox_[{static_cast<int>(h), part.host, now.tag}].push_back(cut(data_[h], part.span));
+            const Values& from = part.is_given ? given_[h] : data_[h];
+            inbox_[{static_cast<int>(h), part.host, now.tag}].push_back(cut(from, part.span));
             bytes_ += part.span.count();
           }
           has_sent[h] = true;
           has_moved = true;
         }
         if (!can_receive(static_cast<int>(h), now)) continue;
-        receive(static_cast<int>(h), now);
+        receive(static_cast<int>(h), now, step[h] < plans_[h].given ? given_[h] : data_[h]);
         ++step[h];
         has_sent[h] = false;
         has_moved = true;
@@ -85,9 +90,12 @@ class Machine {
     return values;
   }
 
-  void receive(int me, const Step& step) {
+  // `own`: what this host adds.
+  void receive(int me, const Step& step, const Values& own) {
     Values& mine = data_[me];
     for (const Reduction& reduction : step.reductions) {
+      const Values ours = cut(own, reduction.span);
+      std::copy(ours.begin(), ours.end(), mine.begin() + static_cast<long>(reduction.span.begin));
       EXPECT_EQ(std::count(reduction.from.begin(), reduction.from.end(), me), 1);
       for (const int from : reduction.from) {
         if (from == me) continue;
@@ -101,8 +109,11 @@ class Machine {
     }
   }
 
+  static constexpr long kNothing = -1'000'000'000;
+
   std::vector<Plan> plans_;
-  std::vector<Values> data_;
+  std::vector<Values> given_;  // by the caller, not to be changed
+  std::vector<Values> data_;   // sums and results
   std::map<std::tuple<int, int, int>, std::vector<Values>> inbox_;  // from, to, tag
   std::size_t bytes_ = 0;
 };

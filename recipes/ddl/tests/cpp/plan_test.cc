@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 #include <random>
 
@@ -21,7 +22,7 @@ void expect_allreduce(const Node& tree, int hosts, std::size_t count, std::size_
     Values& mine = data.emplace_back(count);
     std::iota(mine.begin(), mine.end(), h * 1000L);
   }
-  Machine machine(std::move(plans), std::move(data));
+  Machine machine(std::move(plans), std::move(data), hosts > 1);
   machine.run();
   for (int h = 0; h < hosts; ++h) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -37,13 +38,55 @@ TEST(PlanTest, AnyTreeCountAndScheduleSumsExactlyOnce) {
   for (unsigned seed = 0; seed < 400; ++seed) {
     std::mt19937 random(seed);
     const DrawnTree drawn = draw_tree(random, seed % 10 == 0, false);
-    const int radix = seed % 4 == 0 ? kDirect : 2 + static_cast<int>(random() % 4);
+    const std::vector<int> others = {kDirect, kRing, kTree};
+    const int radix = seed % 2 == 0 ? others[seed / 2 % 3] : 2 + static_cast<int>(random() % 4);
     const Node tree = limit_groups(drawn.tree, radix);
     const std::size_t unit = 1 + random() % 3;
     for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{random() % 200}}) {
       SCOPED_TRACE(describe_tree(tree) + "count " + std::to_string(count));
       expect_allreduce(tree, drawn.hosts, count, unit);
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// What rank 0 of a flat group does in each step of the way up: messages sent, parts added.
+std::vector<std::pair<std::size_t, std::size_t>> way_up(int hosts, int radix, int host) {
+  const Plan plan = plan_allreduce(limit_groups(flat(hosts), radix), host, 1600, 1);
+  std::vector<std::pair<std::size_t, std::size_t>> found;
+  for (std::size_t i = 0; i < plan.reducing; ++i) {
+    std::size_t parts = 0;
+    for (const Reduction& reduction : plan.steps[i].reductions) parts += reduction.from.size() - 1;
+    found.emplace_back(plan.steps[i].sends.size(), parts);
+  }
+  return found;
+}
+
+TEST(PlanTest, ARingHasOneMessageToTheRightInEveryRound) {
+  const std::vector<std::pair<std::size_t, std::size_t>> once(6, {1, 1});
+  for (int h = 0; h < 7; ++h) {
+    EXPECT_EQ(way_up(7, kRing, h), once);
+    const Plan plan = plan_allreduce(limit_groups(flat(7), kRing), h, 1600, 1);
+    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+      EXPECT_EQ(plan.steps[i].sends[0].host, (h + (i < plan.reducing ? 1 : 6)) % 7);
+    }
+  }
+}
+
+TEST(PlanTest, NobodyAddsMoreThanTwoPartsInBothTreesTogether) {
+  for (const int hosts : {3, 4, 5, 8, 12, 17}) {
+    const int second_root = hosts % 2 == 0 ? hosts - 1 : 1;
+    for (int h = 0; h < hosts; ++h) {
+      std::size_t parts = 0;
+      std::size_t sent = 0;
+      const auto rounds = way_up(hosts, kTree, h);
+      EXPECT_EQ(rounds.size(), static_cast<std::size_t>(std::ceil(std::log2(hosts))));
+      for (const auto& [sends, adds] : rounds) {
+        sent += sends;
+        parts += adds;
+      }
+      EXPECT_LE(parts, 2U) << h << " of " << hosts;
+      EXPECT_EQ(sent, h == 0 || h == second_root ? 1U : 2U) << h << " of " << hosts;
     }
   }
 }
@@ -77,10 +120,14 @@ TEST(RadixTest, GroupsAreSplitEvenly) {
 
 TEST(RadixTest, PlansHaveTagsForAllLevels) {
   Node deep = flat(4);
-  for (int i = 0; i < 30; ++i) deep = group({deep, host(4 + i)});
+  const int deepest = kMaxTags / 2 - 2;  // two levels for the four hosts, two tags for a level
+  for (int i = 0; i < deepest; ++i) deep = group({deep, host(4 + i)});
   EXPECT_NE(describe_tree(limit_groups(deep, 2)), describe_tree(deep));
-  deep = group({deep, host(34)});
+  deep = group({deep, host(4 + deepest)});
   EXPECT_EQ(describe_tree(limit_groups(deep, 2)), describe_tree(deep));
+  const int longest = kMaxTags / 2 + 1;  // a round less than hosts
+  EXPECT_EQ(limit_groups(flat(longest), kRing).exchange, Exchange::kRing);
+  EXPECT_EQ(limit_groups(flat(longest + 1), kRing).exchange, Exchange::kDirect);
 }
 
 // Elements that cross the border of hosts [0, inside).

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <random>
 
 #include "error.h"
 #include "schedule/radix.h"
@@ -48,8 +51,10 @@ TEST(SettingsTest, SchedulesAreRadixes) {
   EXPECT_EQ(parse_settings("-schedule direct").radix, kDirect);
   EXPECT_EQ(parse_settings("--schedule halving").radix, 2);
   EXPECT_EQ(parse_settings("-schedule radix:5").radix, 5);
+  EXPECT_EQ(parse_settings("-schedule ring").radix, kRing);
+  EXPECT_EQ(parse_settings("-schedule tree").radix, kTree);
   EXPECT_EQ(error_of("-schedule fast"),
-            "-schedule: expected auto, direct, halving or radix:R, got 'fast'");
+            "-schedule: expected auto, direct, halving, radix:R, ring or tree, got 'fast'");
   EXPECT_EQ(error_of("-schedule radix:1"),
             "-schedule radix:1: expected a whole number from 2 to 1000000, got '1'");
 }
@@ -85,6 +90,8 @@ TEST(SettingsTest, TheProductMustBeTheNumberOfRanks) {
 TEST(SettingsTest, NamesWhatItDoesNotUnderstand) {
   EXPECT_NE(error_of("-mode r:2 fast").find("unknown word 'fast'; valid options are -mode"),
             std::string::npos);
+  EXPECT_EQ(error_of("-mode r:16777216x16777216x16777216x65536"),
+            "-mode r:16777216x16777216x16777216x65536: describes more ranks than a job can have");
   EXPECT_NE(error_of("-timeout").find("-timeout needs a value"), std::string::npos);
   for (const char* bad :
        {"-timeout -1", "-timeout nan", "-timeout 1s", "-dbg_level 3", "-dev_sync x",
@@ -93,6 +100,99 @@ TEST(SettingsTest, NamesWhatItDoesNotUnderstand) {
         "-fusion_wait nan", "-mode x:2", "-mode r:1x1x1x1x1"}) {
     EXPECT_NE(error_of(bad), "no error") << bad;
   }
+}
+
+// A string with some of its bytes changed, lost, doubled or cut off.
+std::string damaged(std::string text, std::mt19937& random) {
+  for (unsigned i = 0; i < 1 + random() % 6; ++i) {
+    const std::size_t at = random() % text.size();
+    switch (random() % 5) {
+      case 0:
+        text[at] = static_cast<char>(random());
+        break;
+      case 1:
+        text.erase(at, 1 + random() % 9);
+        break;
+      case 2:
+        text.insert(at, text.substr(random() % text.size(), random() % 20));
+        break;
+      case 3:
+        text.resize(at + 1);
+        break;
+      default:
+        text.insert(at, 1, "-:x. \t\n0123456789aeinf"[random() % 22]);
+    }
+    if (text.empty()) text = "-";
+  }
+  return text;
+}
+
+// What the library relies on, whatever was said.
+void expect_usable(const Settings& settings, const std::string& options) {
+  SCOPED_TRACE(options);
+  EXPECT_TRUE(std::isfinite(settings.timeout) && settings.timeout > 0);
+  EXPECT_LE(settings.fusion_bytes, std::size_t{1} << 30);
+  EXPECT_TRUE(settings.fusion_wait_ms >= 0 && settings.fusion_wait_ms <= 1000);
+  EXPECT_TRUE(settings.debug_level >= 0 && settings.debug_level <= 2);
+  EXPECT_TRUE(settings.device_sync >= 0 && settings.device_sync <= 2);
+  EXPECT_TRUE(settings.dump_every >= 0 && settings.rebind_every >= 0);
+  EXPECT_TRUE(settings.radix == kAnyRadix || settings.radix == kDirect || settings.radix >= 2);
+  EXPECT_EQ(settings.mode == 0, settings.dimensions.empty());
+  EXPECT_LE(settings.dimensions.size(), 4U);
+  for (const int size : settings.dimensions) EXPECT_TRUE(size >= 1 && size <= 1 << 24);
+  try {
+    check_mode(settings, 8);
+    if (settings.mode != 0) {
+      long product = 1;
+      for (const int size : settings.dimensions) product *= size;
+      EXPECT_EQ(product, 8);
+    }
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), DDL_ERROR_ARGUMENT);
+    EXPECT_EQ(std::string(error.what()).rfind("-mode ", 0), 0U) << error.what();
+  }
+}
+
+// Whatever the bytes: settings that can be used, or one error that says what it is about.
+TEST(SettingsTest, SurvivesDamagedOptions) {
+  const std::string good[] = {
+      "-mode p:6x2x1x3",
+      "-mode b:4x2 -timeout 1.5 --schedule radix:5 -deterministic 1",
+      "-dbg_level 2 -dump_iter 100 -dev_sync 1 -rebind_iter 9 -fusion_bytes 4096 -fusion_wait 2.5",
+      "-topology /some/where.yaml -mode r:2x2x2",
+  };
+  const std::string starts[] = {"DDL options: unknown word '",
+                                "DDL options: -",
+                                "-mode",
+                                "-schedule",
+                                "-timeout: expected a number",
+                                "-fusion_wait: expected a number",
+                                "-fusion_bytes: expected a whole",
+                                "-dbg_level: expected a whole",
+                                "-dump_iter: expected a whole",
+                                "-dev_sync: expected a whole",
+                                "-rebind_iter: expected a whole",
+                                "-deterministic: expected a whole"};
+  unsigned taken = 0;
+  unsigned refused = 0;
+  for (unsigned seed = 0; seed < 20'000; ++seed) {
+    std::mt19937 random(seed);
+    const std::string options = damaged(good[seed % std::size(good)], random);
+    try {
+      expect_usable(parse_settings(options), options);
+      ++taken;
+    } catch (const Error& error) {
+      ++refused;
+      const std::string text = error.what();
+      EXPECT_EQ(error.code(), DDL_ERROR_ARGUMENT) << options;
+      EXPECT_TRUE(std::any_of(std::begin(starts), std::end(starts),
+                              [&](const std::string& start) { return text.rfind(start, 0) == 0; }))
+          << options << ": " << text;
+    }
+  }
+  // The damage is neither none nor everything.
+  EXPECT_GT(taken, 500U);
+  EXPECT_GT(refused, 5'000U);
 }
 
 }  // namespace

@@ -240,8 +240,9 @@ def test_wrong_rankfiles(tmp_path: Path, text: str | None, message: str) -> None
 @pytest.mark.parametrize(
     ("words", "options"),
     [
-        ("", "-mode p:1x1"),
-        ("-H a:4,b:4", "-mode p:4x2"),
+        ("", ""),
+        ("-H a:4,b:4", ""),
+        ("-H a:4,b:4 -nodes 2", "-mode p:4x2"),
         ("-H a:2,b:1", ""),
         ("-H n[1-8]:6 -racks 2 -aisles 2", "-mode p:6x2x2x2"),
         ("-H n[1-4]:6 -racks 2", "-mode p:6x2x2"),

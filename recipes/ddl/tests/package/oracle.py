@@ -32,7 +32,12 @@ for dtype in TYPES:
         np.testing.assert_array_equal(ddl.allgather(mine), every)
         blocks = np.tile(mine, SIZE)
         np.testing.assert_array_equal(ddl.reduce_scatter(blocks), expected["sum"])
+        np.testing.assert_array_equal(ddl.alltoall(blocks), every.reshape(-1))
         for root in range(SIZE):
+            gathered = ddl.gather(mine, root)
+            assert (gathered is None) == (root != RANK)
+            if gathered is not None:
+                np.testing.assert_array_equal(gathered, every)
             np.testing.assert_array_equal(ddl.broadcast(mine.copy(), root), every[root])
 ddl.barrier()
 ddl.finalize()

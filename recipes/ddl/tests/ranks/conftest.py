@@ -1,8 +1,12 @@
-"""Starts real ranks: `mpiexec` and the ddl installed beside this interpreter."""
+"""Starts real ranks: `mpiexec` and the ddl installed beside this interpreter.
+
+TEST_MPIEXEC names another MPI's launcher, with its options, for a libddl that was built with it.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +15,8 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
-MPIEXEC = Path(sys.executable).parent / "mpiexec"
+BIN = Path(sys.executable).parent
+MPIEXEC = shlex.split(os.environ.get("TEST_MPIEXEC", "")) or [str(BIN / "mpiexec")]
 
 Result = subprocess.CompletedProcess[str]
 
@@ -35,7 +40,7 @@ def environment(**variables: object) -> dict[str, str]:
 
 def command(program: str, *arguments: str, n: int) -> list[str]:
     return [
-        *(str(MPIEXEC), "-n", str(n)),
+        *(*MPIEXEC, "-n", str(n)),
         *(sys.executable, str(PROGRAMS / f"{program}.py"), *arguments),
     ]
 

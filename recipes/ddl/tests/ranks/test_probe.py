@@ -55,7 +55,7 @@ def test_the_file_names_racks_and_links() -> None:
 
 def run_probe(file: Path, n: int, hosts: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(MPIEXEC), "-n", str(n), sys.executable, "-m", "ddl.probe", str(file)],
+        [*MPIEXEC, "-n", str(n), sys.executable, "-m", "ddl.probe", str(file)],
         env=environment(DDL_FAKE_HOSTS=hosts),
         capture_output=True,
         text=True,

@@ -91,7 +91,10 @@ def test_presets(name: str) -> None:
         ("-topology none.yaml", "cannot read none.yaml: No such file or directory"),
         ("-topology bad.yaml", "bad.yaml:1: neither 'host' nor 'children'"),
         ("-topology one.yaml", "one.yaml: one host alone has nobody to exchange with"),
-        ("-preset minsky-64 -schedule fast", "-schedule: expected auto, direct, halving or radix:"),
+        (
+            "-preset minsky-64 -schedule fast",
+            "-schedule: expected auto, direct, halving, radix:R, ",
+        ),
         ("-preset minsky-64 -schedule radix:x", "-schedule radix:x: expected a whole number"),
         ("-preset minsky-64 -size 4Q", "'4Q' is not a size such as 4096, 64K, 4M or 1G"),
         ("-preset minsky-64 -latency -3", "-latency: '-3' is not a number above 0"),
@@ -161,7 +164,10 @@ def test_hosts_side_by_side() -> None:
         ("-topology racks.yaml -H node01,other", "host 'other' of this job is not in the file"),
         ("-mode q:2", "-mode q:2 is not understood"),
         ("-mode p:1x1000000", "-mode p:1x1000000: more than 100000 hosts"),
-        ("-H a,b -ddloption -schedule\tfast", "-schedule: expected auto, direct, halving or"),
+        (
+            "-H a,b -ddloption -schedule\tfast",
+            "-schedule: expected auto, direct, halving, radix:R,",
+        ),
     ],
 )
 def test_wrong_topologies(words: str, message: str, racks: Path) -> None:
@@ -204,7 +210,7 @@ def test_a_prediction_is_the_librarys() -> None:
 # -- the schedules, run -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schedule", ["direct", "halving", "radix:3", "auto"])
+@pytest.mark.parametrize("schedule", ["direct", "halving", "radix:3", "ring", "tree", "auto"])
 def test_every_schedule_sums_right(passes: Launch, schedule: str) -> None:
     options = {"DDL_OPTIONS": f"-schedule {schedule}"}
     passes("reductions", "exact", n=4, hosts=4, chunk=1024, env=options)

@@ -15,6 +15,7 @@ from conftest import PROGRAMS, command, environment
 
 TIMEOUT = 2
 CODES = {"TIMEOUT", "PEER_LOST", "MPI"}
+NAMED = r"rank (\d+) \(host \S+\)"
 
 
 def ride_out(folder: Path, how: str, seed: int, n: int, hosts: int) -> None:
@@ -31,13 +32,15 @@ def ride_out(folder: Path, how: str, seed: int, n: int, hosts: int) -> None:
     )
     assert job.stdout is not None
     told: dict[int, str] = {}
+    words: dict[int, str] = {}
     victim = 0
     output = ""
     try:
         for line in job.stdout:
             output += line
-            if found := re.match(r"rank (\d+): (\w+) after", line):
+            if found := re.match(r"rank (\d+): (\w+) after .* s late: (.*)", line):
                 told[int(found[1])] = found[2]
+                words[int(found[1])] = found[3]
             if line.startswith("pid "):
                 victim = int(line.split()[1])
             if len(told) == n - 1 and victim:
@@ -48,6 +51,14 @@ def ride_out(folder: Path, how: str, seed: int, n: int, hosts: int) -> None:
         rest, _ = job.communicate(timeout=60)
     assert set(told) == set(range(n - 1)), output + rest
     assert set(told.values()) <= CODES, output + rest
+    for rank, code in told.items():
+        named = {int(other) for other in re.findall(NAMED, words[rank])}
+        # Whom it waited for itself: the lost one, or one that waited for that one in turn.
+        assert code == "MPI" or named - {rank}, output + rest
+        assert named <= set(range(n)), output + rest
+    # The chain ends at the lost rank.
+    ends = any(re.search(rf"rank {n - 1} \(host \S+\)", text) for text in words.values())
+    assert ends or "MPI" in told.values(), output + rest
     assert "AssertionError" not in output + rest
 
 

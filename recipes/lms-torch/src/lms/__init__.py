@@ -20,7 +20,16 @@ from lms.errors import InplaceError, LimitError, LMSError, NoPlanError
 from lms.planning import plan
 from lms.plot import plot
 from lms.report import Report
-from lms.session import LMS, current, disable, enable, page_optimizer, report
+from lms.session import (
+    LMS,
+    current,
+    disable,
+    enable,
+    keep_parameters,
+    page_optimizer,
+    page_parameters,
+    report,
+)
 from lms.simulator import SimulatedDevice, SimulatedOutOfMemory, Speed
 
 __all__ = [
@@ -36,8 +45,10 @@ __all__ = [
     "current",
     "disable",
     "enable",
+    "keep_parameters",
     "offload_compiled",
     "page_optimizer",
+    "page_parameters",
     "plan",
     "plot",
     "report",

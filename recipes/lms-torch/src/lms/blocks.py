@@ -7,8 +7,11 @@ from typing import Protocol
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from lms.device import Copy, Device, Offer, Room, flat, hollow
+from lms.device import Copy, Device, Offer, Room, flat, holders_of_one, hollow
 from lms.errors import InplaceError
+from lms.weights import Weight
+
+_SOLE = holders_of_one()
 
 
 class Owner(Protocol):
@@ -47,6 +50,26 @@ class Block:
         if self.flat is None or self.flat.untyped_storage()._cdata != cdata:
             return False
         return version == self.flat._version  # it came back, and is saved again
+
+    @property
+    def gone(self) -> bool:
+        """Whether there is nothing to send out: it is away, or backward has used it."""
+        return self.used or self.flat is None
+
+    @property
+    def sent(self) -> bool:
+        """Whether the host has the bytes, or will have them."""
+        return self.room is not None
+
+    @property
+    def held(self) -> bool:
+        """Whether the model itself holds the bytes too."""
+        return int(torch._C._storage_Use_Count(self.original.cdata)) > _SOLE
+
+    @property
+    def freed(self) -> bool:
+        """Whether the memory is free."""
+        return self.original.expired()
 
     def page_out(self) -> None:
         """Begins the copy to the host."""
@@ -94,19 +117,28 @@ class Block:
 
 
 class Saved:
-    """What autograd keeps for a tensor instead of it."""
+    """What autograd keeps for a tensor instead of it.
 
-    __slots__ = ("block", "dtype", "offset", "shape", "stride", "tensor", "version")
+    Attributes:
+        kept: what has the bytes; None if `tensor` has them.
+    """
 
-    def __init__(self, tensor: torch.Tensor, block: Block | None) -> None:
-        self.block, self.version = block, tensor._version
-        # Shares the version counter; bytes only if no block has them.
-        self.tensor = tensor.detach() if block is None else hollow(tensor)
-        self.shape, self.stride = tensor.shape, tensor.stride() if block else ()
-        self.offset, self.dtype = tensor.storage_offset() if block else 0, tensor.dtype
+    __slots__ = ("dtype", "iteration", "kept", "offset", "shape", "stride", "tensor", "version")
+
+    def __init__(self, tensor: torch.Tensor, kept: Block | Weight | None, iteration: int) -> None:
+        self.kept, self.version, self.iteration = kept, tensor._version, iteration
+        # Shares the version counter; bytes only if nothing else has them.
+        self.tensor = tensor.detach() if kept is None else hollow(tensor)
+        self.shape, self.stride = tensor.shape, tensor.stride() if kept else ()
+        self.offset, self.dtype = tensor.storage_offset() if kept else 0, tensor.dtype
 
     def check(self) -> None:
         """Raises InplaceError if the tensor was changed since."""
+        if isinstance(self.kept, Weight) and self.kept.replaced:
+            raise InplaceError(
+                f"the data of a paged parameter of shape {list(self.shape)} was replaced between "
+                "forward and backward; assign to `.data` outside, or page it no more"
+            )
         if self.tensor._version != self.version:
             raise InplaceError(
                 "one of the variables needed for gradient computation has been modified by an "

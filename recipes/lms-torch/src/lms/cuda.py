@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from lms.device import holders_of_one
+from lms.device import holders_of_one, regain
 from lms.errors import LimitError
 from lms.plan import Rates
 from lms.sizes import parse_size, size_text
@@ -165,6 +165,19 @@ class CudaDevice:
         with torch.cuda.stream(self._back):
             flat.view(torch.uint8).copy_(room.bytes, non_blocking=True)
         return flat, _Copy(compute, self._back, room)
+
+    def vacate(self, tensor: torch.Tensor) -> None:
+        """Given up on the compute stream, which is where it is used."""
+        tensor.untyped_storage().resize_(0)
+
+    def refill(self, room: HostRoom, tensor: torch.Tensor, nbytes: int) -> _Copy:
+        """Into memory of the compute stream, on the stream for copies in."""
+        compute = torch.cuda.current_stream(self.index)
+        flat = regain(tensor, nbytes)
+        self._back.wait_stream(compute)
+        with torch.cuda.stream(self._back):
+            flat.view(torch.uint8).copy_(room.bytes, non_blocking=True)
+        return _Copy(compute, self._back, room)
 
     def offer(self, flat: torch.Tensor) -> _Offer | None:
         """Only with room that is pinned already: pinning more would cost more than it may save."""

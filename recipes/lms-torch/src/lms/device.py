@@ -72,6 +72,12 @@ class Device(Protocol):
             A flat tensor of the same bytes, and the copy to join before it is used.
         """
 
+    def vacate(self, tensor: torch.Tensor) -> None:
+        """Gives up the memory of a tensor's storage, which stays the tensor's."""
+
+    def refill(self, room: Any, tensor: torch.Tensor, nbytes: int) -> Copy:
+        """Begins to copy back into a storage that was vacated."""
+
     def offer(self, flat: torch.Tensor) -> Offer | None:
         """Lets the allocator take a storage that stays, should it run short, if it can."""
 
@@ -89,6 +95,19 @@ def flat(tensor: torch.Tensor) -> torch.Tensor:
     """The whole storage of `tensor` as one dimension of its dtype, sharing the memory."""
     count = tensor.untyped_storage().nbytes() // tensor.element_size()
     return tensor.detach().as_strided((count,), (1,), 0)
+
+
+def alone(tensor: torch.Tensor) -> torch.Tensor:
+    """As `flat`, but with a version of its own, and no other tensor behind it."""
+    storage = tensor.untyped_storage()
+    count = storage.nbytes() // tensor.element_size()
+    return tensor.new_empty(0).set_(storage, 0, (count,), (1,))
+
+
+def regain(tensor: torch.Tensor, nbytes: int) -> torch.Tensor:
+    """Gives a vacated storage its memory again; all of it, as `alone`."""
+    tensor.untyped_storage().resize_(nbytes)
+    return alone(tensor)
 
 
 def hollow(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,84 +1,33 @@
-"""The engine: autograd's hooks on saved tensors, learning an iteration and following its plan.
-
-The first iteration of each kind swaps everything, one copy after the other, and so needs the least
-memory that there is; meanwhile it is recorded. From then on the plan says what leaves, when its
-memory is given up and when it is fetched. What does not happen as it did before is served on
-demand, and learned again.
-"""
+"""The engine: what autograd's hooks and the uses of paged parameters do to an iteration."""
 
 from __future__ import annotations
 
-import threading
-import weakref
-from typing import Any
+from collections.abc import Iterable
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from lms.blocks import Block, Saved
-from lms.device import Device, holders_of_one
 from lms.errors import NoPlanError
-from lms.plan import Plan, make_plan
-from lms.recorder import Recorder
+from lms.iterations import Iterations
 from lms.sizes import size_text
-from lms.trace import Key, Trace, merge, same
-
-#: Plans that are kept; the one that was used least recently goes first.
-_PLANS = 32
-#: How often an iteration is recorded: in the first, a slow host may hide the device's own times.
-_LOOKS = 2
-#: The share of the limit by which the memory under an iteration may differ from what its plan was
-#: made for; plans leave it free.
-_SLIGHT = 1 / 256
+from lms.trace import Key
+from lms.weights import Gap, Weight, weight_in
 
 
-_SOLE = holders_of_one()
-
-
-class Engine:
-    """Keeps one program on one device below a limit.
-
-    Args:
-        limit: bytes that may be planned.
-        smallest: storages of fewer bytes always stay.
-    """
-
-    def __init__(self, device: Device, limit: int, smallest: int) -> None:
-        self.device, self.limit, self.smallest = device, limit, smallest
-        self.slight = int(limit * _SLIGHT)
-        self.iteration = 0
-        self.known: list[tuple[Trace, Plan]] = []  # the last used first
-        self.learned = 0  # iterations that were recorded
-        self.missed = 0  # copies back that no plan had foreseen
-        self.measured = 0.0  # seconds of the last whole iteration
-        self._lock = threading.RLock()
-        self._blocks: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
-        self._numbered: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
-        self._parameters: dict[int, StorageWeakRef] = {}
-        self._stepped = False
-        self._started: Any = None
-        self._keys: list[Key | None] = []
-        self._order: list[int] = []
-        self._count = 0
-        self._waiting: list[Block] = []  # copied out, and held by the model too
-        self._recorder: Recorder | None = None
-        self._trace: Trace | None = None
-        self._plan: Plan | None = None
-        self._resumed = False  # whether recording began in the midst of the iteration
-        self._anew = False  # whether the next iteration is to be recorded, whatever is known
-        self._actions: tuple[list[list[int]], list[list[int]]] = ([], [])
-        self._base = 0
+class Engine(Iterations):
+    """Keeps one program on one device below a limit; arguments as for `Iterations`."""
 
     # -- autograd's hooks
 
     def pack(self, tensor: torch.Tensor) -> Saved:
         """Called by autograd with each tensor that it saves."""
-        with self._lock, self.device.aside(), torch.no_grad():
-            if not self._manages(tensor):
-                return Saved(tensor, None)
+        with self._lock, self._aside():
+            weight = weight_in(tensor)
+            if weight is not None or tensor not in self.managed:
+                return Saved(tensor, weight, self.iteration)
             if not self._keys or self._over():
                 self._begin()
-            return Saved(tensor, self._pack(tensor))
+            return Saved(tensor, self._pack(tensor), self.iteration)
 
     def unpack(self, saved: Saved) -> torch.Tensor:
         """Called by autograd with what `pack` returned, each time that it needs the tensor.
@@ -87,108 +36,25 @@ class Engine:
             InplaceError: it was changed in place since.
         """
         saved.check()
-        block = saved.block
-        if block is None:
+        kept = saved.kept
+        if kept is None:
             return saved.tensor
-        with self._lock, self.device.aside(), torch.no_grad():
-            if block.iteration == self.iteration:
-                self._unpack(block)
-            whole = block.ready()
+        with self._lock, self._aside():
+            if saved.iteration == self.iteration:
+                if isinstance(kept, Block):
+                    self._unpack(kept)
+                else:
+                    self._use(kept)
+            whole = kept.ready()
             if whole.dtype != saved.dtype:
                 whole = whole.view(saved.dtype)
             return whole.as_strided(saved.shape, saved.stride, saved.offset)
-
-    def _manages(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor may leave: no parameter, no view of one, and not small."""
-        if type(tensor) is not torch.Tensor and not _is_fake(tensor):
-            if isinstance(tensor, torch.nn.Parameter):
-                self._remember(tensor)
-            return False
-        if tensor.layout is not torch.strided or not self.device.owns(tensor):
-            return False
-        if isinstance(tensor._base, torch.nn.Parameter):
-            self._remember(tensor)
-            return False
-        if tensor.is_conj() or tensor.is_neg():
-            return False
-        storage = tensor.untyped_storage()
-        reference = self._parameters.get(storage._cdata)
-        if reference is not None and not reference.expired():
-            return False
-        nbytes = storage.nbytes()
-        return nbytes >= max(self.smallest, 1) and nbytes % tensor.element_size() == 0
-
-    def _remember(self, tensor: torch.Tensor) -> None:
-        """A parameter's storage: whatever shares it stays."""
-        if tensor.layout is torch.strided:
-            reference = StorageWeakRef(tensor.untyped_storage())
-            self._parameters.setdefault(reference.cdata, reference)
-
-    # -- iterations
-
-    def stepped(self) -> None:
-        """An optimizer has made its step: what is packed from now on is a new iteration's."""
-        with self._lock:
-            self._stepped = True
-
-    def _over(self) -> bool:
-        """Whether the iteration has ended: nothing is saved, or only what backward has used.
-
-        Not with each step of an optimizer: of two models that learn from one graph, the first
-        steps before the second's backward.
-        """
-        if not self._numbered:
-            return True
-        return self._stepped and all(block.used for block in self._numbered.values())
-
-    def finish(self) -> None:
-        """Ends the iteration: a recorded one becomes known, with a plan.
-
-        Raises:
-            NoPlanError: there is none.
-        """
-        with self._lock, self.device.aside(), torch.no_grad():
-            if self._started is not None:
-                self.measured = self.device.seconds(self._started, self.device.stamp())
-            recorder, self._recorder, self._started = self._recorder, None, None
-            older, self._trace, self._plan = self._trace, None, None
-            self._keys, self._order = [], []
-            if recorder is not None:
-                self._learn(recorder.finish(), older)
-
-    def _learn(self, trace: Trace, followed: Trace | None) -> None:
-        """Makes a plan for what was recorded, with a plan to follow or without."""
-        if followed is not None:
-            if not same(followed, trace):
-                return
-            trace = merge(followed, trace)
-        self.learned += followed is None
-        try:
-            plan = make_plan(trace, self.limit - self.slight, self.device.rates, self.smallest)
-        except NoPlanError:
-            if not self._resumed:
-                raise
-            self._anew = True  # of a part of the blocks it is not known whether they can leave
-            return
-        kept = [pair for pair in self.known if not self._alike(pair[0], trace)]
-        self.known = [(trace, plan), *kept[: _PLANS - 1]]
-
-    def _alike(self, first: Trace, second: Trace) -> bool:
-        return abs(first.base - second.base) <= self.slight and same(first, second)
-
-    def _begin(self) -> None:
-        """A new iteration: its first pack is about to come."""
-        self.finish()
-        self._stepped, self._resumed, self._count = False, False, 0
-        self.iteration += 1
-        self._numbered = weakref.WeakValueDictionary()
-        self._waiting = []
-        self._started, self._base = self.device.stamp(), self.device.memory()
 
     def _pack(self, tensor: torch.Tensor) -> Block:
         storage = tensor.untyped_storage()
         cdata = storage._cdata
         del storage
+        self._packed = True
         block = self._blocks.get(cdata)
         fresh = (
             block is None
@@ -228,119 +94,91 @@ class Engine:
         block.ready()
         self._leave()
 
-    # -- events
+    # -- parameters that are paged
 
-    def _enter(self, key: Key | None, number: int = -1) -> None:
-        """An event begins: find the plan that fits, and give up what it says."""
-        event = len(self._keys)
-        self._keys.append(key)
-        self._order.append(number if key is None else key.block)
-        if self._recorder is None or self._trace is not None:
-            self._follow(event)
+    def page(self, parameters: Iterable[torch.nn.Parameter]) -> list[Weight]:
+        """Pages some parameters from now on: their bytes leave at once. All is learned anew."""
+        with self._lock, self._aside():
+            self.abandon()
+            added = []
+            for parameter in parameters:
+                added.append(Weight(self, parameter, len(self.weights)))
+                self.weights.append(added[-1])
+            for weight in added:
+                if not weight.held:
+                    weight.release()
+        return added
+
+    def unpage(self, weights: Iterable[Weight], keep: bool) -> None:
+        """Brings parameters back for good, or has done with them."""
+        with self._lock, self._aside():
+            self.abandon()
+            gone = set(weights)
+            self.weights = [weight for weight in self.weights if weight not in gone]
+            for weight in gone:
+                weight.forget(keep)
+            for place, weight in enumerate(self.weights):
+                weight.place = place
+
+    def touch(self, weight: Weight) -> None:
+        """The program is about to use a paged parameter."""
+        training = torch.is_grad_enabled()
+        with self._lock, self._aside():
+            if training or self._numbered:
+                if not self._keys or self._over():
+                    self._begin()
+                self._use(weight)
+            elif not weight.here:  # evaluation, or such: in the order of the uses, one by one
+                strays, self._strays = self._strays, [weight]
+                for other in strays:
+                    other.gap.release()
+                    self._strays += [other] * other.here
+                weight.page_in()
+
+    def _use(self, weight: Weight) -> None:
+        """Two events: the time without a use ends, and another begins."""
+        gap = weight.gap
+        self._enter(None, gap.number)
         if self._recorder is not None:
-            self._recorder.enter()
-            self._release_unheld(self._recorder)
-        if self._plan is not None and event < len(self._actions[0]):
-            for gone in self._actions[0][event]:
-                block = self._numbered.get(gone)
-                if block is not None and not block.used and block.room is not None:
-                    block.release()
-
-    def _release_unheld(self, recorder: Recorder) -> None:
-        """While everything is swapped: gives up what the model itself does not hold any more.
-
-        Not before: a block then dies between two events, and the memory of an interval is that of
-        the same blocks from its beginning to its end.
-        """
-        waiting, self._waiting = self._waiting, []
-        for block in waiting:
-            if block.used or block.flat is None:
-                continue
-            if torch._C._storage_Use_Count(block.original.cdata) > _SOLE:
-                self._waiting.append(block)
-            else:
-                block.release()
-                recorder.left(block.number)
-
-    def _leave(self) -> None:
-        """The event has been served: fetch what the plan says."""
-        event = len(self._keys) - 1
-        if self._plan is not None and event < len(self._actions[1]):
-            for wanted in self._actions[1][event]:
-                block = self._numbered.get(wanted)
-                if block is not None:
-                    block.page_in()
+            self._recorder.unpack(gap.number)
+        if not weight.here and self._plan is not None:
+            move = self._plan.moves.get(gap.number)
+            self.missed += move is None or move.fetch < len(self._keys) - 1
+        weight.ready()
+        gap.used = True
+        self._leave()
+        key = Key(self._count, weight.nbytes, weight.shape, weight.dtype)
+        self._count += 1
+        self._enter(key)
+        weight.gap = self._gaps[key.block] = Gap(weight, key.block)
         if self._recorder is not None:
-            self._recorder.leave()
+            self._recorder.gap(key, weight.place)
+        if self._plan is None:
+            self._waiting.append(weight.gap)
+        self._leave()
 
-    def _follow(self, event: int) -> None:
-        """Keeps to a plan as long as this iteration is like the one that it was made for."""
-        if self._trace is not None and self._fits(self._trace, event):
-            return
-        older, self._trace, self._plan, self._recorder = self._trace, None, None, None
-        if not self._anew and self._adopt(event):
-            return
-        self._anew = False
-        self._recorder = Recorder(self.device)
-        if older is not None and event:
-            self._resumed = True
-            held = {
-                number: block.flat
-                for number, block in self._numbered.items()
-                if block.flat is not None
-            }
-            self._recorder.resume(older, event, held)
-            self._send_all()
-
-    def _fits(self, trace: Trace, event: int) -> bool:
-        if event >= len(trace.keys) or trace.keys[event] != self._keys[event]:
+    def stays(self, weight: Weight) -> bool:
+        """Whether a parameter is to be in memory when an iteration begins."""
+        if self._plan is None or self._trace is None or not self._trace.stepped:
             return False
-        return trace.order[event] == self._order[event]
+        return weight.place not in self._plan.moves
 
-    def _adopt(self, event: int) -> bool:
-        """Takes the plan that fits what has happened so far, made for as much memory."""
-        # Gradients or an optimizer's state that were not there then take memory that the plan
-        # counts on; where there were more, it is good enough.
-        fitting = [
-            (trace.base - self._base, place)
-            for place, (trace, _) in enumerate(self.known)
-            if len(trace.keys) > event
-            and -self.slight <= trace.base - self._base <= self.limit // 8
-            and self._begins(trace)
-        ]
-        if not fitting:
-            return False
-        self.known.insert(0, self.known.pop(min(fitting)[1]))
-        self._trace, self._plan = self.known[0]
-        self._actions = self._plan.at(len(self._trace.order))
-        self._catch_up(event)
-        if not event and self._trace.seen < _LOOKS:
-            self._recorder = Recorder(self.device)
-        return True
+    def step_begins(self) -> None:
+        """An optimizer is about to step. A plan may not know what that needs; then all leave."""
+        if self._trace is None or not self._trace.stepped:
+            with self._lock, self._aside():
+                for weight in self.weights:
+                    weight.gap.release()
 
-    def _send_all(self) -> None:
-        """Sends out what a plan has kept until now; it is given up once the model lets go of it."""
-        for block in list(self._numbered.values()):
-            if block.flat is not None and not block.used:
-                if block.room is None:
-                    block.page_out()
-                self._waiting.append(block)
+    def weight_comes(self, weight: Weight) -> None:
+        """A parameter is about to be in memory again."""
+        if self._recorder is not None:
+            self._recorder.comes(weight)
 
-    def _catch_up(self, event: int) -> None:
-        """Sends out what another plan has kept until now and this one does not."""
-        assert self._plan is not None
-        for number, block in self._numbered.items():
-            move = self._plan.moves.get(number)
-            if move is not None and block.flat is not None and not block.used:
-                if block.room is None:
-                    block.page_out()
-                if move.release <= event:
-                    block.release()
-
-    def _begins(self, trace: Trace) -> bool:
-        """Whether this iteration has gone as `trace` does, so far."""
-        events = len(self._keys)
-        return trace.keys[:events] == self._keys and trace.order[:events] == self._order
+    def weight_went(self, weight: Weight) -> None:
+        """A parameter's memory was given up."""
+        if self._recorder is not None:
+            self._recorder.went(weight)
 
     # -- blocks
 
@@ -368,7 +206,8 @@ class Engine:
             f"no plan keeps this program within {self.limit} bytes ({size_text(self.limit)}): with "
             f"every saved tensor gone that can go it was still at least {short} bytes "
             f"({size_text(short)}) short; raise the limit, make the batch smaller, checkpoint the "
-            "largest layers, or page the optimizer's state: lms.page_optimizer(...)",
+            "largest layers, or page the optimizer's state, lms.page_optimizer(...), and the "
+            "parameters, lms.page_parameters(...)",
             short,
         )
 
@@ -379,18 +218,12 @@ class Engine:
             Bytes given up.
         """
         freed = 0
-        with self._lock, self.device.aside(), torch.no_grad():
-            for block in list(self._numbered.values()):
-                if block.flat is not None and not block.used:
-                    if block.room is None:
-                        block.page_out()
-                    block.release()
-                    freed += block.nbytes * block.original.expired()
+        with self._lock, self._aside():
+            for block in [*self._numbered.values(), *self._gaps.values()]:
+                if block.gone:
+                    continue
+                if not block.sent:
+                    block.page_out()
+                block.release()
+                freed += block.nbytes * block.freed
         return freed
-
-
-def _is_fake(tensor: torch.Tensor) -> bool:
-    """Whether it is a tensor without numbers, as planning uses them."""
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return type(tensor) is FakeTensor

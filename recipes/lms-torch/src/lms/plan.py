@@ -45,7 +45,7 @@ class Move:
     """One block's way out and back.
 
     Attributes:
-        release: the event at which its memory on the device is given up.
+        release: the event at which its memory on the device is given up; -1 before the first.
         fetch: the event at which the copy back begins; its first use if there is no room before.
     """
 
@@ -86,8 +86,10 @@ class Plan:
         release: list[list[int]] = [[] for _ in range(events)]
         fetch: list[list[int]] = [[] for _ in range(events)]
         for move in self.moves.values():
-            release[move.release].append(move.block)
-            fetch[move.fetch].append(move.block)
+            if 0 <= move.release < events:
+                release[move.release].append(move.block)
+            if move.fetch < events:
+                fetch[move.fetch].append(move.block)
         return release, fetch
 
 
@@ -134,15 +136,33 @@ def make_plan(trace: Trace, limit: int, rates: Rates, smallest: int = 1) -> Plan
     return best
 
 
-def _movable(trace: Trace, smallest: int) -> list[int]:
-    """Blocks that can leave, the one with the longest time until its use first."""
+def _movable(trace: Trace, smallest: int) -> list[list[int]]:
+    """Blocks that can leave, the one with the longest time until its use first.
+
+    Parameters come last. That one is away before its first use and after its last is one choice.
+    """
     clock = np.concatenate([[0.0], np.cumsum(trace.seconds)])
-    found = [
-        (clock[block.used] - clock[min(block.left + 1, block.used)], number)
-        for number, block in enumerate(trace.blocks)
-        if block.movable and block.nbytes >= smallest and block.left + 1 < block.used
-    ]
-    return [number for _, number in sorted(found, key=lambda pair: (-pair[0], pair[1]))]
+    last, found = len(trace.order), list[tuple[bool, float, list[int]]]()
+    ends = {b.weight: number for number, b in enumerate(trace.blocks) if b.used >= last}
+    for number, block in enumerate(trace.blocks):
+        if not block.movable or block.nbytes < smallest:
+            continue
+        together = [number]
+        if block.early and block.used < last and trace.blocks[ends[block.weight]].movable:
+            together.append(ends[block.weight])
+        elif block.used >= last and not block.early:
+            continue
+        windows = [_window(trace, n) for n in together]
+        away = sum(clock[window.stop] - clock[window.start] for window in windows)
+        if any(window.start < window.stop for window in windows):
+            found.append((block.weight >= 0, -away, together))
+    return [together for _, _, together in sorted(found)]
+
+
+def _window(trace: Trace, number: int) -> slice:
+    """The intervals in which a block can be away."""
+    block = trace.blocks[number]
+    return slice(min(block.left + 1, block.used), block.used)
 
 
 def _choose(trace: Trace, target: int, smallest: int) -> frozenset[int] | None:
@@ -150,31 +170,42 @@ def _choose(trace: Trace, target: int, smallest: int) -> frozenset[int] | None:
 
     Smallest: none of it can stay.
     """
-    curve, moved = trace.resident(), list[int]()
+    curve, moved, paged = trace.resident(), list[list[int]](), 0
     if curve.max(initial=0) <= target:
         return frozenset()
-    for number in _movable(trace, smallest):
-        block = trace.blocks[number]
-        window = curve[block.left + 1 : block.used]
-        if window.max() > target:
-            window -= block.nbytes
-            moved.append(number)
+    for together in _movable(trace, smallest):
+        windows = [curve[_window(trace, number)] for number in together]
+        nbytes = trace.blocks[together[0]].nbytes
+        if any(window.max(initial=0) > target for window in windows):
+            for window in windows:
+                window -= nbytes
+            paged = _page(trace, curve, paged, nbytes * trace.blocks[together[0]].early)
+            moved.append(together)
             if curve.max() <= target:
                 break
     else:
         return None
-    for number in reversed(moved.copy()):
-        block = trace.blocks[number]
-        window = curve[block.left + 1 : block.used]
-        if window.max() + block.nbytes <= target:
-            window += block.nbytes
-            moved.remove(number)
-    return frozenset(moved)
+    for together in reversed(moved.copy()):
+        windows = [curve[_window(trace, number)] for number in together]
+        nbytes = trace.blocks[together[0]].nbytes
+        if all(window.max(initial=0) + nbytes <= target for window in windows):
+            for window in windows:
+                window += nbytes
+            paged = _page(trace, curve, paged, -nbytes * trace.blocks[together[0]].early)
+            moved.remove(together)
+    return frozenset(number for together in moved for number in together)
+
+
+def _page(trace: Trace, curve: Bytes, paged: int, more: int) -> int:
+    """Counts in `curve` what the optimizer's step has in memory when more parameters are paged."""
+    curve[-1] += trace.in_step(paged + more) - trace.in_step(paged)
+    return paged + more
 
 
 def _no_plan(trace: Trace, limit: int, smallest: int) -> NoPlanError:
     """Names what is missing."""
-    curve = trace.resident(frozenset(_movable(trace, smallest)))
+    movable = {number for together in _movable(trace, smallest) for number in together}
+    curve = trace.resident(movable)
     short = int(curve.max()) - limit
     return NoPlanError(
         f"no plan keeps this iteration within {limit} bytes ({size_text(limit)}): with every saved "
@@ -205,14 +236,16 @@ def _releases(
 
     As soon as its copy is done by the clock; before, with a wait, where the limit demands it.
     """
-    release: dict[int, int] = {}
+    release = {number: -1 for number in moved if trace.blocks[number].early}
     leaving: list[tuple[int, float]] = []  # blocks and when their copies are done
     clock = free = 0.0
     seen: set[int] = set()
     for event, number in enumerate(trace.order):
         while leaving and leaving[0][1] <= clock:
             release[leaving.pop(0)[0]] = event
-        if number in moved and number not in seen:
+        if number in moved and trace.blocks[number].weight >= 0:
+            release.setdefault(number, trace.blocks[number].left + 1)
+        elif number in moved and number not in seen:
             seen.add(number)
             free = max(clock, free) + rates.out(trace.blocks[number].nbytes)
             leaving.append((number, free))
@@ -244,6 +277,9 @@ def _fetches(
     last = 0
     for number in sorted(moved, key=lambda n: trace.blocks[n].used):
         block = trace.blocks[number]
+        if block.used >= len(trace.order):
+            fetch[number] = block.used
+            continue
         first = max(last, release[number] + 1, block.left + 1)
         if first >= block.used:
             fetch[number] = block.used
@@ -266,7 +302,7 @@ def _predict(trace: Trace, rates: Rates, plan: Plan) -> None:
             clock = max(clock, out_done.get(gone, 0.0))
         if number in plan.moves:
             nbytes = plan.moves[number].nbytes
-            if number not in out_done:
+            if number not in out_done and trace.blocks[number].weight < 0:
                 out_done[number] = out_free = max(clock, out_free) + rates.out(nbytes)
                 copying += rates.out(nbytes)
                 if plan.moves[number].release == event:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lms.report import Report
-from lms.session import LMS, SMALLEST
+from lms.session import LMS, SMALLEST, paging_ends
 from lms.simulator import SimulatedDevice, Speed
 from lms.sizes import parse_size
 
@@ -50,8 +50,8 @@ def plan(
     device = SimulatedDevice(most if memory is None else memory, speed)
     support = LMS(most, smallest=smallest, device=device)
     with FakeTensorMode(), device:
-        step = make_step()
-        with support:
+        with support, paging_ends():
+            step = make_step()
             for _ in range(steps):
                 step()
             return support.report()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from lms.device import Device
 from lms.trace import Key, Saved, Trace
+from lms.weights import Weight
 
 
 class Recorder:
@@ -20,9 +22,18 @@ class Recorder:
     comes out right whatever moved while it was recorded.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, weights: Sequence[Weight] = ()) -> None:
         self.device = device
-        self.trace = Trace(base=device.memory())
+        here = [weight for weight in weights if weight.here]
+        self.trace = Trace(base=device.memory() - sum(weight.nbytes for weight in here))
+        self.trace.blocks = [
+            Saved(weight.nbytes, 0, -1, -1, -1, not weight.here, number)
+            for number, weight in enumerate(weights)
+        ]
+        # Paged parameters in memory: bytes now, and the fewest in this interval. The most of all
+        # that was in memory in it, and of what was no parameter's.
+        self._here = self._least = sum(weight.nbytes for weight in here)
+        self._all = self._beside = 0
         self._spans: list[tuple[int, int, int]] = []  # first and last interval, bytes
         self._held: dict[int, tuple[StorageWeakRef, int]] = {}  # storages in memory, since when
         self._unknown: set[int] = set()  # blocks that the model still holds, as far as is known
@@ -42,7 +53,8 @@ class Recorder:
         mine.base = trace.base
         mine.order, mine.keys = trace.order[:events], trace.keys[:events]
         mine.seconds, mine.other = trace.seconds[:events], trace.other[:events]
-        for number in range(max(mine.order, default=-1) + 1):
+        early, mine.blocks = len(mine.blocks), []
+        for number in range(max(early - 1, *mine.order) + 1):
             block = trace.blocks[number]
             known = block.movable and block.left < events - 1
             mine.blocks.append(
@@ -53,6 +65,7 @@ class Recorder:
                     block.used if block.used < events else -1,
                     block.freed if block.freed < events - 1 else -1,
                     known,
+                    block.weight,
                 )
             )
         for number, tensor in held.items():
@@ -63,9 +76,8 @@ class Recorder:
     def enter(self) -> None:
         """An event begins: the interval before it is over."""
         if self._before:
-            self._peaks.append(self.device.take_peak())
-        else:
-            self.device.take_peak()
+            self._note()
+            self._peaks.append(self._beside)
         self._before.append(self.device.stamp())
         self._sweep(len(self.trace.order) - 1)
 
@@ -78,6 +90,30 @@ class Recorder:
             self.trace.blocks.append(Saved(key.nbytes, event, event, -1, -1))
             self._held[key.block] = (StorageWeakRef(tensor.untyped_storage()), event)
             self._unknown.add(key.block)
+
+    def gap(self, key: Key, weight: int) -> None:
+        """The event begins a time in which a weight is not used."""
+        event = len(self.trace.order)
+        self.trace.order.append(key.block)
+        self.trace.keys.append(key)
+        self.trace.blocks.append(Saved(key.nbytes, event, event, -1, -1, False, weight))
+
+    def comes(self, weight: Weight) -> None:
+        """A weight is about to be in memory."""
+        self._note()
+        self._here += weight.nbytes
+
+    def went(self, weight: Weight) -> None:
+        """A weight's memory was given up."""
+        self._note()
+        self._here -= weight.nbytes
+        self._least = min(self._least, self._here)
+
+    def _note(self) -> None:
+        """What was needed beside the parameters since they last came or went."""
+        peak = self.device.take_peak()
+        self._all, self._beside = max(self._all, peak), max(self._beside, peak - self._here)
+        self.device.take_peak()  # from here on
 
     def unpack(self, number: int) -> None:
         """The event unpacks a block."""
@@ -109,6 +145,7 @@ class Recorder:
         """The event is over: the interval after it begins."""
         self._after.append(self.device.stamp())
         self.device.take_peak()
+        self._all, self._beside, self._least = 0, 0, self._here
 
     def _sweep(self, interval: int) -> None:
         """Notes which storages died in an interval that is over."""
@@ -126,14 +163,19 @@ class Recorder:
     def finish(self) -> Trace:
         """The iteration is over; its trace. Waits for the device."""
         trace, last = self.trace, len(self.trace.order) - 1
-        self._peaks.append(self.device.take_peak())
+        self._note()
+        self._peaks.append(self._beside)
+        trace.window = max(0, self._all - self._least - self._beside)
         self._before.append(self.device.stamp())
         self._sweep(last)
         for number, (_, since) in list(self._held.items()):
             self._close(number, since, last)
         for block in trace.blocks:
-            block.used = last if block.used < 0 else block.used
-            block.freed = last if block.freed < 0 else max(block.freed, block.used)
+            end = last if block.weight < 0 else last + 1
+            block.used = end if block.used < 0 else block.used
+            block.freed = end if block.freed < 0 else max(block.freed, block.used)
+            if block.weight >= 0:
+                block.freed = block.used
         start = len(trace.order) - len(self._after)  # recorded from here on
         other = np.array(self._peaks, np.int64)
         for since, until, nbytes in self._spans:

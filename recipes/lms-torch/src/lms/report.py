@@ -33,6 +33,7 @@ class Report:
         demand: what the iteration needs when nothing leaves.
         predicted_peak: in the plan; at most `limit`.
         saved: all that is saved for backward; `moved` what of it leaves.
+        paged: parameters that leave; `fetched` their bytes that come back for forward and backward.
         computing: without any copies.
         hidden: of copies that run beside computing; `exposed` that computing waits for.
         measured: from the last iteration's first pack to the end of it.
@@ -46,6 +47,8 @@ class Report:
     saved: int
     moved: int
     blocks: int
+    paged: int
+    fetched: int
     computing: float
     hidden: float
     exposed: float
@@ -71,15 +74,20 @@ class Report:
                 f"{size_text(engine.smallest)} or more was saved for backward"
             )
         trace, plan = engine.known[0]
+        fetched = [m for m in plan.moves.values() if trace.blocks[m.block].weight >= 0]
+        saved = [block for block in trace.blocks if block.weight < 0]
+        moves = {n: move for n, move in plan.moves.items() if trace.blocks[n].weight < 0}
         first = {key.block: key for key in reversed(trace.keys) if key is not None}
         return cls(
             limit=engine.limit,
             demand=trace.demand(),
             base=trace.base,
             predicted_peak=plan.peak,
-            saved=sum(block.nbytes for block in trace.blocks),
-            moved=plan.moved,
-            blocks=len(trace.blocks),
+            saved=sum(block.nbytes for block in saved),
+            moved=sum(move.nbytes for move in moves.values()),
+            blocks=len(saved),
+            paged=len({trace.blocks[move.block].weight for move in fetched}),
+            fetched=sum(m.nbytes for m in fetched if m.fetch < len(trace.order)),
             computing=sum(trace.seconds),
             hidden=plan.hidden,
             exposed=plan.exposed,
@@ -98,7 +106,7 @@ class Report:
                     move.fetch,
                     trace.blocks[number].used,
                 )
-                for number, move in plan.moves.items()
+                for number, move in moves.items()
             ),
             curve_before=tuple(trace.resident().tolist()),
             curve=tuple(plan.curve),
@@ -120,6 +128,8 @@ class Report:
                 f"saved tensors   {self.blocks} storages, {size_text(self.saved)}",
                 f"swapped         {len(self.swapped)} storages, {size_text(self.moved)} "
                 f"({share:.0%}), each way once in an iteration",
+                f"parameters      {self.paged} paged, {size_text(self.fetched)} fetched for use in "
+                "an iteration",
                 f"copies          {self.hidden * 1e3:.4g} ms hidden, "
                 f"{self.exposed * 1e3:.4g} ms exposed",
                 f"step            {self.computing * 1e3:.4g} ms of computing, "

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from lms.device import Device
 from lms.engine import Engine
 from lms.errors import LMSError
+from lms.paging import PagedParameters
 from lms.report import Report
 from lms.sizes import parse_size
-from lms.stepping import PagedOptimizer
+from lms.stepping import PagedOptimizer, after_step, before_step
 
 #: Storages of fewer bytes stay where they are: their copies would cost more than they free.
 SMALLEST = "1MiB"
 
 _current: LMS | None = None
+_paged: list[PagedParameters] = []
 
 
 class LMS:
@@ -46,7 +53,7 @@ class LMS:
         self.device = device or _cuda()
         self.engine: Engine | None = None
         self._hooks: Any = None
-        self._step: Any = None
+        self._steps: list[Any] = []
 
     def __enter__(self) -> Self:
         global _current
@@ -58,8 +65,18 @@ class LMS:
         self.engine = engine = Engine(self.device, limit, self.smallest)
         self._hooks = torch.autograd.graph.saved_tensors_hooks(engine.pack, engine.unpack)
         self._hooks.__enter__()
-        self._step = register_optimizer_step_post_hook(lambda *_: engine.stepped())
+        self._steps = [
+            register_optimizer_step_pre_hook(lambda opt, *_: before_step(opt, engine.step_begins)),
+            register_optimizer_step_post_hook(lambda optimizer, *_: after_step(optimizer)),
+            register_optimizer_step_post_hook(lambda *_: engine.stepped()),
+        ]
         _current = self
+        try:
+            for paged in _paged:
+                paged.attach(engine)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(
@@ -72,8 +89,11 @@ class LMS:
         assert self.engine is not None
         _current = None
         self._hooks.__exit__(kind, error, trace)
-        self._step.remove()
+        for step in self._steps:
+            step.remove()
         self.device.uncap()
+        for paged in _paged:
+            paged.detach()
         if isinstance(error, torch.OutOfMemoryError) and self.engine.learning:
             raise self.engine.too_much(error) from error
 
@@ -136,6 +156,46 @@ def report() -> Report:
         LMSError: none is on, or no iteration has been learned yet.
     """
     return current().report()
+
+
+def page_parameters(
+    model: torch.nn.Module, *, smallest: int | float | str = SMALLEST
+) -> PagedParameters:
+    """Lets LMS page a model's parameters around their use; see `lms.weights`.
+
+    The planner moves them only where moving what is saved for backward does not suffice.
+
+    Args:
+        smallest: parameters of fewer bytes stay.
+
+    Raises:
+        LMSError: the model is compiled, or a parameter is elsewhere or of another kind.
+        LimitError: a size makes no sense.
+    """
+    paged = PagedParameters(model, smallest)
+    if _current is not None and _current.engine is not None:
+        paged.attach(_current.engine)
+    _paged.append(paged)
+    return paged
+
+
+@contextmanager
+def paging_ends() -> Iterator[None]:
+    """Parameters that are paged inside, of models that end with it, are forgotten; not fetched."""
+    before = list(_paged)
+    try:
+        yield
+    finally:
+        for paged in _paged:
+            if paged not in before:
+                paged.detach(keep=False)
+        _paged[:] = before
+
+
+def keep_parameters(paged: PagedParameters) -> None:
+    """Ends what `page_parameters` began: the parameters come back and stay."""
+    paged.detach()
+    _paged.remove(paged)
 
 
 def page_optimizer(

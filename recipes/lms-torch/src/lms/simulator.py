@@ -23,8 +23,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from lms.device import regain
+from lms.managed import is_fake
 from lms.plan import Rates
 from lms.sizes import parse_size, size_text
+from lms.weights import Weight, any_paged, in_use, weight_in
 
 
 @dataclass(frozen=True)
@@ -98,9 +101,22 @@ class SimulatedDevice(TorchDispatchMode):
     ) -> Any:
         """Runs the operation and charges it."""
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
         if self._aside:
-            return result
+            return func(*args, **kwargs)
+        with in_use([] if func.is_view else self._weights(args, kwargs)):
+            return self._run(func, args, kwargs)
+
+    def _weights(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Weight]:
+        """Paged parameters without numbers: as they are of no class of their own, seen here."""
+        if not any_paged():
+            return []
+        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        found = [weight for t in given if is_fake(t) and (weight := weight_in(t)) is not None]
+        return [weight for weight in dict.fromkeys(found) if weight.watched]
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Runs an operation of the program and charges it."""
+        result = func(*args, **kwargs)
         before = {id(t): t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
         after = {id(t): t for t in tree_leaves(result) if isinstance(t, torch.Tensor)}
         for tensor in (before | after).values():
@@ -201,6 +217,22 @@ class SimulatedDevice(TorchDispatchMode):
             tensor = room.clone()
         self.adopt(tensor)
         return tensor, _Copy(self, self._back_free)
+
+    def vacate(self, tensor: torch.Tensor) -> None:
+        """The meter counts it no more."""
+        storage = tensor.untyped_storage()
+        storage.resize_(0)
+        if (known := self._known.get(storage._cdata)) is not None:
+            known()
+
+    def refill(self, room: torch.Tensor, tensor: torch.Tensor, nbytes: int) -> _Copy:
+        """Metered again."""
+        self.moved += nbytes
+        self._back_free = max(self.clock, self._back_free) + self.rates.back(nbytes)
+        with self.aside():
+            regain(tensor, nbytes).copy_(room)
+        self.adopt(tensor)
+        return _Copy(self, self._back_free)
 
     def offer(self, flat: torch.Tensor) -> None:
         """There is no allocator here to take it."""

@@ -9,6 +9,8 @@ only where an optimizer treats every parameter by itself; others are refused.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,6 +18,7 @@ import torch
 from lms.device import Copy, Device, Room, flat
 from lms.errors import LMSError
 from lms.sizes import parse_size
+from lms.weights import Weight, weight_of
 
 #: Optimizers whose step treats every parameter by itself.
 _SEPARABLE = (
@@ -67,6 +70,62 @@ class _Page:
             self.copy = None
 
 
+def _weights(parameters: Iterable[torch.Tensor]) -> list[Weight]:
+    return [weight for p in parameters if (weight := weight_of(p)) is not None]
+
+
+def _given(optimizer: torch.optim.Optimizer) -> list[Weight]:
+    return _weights(p for group in optimizer.param_groups for p in group["params"])
+
+
+def before_step(optimizer: torch.optim.Optimizer, begins: Callable[[], None]) -> None:
+    """Has all of an optimizer's paged parameters in memory, unless it steps in buckets.
+
+    Args:
+        begins: called once for each step, not for each bucket's.
+    """
+    paged = _paged.get(optimizer)
+    if paged is None or not paged.inside:
+        begins()
+    if paged is None:
+        _arrive(_given(optimizer))
+
+
+def after_step(optimizer: torch.optim.Optimizer) -> None:
+    """Sends those out again that the next iteration does not begin with."""
+    if optimizer not in _paged:
+        _depart(weights := _given(optimizer))
+        _gone(weights)
+
+
+def _arrive(weights: list[Weight]) -> None:
+    for weight in weights:
+        weight.page_in()
+    for weight in weights:
+        weight.ready()
+        weight.watch(False)  # optimizers treat a class that they do not know otherwise
+
+
+def _depart(weights: list[Weight]) -> None:
+    for weight in weights:
+        weight.watch(True)
+        weight.changed()
+        if not weight.owner.stays(weight):
+            weight.page_out()
+
+
+def _gone(weights: list[Weight]) -> None:
+    for weight in weights:
+        if not weight.owner.stays(weight) and not weight.held:
+            weight.release()
+
+
+#: Those that step in buckets.
+_paged: weakref.WeakKeyDictionary[torch.optim.Optimizer, PagedOptimizer] = (
+    weakref.WeakKeyDictionary()
+)
+
+
 class PagedOptimizer:
     """Keeps an optimizer's state on the host between its steps.
 
@@ -97,25 +156,26 @@ class PagedOptimizer:
         self.smallest = parse_size(smallest, "smallest")
         self._pages: dict[torch.Tensor, list[_Page]] = {}
         self._groups: list[list[torch.Tensor]] = []
-        self._inside = False
+        self.inside = False
         self._hooks = [
             optimizer.register_step_pre_hook(self._before),
             optimizer.register_step_post_hook(self._after),
             optimizer.register_state_dict_pre_hook(lambda _: self.bring_back()),
         ]
         self._last: list[torch.Tensor] = []
+        _paged[optimizer] = self
 
     @torch.no_grad()
     def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Steps all buckets but the last, which the step that follows is for."""
-        if self._inside:
+        if self.inside:
             return
         if (args and args[-1] is not None and callable(args[-1])) or kwargs.get("closure"):
             raise LMSError("an optimizer with paged state takes no closure: step once per call")
         buckets = self._buckets()
         self._groups = [group["params"] for group in optimizer.param_groups]
         self._fetch(buckets[0])
-        self._inside = True
+        self.inside = True
         try:
             for number, parameters in enumerate(buckets):
                 self._ready(parameters)
@@ -131,7 +191,7 @@ class PagedOptimizer:
             self._restrict(None)
             raise
         finally:
-            self._inside = False
+            self.inside = False
         self._last = buckets[-1]
         if len(buckets) > 1:
             self._settle(buckets[-2])
@@ -139,7 +199,7 @@ class PagedOptimizer:
     @torch.no_grad()
     def _after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Sends the last bucket's state out."""
-        if not self._inside:
+        if not self.inside:
             self._restrict(None)
             self._send(self._last)
             self._settle(self._last)
@@ -168,11 +228,16 @@ class PagedOptimizer:
         for parameter in parameters:
             for page in self._pages.get(parameter, ()):
                 page.back()
+        with self.device.aside():
+            for weight in _weights(parameters):
+                weight.page_in()
 
     def _ready(self, parameters: list[torch.Tensor]) -> None:
         for parameter in parameters:
             for page in self._pages.pop(parameter, ()):
                 page.ready()
+        with self.device.aside():
+            _arrive(_weights(parameters))
 
     def _send(self, parameters: list[torch.Tensor]) -> None:
         with self.device.aside():
@@ -187,12 +252,14 @@ class PagedOptimizer:
                 for page in pages:
                     page.out()
                 self._pages[parameter] = pages
+            _depart(_weights(parameters))
 
     def _settle(self, parameters: list[torch.Tensor]) -> None:
         with self.device.aside():
             for parameter in parameters:
                 for page in self._pages.get(parameter, ()):
                     page.settle()
+            _gone(_weights(parameters))
 
     @torch.no_grad()
     def bring_back(self) -> None:
@@ -207,5 +274,6 @@ class PagedOptimizer:
     def remove(self) -> None:
         """Brings the state back and leaves the optimizer alone from now on."""
         self.bring_back()
+        _paged.pop(self.optimizer, None)
         for hook in self._hooks:
             hook.remove()

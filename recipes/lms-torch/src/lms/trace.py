@@ -36,6 +36,9 @@ class Saved:
         used: its first unpack; the iteration's last interval when there is none.
         freed: the last interval in which it was saved.
         movable: whether `left` is known.
+        weight: the parameter that it is, if the time between two uses of one is what it stands
+            for; the host has its bytes then. Such a block that was there before the first event has
+            left before it; one that is used no more, is used after the last.
     """
 
     nbytes: int
@@ -44,6 +47,12 @@ class Saved:
     used: int
     freed: int
     movable: bool = True
+    weight: int = -1
+
+    @property
+    def early(self) -> bool:
+        """Whether it was there, or away, before the iteration began."""
+        return self.left < self.packed
 
 
 @dataclass
@@ -56,8 +65,12 @@ class Trace:
         seconds: of computing in each interval, without waits for copies.
         other: bytes that each interval needs at its highest beside the saved blocks.
         blocks: by number.
-        base: bytes in use when the iteration began; `other` contains them.
+        base: bytes in use when the iteration began, beside parameters that are paged; `other`
+            contains them.
         seen: how many looks at it went into this.
+        window: bytes that the last interval needs more because the optimizer's step has paged
+            parameters in memory for a time.
+        stepped: whether there was a step in it, and not the first: that makes the state only.
     """
 
     order: list[int] = field(default_factory=list)
@@ -67,6 +80,8 @@ class Trace:
     blocks: list[Saved] = field(default_factory=list)
     base: int = 0
     seen: int = 1
+    window: int = 0
+    stepped: bool = False
 
     @property
     def turn(self) -> int:
@@ -82,7 +97,16 @@ class Trace:
                 curve[block.used : block.freed + 1] += block.nbytes
             else:
                 curve[block.packed : max(block.left, block.freed) + 1] += block.nbytes
+        if len(curve):
+            curve[-1] += self.in_step(sum(self.blocks[n].nbytes for n in self._paged(moved)))
         return curve
+
+    def _paged(self, moved: set[int] | frozenset[int]) -> list[int]:
+        return [n for n in moved if self.blocks[n].early]
+
+    def in_step(self, paged: int) -> int:
+        """What the optimizer's step needs more if so many bytes of parameters are paged."""
+        return min(self.window, paged)
 
     def demand(self) -> int:
         """Bytes that the iteration needs when nothing leaves."""
@@ -105,4 +129,6 @@ def merge(older: Trace, newer: Trace) -> Trace:
         other=[max(pair) for pair in zip(older.other, newer.other, strict=True)],
         base=max(older.base, newer.base),
         seen=older.seen + newer.seen,
+        window=max(older.window, newer.window),
+        stepped=older.stepped or newer.stepped,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.lab.peers.base import Peer
-from bench.lab.peers.ddl import Ddl
+from bench.lab.peers.ddl import Ddl, ProbedDdl
 from bench.lab.peers.gloo import Gloo
 from bench.lab.peers.intelmpi import IntelMpi
 from bench.lab.peers.mpich import Mpich
@@ -19,11 +19,16 @@ RING = {"coll_tuned_use_dynamic_rules": "1", "coll_tuned_allreduce_algorithm": "
 RABENSEIFNER = {"I_MPI_ADJUST_ALLREDUCE": "2"}
 
 
-def every_peer(ddl_prefix: Path | None = None, mpi_prefix: Path | None = None) -> dict[str, Peer]:
+def every_peer(
+    ddl_prefix: Path | None = None,
+    mpi_prefix: Path | None = None,
+    torch_prefix: Path | None = None,
+) -> dict[str, Peer]:
     """All rows by name; libddl is taken from `ddl_prefix`, over the MPICH of `mpi_prefix`."""
     rows: list[Peer] = [
         Ddl(ddl_prefix, mpi_prefix),
         Ddl(ddl_prefix, mpi_prefix, topology=True),
+        ProbedDdl(ddl_prefix, mpi_prefix),
         Mpich(),
         Mpich("mpich-tuned", NO_SHARED_MEMORY),
         OpenMpi(),
@@ -32,6 +37,6 @@ def every_peer(ddl_prefix: Path | None = None, mpi_prefix: Path | None = None) -
         IntelMpi(),
         IntelMpi("intelmpi-tuned", RABENSEIFNER),
         OneCcl(),
-        Gloo(),
+        Gloo(torch_prefix),
     ]
     return {peer.name: peer for peer in rows}

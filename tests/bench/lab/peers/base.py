@@ -15,12 +15,25 @@ class Unavailable(Exception):
     """A peer cannot run on this machine; the text says why."""
 
 
+class CannotStart(Exception):
+    """A peer's ranks cannot be started in this layout; the text says why."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What became of a measurement of the lab's links: its seconds, and what it has wrong."""
+
+    seconds: float
+    wrong: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Start:
-    """What starts the ranks, on host h0."""
+    """What starts the ranks, on host h0, and the probe that went before."""
 
     command: list[str]
     env: dict[str, str] = field(default_factory=dict)
+    probe: Probe | None = None
 
 
 class Peer(Protocol):
@@ -42,6 +55,9 @@ class Peer(Protocol):
             lab: the lab; files go into its folder.
             hosts: the host of each rank.
             arguments: the worker's.
+
+        Raises:
+            CannotStart: what goes before has failed.
         """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from pathlib import Path
 
 from bench.lab.network import Lab
@@ -12,16 +13,33 @@ from bench.lab.peers.ddl import built
 WORKER = Path(__file__).parents[1] / "workers" / "allreduce_gloo.py"
 
 
+def python_with_torch(prefix: Path | None) -> Path:
+    """A prefix's Python, or the built environment's.
+
+    Raises:
+        Unavailable: it has no PyTorch.
+    """
+    python = (prefix or built()).absolute() / "bin" / "python"
+    if not python.exists():
+        raise Unavailable(f"{python} is not there; run make")
+    ask = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+    if subprocess.run([python, "-c", ask], check=False).returncode:
+        raise Unavailable(f"{python} has no PyTorch")
+    return python
+
+
 class Gloo:
-    """The backend gloo of the built environment's PyTorch."""
+    """The backend gloo of an environment's PyTorch."""
 
     name = "gloo"
 
+    def __init__(self, prefix: Path | None = None) -> None:
+        """PyTorch of a prefix, by default the built environment's."""
+        self._prefix = prefix
+
     def prepare(self) -> None:
         """Looks for PyTorch."""
-        self._python = built().resolve() / "bin" / "python"
-        if not self._python.exists():
-            raise Unavailable(f"{self._python} is not there; run make")
+        self._python = python_with_torch(self._prefix)
 
     def start(self, lab: Lab, hosts: list[str], arguments: list[str]) -> Start:
         """A process for each rank, started directly; the store is on the first rank's host."""

@@ -8,15 +8,16 @@ from bench.lab.network import Lab
 from bench.lab.peers.base import DEVICE, Start, hosts_file
 from bench.lab.peers.install import compile_worker, pip_prefix
 
+# UCX would find shared memory between "hosts".
+FABRIC = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": DEVICE}
+
 
 def hydra(lab: Lab, prefix: Path, hosts: list[str], worker: list[str]) -> Start:
     """Starts a worker with the mpiexec of an MPICH; one proxy serves all ranks of a host."""
     rank_map = ",".join(str(lab.names.index(host)) for host in hosts)
     command = [f"{prefix}/bin/mpiexec", "-launcher", "rsh", "-launcher-exec", str(lab.launcher)]
     command += ["-iface", DEVICE, "-f", hosts_file(lab, lab.names), "-rankmap", rank_map]
-    # UCX would find shared memory between "hosts".
-    env = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": DEVICE}
-    return Start([*command, "-n", str(len(hosts)), *worker], env)
+    return Start([*command, "-n", str(len(hosts)), *worker], FABRIC)
 
 
 class Mpich:

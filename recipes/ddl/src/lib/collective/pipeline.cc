@@ -8,9 +8,9 @@ namespace {
 
 // What a message is: of which slot and step, and which reduction of the step it is for.
 constexpr std::uint64_t kNoReduction = 0xffffffff;
-constexpr std::uint64_t kSent = 0xff;
+constexpr std::uint64_t kSent = 0xffff;
 std::uint64_t make_id(std::size_t slot, std::uint64_t step, std::uint64_t reduction) {
-  return static_cast<std::uint64_t>(slot) << 40 | step << 32 | reduction;
+  return static_cast<std::uint64_t>(slot) << 48 | step << 32 | reduction;
 }
 
 // Chunks that are under way together differ in the slot; messages of one pair and step are
@@ -157,8 +157,8 @@ void Pipeline::post_sends(std::size_t index) {
   Slot& slot = slots_[index];
   const std::vector<Host>& hosts = comm_.topology().hosts();
   const Step& step = slot.plan->steps[slot.step];
-  const std::byte* from = slot.step == 0 ? slot.own : slot.work;
   for (const Transfer& part : step.sends) {
+    const std::byte* from = part.is_given ? slot.own : slot.work;
     batch_.send(from + part.span.begin * width_, part.span.count() * width_,
                 hosts[part.host].ranks[host_.rank()], tag_of(index, step),
                 make_id(index, kSent, 0));
@@ -187,7 +187,8 @@ void Pipeline::reduce(const Slot& slot, const Reduction& reduction) {
   inputs_.clear();
   for (const int from : reduction.from) {
     if (from == comm_.host_index()) {
-      inputs_.push_back((slot.step == 0 ? slot.own : slot.work) + span.begin * width_);
+      const bool is_given = slot.step < slot.plan->given;
+      inputs_.push_back((is_given ? slot.own : slot.work) + span.begin * width_);
     } else {
       inputs_.push_back(part);
       part += span.count() * width_;
@@ -199,8 +200,8 @@ void Pipeline::reduce(const Slot& slot, const Reduction& reduction) {
 }
 
 void Pipeline::complete(std::uint64_t id) {
-  const std::size_t index = id >> 40;
-  const std::size_t step = id >> 32 & 0xff;
+  const std::size_t index = id >> 48;
+  const std::size_t step = id >> 32 & 0xffff;
   const std::size_t reduction = id & 0xffffffff;
   Slot& slot = slots_[index];
   if (step == kSent) {

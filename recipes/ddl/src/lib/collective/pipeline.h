@@ -26,12 +26,12 @@ class Pipeline {
  protected:
   // Our slice of a chunk under way, between its start on the network and its release.
   struct Slot {
-    std::shared_ptr<const Plan> plan;  // null: nothing to do
-    const std::byte* own = nullptr;    // this host's part of the slice, for the first step
-    std::byte* work = nullptr;         // where sums and results of the slice go
-    std::byte* inbox = nullptr;        // where the other hosts' parts arrive
-    std::size_t step = 0;              // the plan's number of steps: done
-    std::vector<std::size_t> awaited;  // per step: messages still to come
+    std::shared_ptr<const Plan> plan;               // null: nothing to do
+    const std::byte* own = nullptr;                 // what this host brings: may not be changed
+    std::byte* work = nullptr;                      // where sums and results of the slice go
+    std::byte* inbox = nullptr;                     // where the other hosts' parts arrive
+    std::size_t step = 0;                           // the plan's number of steps: done
+    std::vector<std::size_t> awaited;               // per step: messages still to come
     std::vector<std::vector<std::size_t>> missing;  // per step and reduction: parts still to come
     std::size_t sending = 0;                        // messages that have not left
   };

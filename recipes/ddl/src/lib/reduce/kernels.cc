@@ -12,7 +12,9 @@ void copy_cached(void* out, const void* in, std::size_t n) { std::memcpy(out, in
 }  // namespace
 
 const KernelTable& kernels() {
-  static const KernelTable& best = avx2_kernels() != nullptr ? *avx2_kernels() : generic_kernels();
+  static const KernelTable& best = avx2_kernels() != nullptr     ? *avx2_kernels()
+                                   : power9_kernels() != nullptr ? *power9_kernels()
+                                                                 : generic_kernels();
   return best;
 }
 

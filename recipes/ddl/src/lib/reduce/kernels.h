@@ -23,8 +23,9 @@ struct KernelTable {
 };
 
 const KernelTable& generic_kernels();
-const KernelTable* avx2_kernels();  // null when this processor or build has none
-const KernelTable& kernels();       // the best for this processor
+const KernelTable* avx2_kernels();    // null when this processor or build has none
+const KernelTable* power9_kernels();  // likewise
+const KernelTable& kernels();         // the best for this processor
 
 // For a result of `nbytes` in all: beyond the caches' size it is not worth caching. In place, the
 // caches have its lines already.

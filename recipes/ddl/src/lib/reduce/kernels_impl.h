@@ -8,6 +8,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(_ARCH_PWR9)
+#include <altivec.h>
 #endif
 
 #include "reduce/kernels.h"
@@ -66,13 +68,13 @@ inline std::uint16_t float_to_bfloat(float value) {
 }
 
 // An element type: how it is stored, what it is accumulated in, and the way between, for one and in
-// bulk; and by sixteens, in two vectors (which elements are in which is its own affair), where the
-// compiler does not find the instructions itself.
+// bulk; and by blocks of `kBlock` elements in two vectors (which elements are in which is its own
+// affair), where the compiler does not find the instructions itself.
 template <class T>
 struct Plain {
   using Stored = T;
   using Accumulator = T;
-  static constexpr bool kHasVectors = false;
+  static constexpr std::size_t kBlock = 0;
   static T widen(T value) { return value; }
   static T narrow(T value) { return value; }
 };
@@ -83,7 +85,7 @@ struct Half {
   static float widen(std::uint16_t value) { return half_to_float(value); }
   static std::uint16_t narrow(float value) { return float_to_half(value); }
 #if defined(__F16C__)
-  static constexpr bool kHasVectors = true;
+  static constexpr std::size_t kBlock = 16;
   static __m256 load8(const std::uint16_t* in) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in)));
   }
@@ -93,17 +95,33 @@ struct Half {
   }
   static __m256 load_first(const std::uint16_t* in) { return load8(in); }
   static __m256 load_second(const std::uint16_t* in) { return load8(in + 8); }
-  static void store16(std::uint16_t* out, __m256 first, __m256 second) {
+  static void store_block(std::uint16_t* out, __m256 first, __m256 second) {
     store8(out, first);
     store8(out + 8, second);
   }
+#elif defined(_ARCH_PWR9)
+  static constexpr std::size_t kBlock = 8;
+  static __vector float load_first(const std::uint16_t* in) {
+    return vec_extract_fp32_from_shorth(vec_xl(0, in));
+  }
+  static __vector float load_second(const std::uint16_t* in) {
+    return vec_extract_fp32_from_shortl(vec_xl(0, in));
+  }
+  static void store_block(std::uint16_t* out, __vector float first, __vector float second) {
+    vec_xst(vec_pack_to_short_fp32(first, second), 0, out);
+  }
 #else
-  static constexpr bool kHasVectors = false;
+  static constexpr std::size_t kBlock = 0;
 #endif
   static void load(float* out, const std::uint16_t* in, std::size_t n) {
     std::size_t i = 0;
 #if defined(__F16C__)
     for (; i + 8 <= n; i += 8) _mm256_storeu_ps(out + i, load8(in + i));
+#elif defined(_ARCH_PWR9)
+    for (; i + 8 <= n; i += 8) {
+      vec_xst(load_first(in + i), 0, out + i);
+      vec_xst(load_second(in + i), 0, out + i + 4);
+    }
 #endif
     for (; i < n; ++i) out[i] = half_to_float(in[i]);
   }
@@ -111,6 +129,8 @@ struct Half {
     std::size_t i = 0;
 #if defined(__F16C__)
     for (; i + 8 <= n; i += 8) store8(out + i, _mm256_loadu_ps(in + i));
+#elif defined(_ARCH_PWR9)
+    for (; i + 8 <= n; i += 8) store_block(out + i, vec_xl(0, in + i), vec_xl(0, in + i + 4));
 #endif
     for (; i < n; ++i) out[i] = float_to_half(in[i]);
   }
@@ -120,7 +140,7 @@ struct Bfloat {
   using Stored = std::uint16_t;
   using Accumulator = float;
 #if defined(__AVX2__)
-  static constexpr bool kHasVectors = true;
+  static constexpr std::size_t kBlock = 16;
   // A float's upper half. One vector has the even elements, one the odd ones: none has to move.
   static __m256 load_first(const std::uint16_t* in) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(load16(in), 16));
@@ -128,7 +148,7 @@ struct Bfloat {
   static __m256 load_second(const std::uint16_t* in) {
     return _mm256_castsi256_ps(_mm256_and_si256(load16(in), _mm256_set1_epi32(~0xffff)));
   }
-  static void store16(std::uint16_t* out, __m256 first, __m256 second) {
+  static void store_block(std::uint16_t* out, __m256 first, __m256 second) {
     if (_mm256_movemask_ps(_mm256_cmp_ps(first, second, _CMP_UNORD_Q)) != 0) {
       first = quiet(first);
       second = quiet(second);
@@ -154,7 +174,7 @@ struct Bfloat {
     return _mm256_blendv_ps(values, _mm256_castsi256_ps(nan), is_nan);
   }
 #else
-  static constexpr bool kHasVectors = false;
+  static constexpr std::size_t kBlock = 0;
 #endif
   static float widen(std::uint16_t value) { return bfloat_to_float(value); }
   static std::uint16_t narrow(float value) { return float_to_bfloat(value); }
@@ -253,15 +273,13 @@ void fold(typename Element::Stored* out, const typename Element::Stored* const (
     return sum;
   };
   std::size_t begin = 0;
-#if defined(__AVX2__)
-  if constexpr (Element::kHasVectors) {
+  if constexpr (constexpr std::size_t kBlock = Element::kBlock; kBlock > 0) {
     const auto first = [](const auto* from) { return Element::load_first(from); };
     const auto second = [](const auto* from) { return Element::load_second(from); };
-    for (; begin + 16 <= n; begin += 16) {
-      Element::store16(out + begin, combine(first, begin), combine(second, begin));
+    for (; begin + kBlock <= n; begin += kBlock) {
+      Element::store_block(out + begin, combine(first, begin), combine(second, begin));
     }
   }
-#endif
   const auto load = [](const auto* from) { return Element::widen(*from); };
 #pragma GCC ivdep
   for (std::size_t i = begin; i < n; ++i) out[i] = Element::narrow(combine(load, i));

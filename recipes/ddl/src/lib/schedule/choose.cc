@@ -34,6 +34,10 @@ std::vector<int> useful_radixes(const Node& tree) {
   return radixes;
 }
 
+std::vector<int> other_ways(const Node& tree) {
+  return largest_group(tree) > 2 ? std::vector<int>{kTree, kRing} : std::vector<int>{};
+}
+
 int choose_radix(const Node& tree, std::size_t nbytes, const Chunking& chunking) {
   const Wire wire = usual_wire(tree);
   const std::vector<int> radixes = useful_radixes(tree);
@@ -48,7 +52,15 @@ int choose_radix(const Node& tree, std::size_t nbytes, const Chunking& chunking)
     if (found[i].seconds > kAlike * least) continue;
     if (best == radixes.size() || found[i].messages < found[best].messages) best = i;
   }
-  return radixes[best];
+  int chosen = radixes[best];
+  double seconds = found[best].seconds;
+  for (const int way : other_ways(tree)) {
+    const double now = predict_allreduce(limit_groups(tree, way), nbytes, chunking, wire).seconds;
+    if (kAlike * now >= seconds) continue;
+    chosen = way;
+    seconds = now;
+  }
+  return chosen;
 }
 
 }  // namespace ddl

@@ -12,9 +12,13 @@ namespace ddl {
 // The radixes that make different trees of this one, kDirect first.
 std::vector<int> useful_radixes(const Node& tree);
 
+// kTree and kRing, where a group is large enough for them to differ.
+std::vector<int> other_ways(const Node& tree);
+
 // The radix for messages of `nbytes`: of those whose predicted time is hardly more than the least,
 // the one with the fewest messages, and of these the largest, since each level rounds 16-bit floats
-// once more. A pure function, so that all ranks, which have the same tree and call, choose alike.
+// once more; a ring or trees only where they are predicted to be clearly faster. A pure function,
+// so that all ranks, which have the same tree and call, choose alike.
 int choose_radix(const Node& tree, std::size_t nbytes, const Chunking& chunking);
 
 }  // namespace ddl

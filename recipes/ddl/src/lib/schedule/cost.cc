@@ -6,6 +6,7 @@
 
 #include "schedule/plan.h"
 #include "schedule/rates.h"
+#include "schedule/route.h"
 #include "schedule/walk.h"
 
 namespace ddl {
@@ -21,6 +22,7 @@ class Loads {
     if (node.is_host()) host_at_[node.host] = nodes_.size();
     State state;
     state.name = node.name;
+    state.exchange = node.exchange;
     state.rate = rates_.of(node);
     state.latency = rates_.latency(node);
     state.parent = open_.empty() ? 0 : open_.back();
@@ -36,12 +38,20 @@ class Loads {
 
   void reduce(Span span, std::size_t j) { reduced_[j] = static_cast<double>(span.count()); }
 
-  void leave(const Node&, int depth) {
+  void leave(const Node& node, int depth) {
     close_part();
     const std::size_t top = open_.back();
     open_.pop_back();
-    Step& step = steps_[depth];
+    Step step;
     for (std::size_t at = nodes_.size(); at-- > top + 1;) climb(at, top, &step);
+    const int rounds = num_rounds(node.exchange, node.children.size());
+    // A ring's rounds have a part of the bytes each; those of a tree, all.
+    const double whole = node.exchange == Exchange::kTree ? rounds : 1;
+    Step& most = steps_[depth];
+    most.rounds = std::max(most.rounds, rounds);
+    most.latency = std::max(most.latency, step.latency * rounds);
+    most.link = std::max(most.link, step.link * whole);
+    most.processor = std::max(most.processor, step.processor * whole);
   }
 
   // A chunk alone, and what it takes of the busiest link or processor.
@@ -57,7 +67,11 @@ class Loads {
     for (const auto& [depth, step] : steps_) sum += 4 * step.latency;
     return sum;
   }
-  int steps() const { return 2 * static_cast<int>(steps_.size()); }
+  int steps() const {
+    int sum = 0;
+    for (const auto& [depth, step] : steps_) sum += 2 * step.rounds;
+    return sum;
+  }
 
   double busiest_link(std::string* name) const {
     double most = 0;
@@ -83,6 +97,7 @@ class Loads {
   // Numbers are of the way up; the way down is its mirror image.
   struct State {
     std::string name;
+    Exchange exchange = Exchange::kDirect;  // of its children
     double rate = 0;
     double latency = 0;
     std::size_t parent = 0;
@@ -99,7 +114,8 @@ class Loads {
     std::size_t messages = 0;
   };
   struct Step {
-    double latency = 0;  // of the longest way up
+    int rounds = 0;
+    double latency = 0;  // of the longest way up, in all rounds
     double link = 0;
     double processor = 0;
   };
@@ -111,15 +127,38 @@ class Loads {
       whole += n;
       pieces += n > 0 ? 1 : 0;
     }
+    const Exchange exchange = nodes_[open_.back()].exchange;
     const std::size_t others = owners_.size() - 1;
     for (std::size_t j = 0; j < reduced_.size(); ++j) {
       State& host = nodes_[host_at_[owners_[j]]];
+      if (exchange == Exchange::kTree) {
+        add_tree(j, &host);
+        continue;
+      }
       host.out += whole - reduced_[j];
-      host.in += reduced_[j] * static_cast<double>(others);
       host.sends += pieces - (reduced_[j] > 0 ? 1 : 0);
-      host.recvs += reduced_[j] > 0 ? others : 0;
+      if (exchange == Exchange::kRing) {  // all but the left neighbour's piece comes through here
+        const double left = reduced_[(j + others) % reduced_.size()];
+        host.in += whole - left;
+        host.recvs += pieces - (left > 0 ? 1 : 0);
+      } else {
+        host.in += reduced_[j] * static_cast<double>(others);
+        host.recvs += reduced_[j] > 0 ? others : 0;
+      }
     }
     reduced_.clear();
+  }
+
+  void add_tree(std::size_t j, State* host) {
+    for (std::size_t owner = 0; owner < reduced_.size(); ++owner) {
+      if (reduced_[owner] <= 0) continue;
+      const Route way = route(Exchange::kTree, reduced_.size(), owner, j);
+      const std::size_t comes = way.reduces < 0 ? 0 : way.from.size() - 1;
+      host->in += reduced_[owner] * static_cast<double>(comes);
+      host->recvs += comes;
+      host->out += way.sends < 0 ? 0 : reduced_[owner];
+      host->sends += way.sends < 0 ? 0 : 1;
+    }
   }
 
   // Adds the load of a node to its parent, and to the step. Children come before their parents.

@@ -16,6 +16,7 @@ Span part_of(std::size_t count, int parts, int index);
 struct Transfer {
   int host;  // the other side
   Span span;
+  bool is_given = false;  // what the host brought, not a sum or a result
 };
 
 // Who has which part of the data; in order, without gaps.
@@ -35,18 +36,22 @@ struct Reduction {
 // A reduce-scatter step sends `sends` and carries out `reductions`; an all-gather step sends
 // `sends` and puts `recvs` in place. A step begins when the one before has received all.
 struct Step {
-  int tag = 0;  // the same on all hosts that exchange something in this step; below kMaxTags
+  int tag = 0;  // the same on both sides of a message, and of no other step; below kMaxTags
   std::vector<Transfer> sends;
   std::vector<Reduction> reductions;
   std::vector<Transfer> recvs;
 };
 
-constexpr int kMaxTags = 64;
+constexpr int kMaxTags = 1024;
+
+// How many tags the plans of a tree take.
+int num_tags(const Node& tree);
 
 // Steps that reduce come before those that only move.
 struct Plan {
   std::vector<Step> steps;
   std::size_t reducing = 0;  // steps that reduce; the last of them is among the root's children
+  std::size_t given = 0;     // steps of the lowest group, in which the host adds what it brought
   std::size_t inbox = 0;     // elements that all reductions together receive
 };
 
@@ -55,9 +60,9 @@ constexpr std::size_t kPlanUnit = 64;
 
 // Multi-dimensional reduce-scatter and all-gather on the tree (BlueConnect, MLSys 2019, on a tree
 // instead of a grid). Upwards, the children of every group exchange the parts that they own, so
-// that each element ends with one owner in the group; shares follow the bandwidths. Downwards,
-// results go the same way back. Groups need not be alike: borders of parts are merged, nothing is
-// padded.
+// that each element ends with one owner in the group, by the group's Exchange (route.h); shares
+// follow the bandwidths. Downwards, results go the same way back. Groups need not be alike: borders
+// of parts are merged, nothing is padded.
 //
 // Every host computes the same tree, so that the parts of all hosts fit. Borders of parts are
 // multiples of `unit` elements.

@@ -9,12 +9,6 @@
 namespace ddl {
 namespace {
 
-int depth_of(const Node& node) {
-  int deepest = 0;
-  for (const Node& child : node.children) deepest = std::max(deepest, 1 + depth_of(child));
-  return deepest;
-}
-
 // Groups of one size leave whole pieces to exchange, so a divisor is better than the radix itself.
 std::size_t number_of_groups(std::size_t n, std::size_t radix) {
   std::size_t parts = radix;
@@ -44,16 +38,31 @@ Node limit(const Node& node, std::size_t radix) {
   return copy;
 }
 
+Node with_exchange(const Node& node, Exchange exchange) {
+  Node copy = node;
+  if (copy.children.size() > 2) copy.exchange = exchange;  // two are alike in all
+  for (Node& child : copy.children) child = with_exchange(child, exchange);
+  return copy;
+}
+
+Node changed(const Node& tree, int radix) {
+  if (radix == kRing) return with_exchange(tree, Exchange::kRing);
+  if (radix == kTree) return with_exchange(tree, Exchange::kTree);
+  return limit(tree, static_cast<std::size_t>(radix));
+}
+
 }  // namespace
 
 Node limit_groups(const Node& tree, int radix) {
   if (radix == kDirect) return tree;
-  Node limited = limit(tree, static_cast<std::size_t>(radix));
-  return 2 * depth_of(limited) <= kMaxTags ? limited : tree;
+  Node limited = changed(tree, radix);
+  return num_tags(limited) <= kMaxTags ? limited : tree;
 }
 
 std::string name_of_radix(int radix) {
   if (radix == kDirect) return "direct";
+  if (radix == kRing) return "ring";
+  if (radix == kTree) return "tree";
   if (radix == 2) return "halving";
   return "radix:" + std::to_string(radix);
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "schedule/route.h"
 #include "schedule/shares.h"
 #include "schedule/span.h"
 #include "topology/tree.h"
@@ -15,7 +16,7 @@ namespace ddl {
 // Visits the tree from the leaves to the root and tells `use`, in this order:
 //   enter(node)       a node, before what is below it;
 //   part(owners)      at a group: `owners[j]` holds child j's sum of the next part of the data;
-//   reduce(span, j)   and owners[j] reduces this piece of it: the others send it there;
+//   reduce(span, j)   and owners[j] owns the sum of this piece of it: to there it goes (route.h);
 //   leave(node, depth)  the group is done; `depth` is its distance to the root.
 // Borders of pieces are multiples of `unit` elements.
 template <class Use>
@@ -39,23 +40,31 @@ class Walk {
     if (node.is_host()) return {{{0, count}, node.host}};
     std::vector<double> rates;
     for (const Node& child : node.children) rates.push_back(child.bandwidth());
-    const std::vector<double> shares = balance_shares(rates, above);
     const std::size_t k = node.children.size();
+    const std::vector<double> shares = shares_of(node.exchange, rates, above);
 
     std::vector<Pieces> owned(k);
     for (std::size_t j = 0; j < k; ++j) {
       const double load = above + 1 + shares[j] * static_cast<double>(k - 2);
       owned[j] = visit(node.children[j], count, load, depth + 1);
     }
-    Pieces result = exchange(owned, shares, count);
+    Pieces result = cut_parts(owned, shares, count);
     use_->leave(node, depth);
     return result;
   }
 
+  // A ring is as fast as its slowest link, whoever owns what.
+  static std::vector<double> shares_of(Exchange exchange, const std::vector<double>& rates,
+                                       double above) {
+    if (exchange == Exchange::kTree) return tree_shares(rates.size());
+    if (exchange == Exchange::kRing) return std::vector<double>(rates.size(), 1.0 / rates.size());
+    return balance_shares(rates, above);
+  }
+
   // Cuts the data wherever the owner changes in any child, and every such part by the shares. The
   // children's owners of a part send each of its pieces to the owner that reduces it.
-  Pieces exchange(const std::vector<Pieces>& owned, const std::vector<double>& shares,
-                  std::size_t count) {
+  Pieces cut_parts(const std::vector<Pieces>& owned, const std::vector<double>& shares,
+                   std::size_t count) {
     const std::size_t k = owned.size();
     std::vector<std::size_t> at(k, 0);
     std::vector<int> owners(k);

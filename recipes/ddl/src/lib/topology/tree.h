@@ -12,11 +12,16 @@ struct Link {
   double latency = 0;    // s
 };
 
+// How the children of a group bring their parts of a piece to the one that owns its sum, and how
+// the result goes back (see schedule/route.h).
+enum class Exchange { kDirect, kRing, kTree };
+
 struct Node {
   std::string name;
   Link up;
   int host = -1;  // a leaf: its index among the job's hosts
   std::vector<Node> children;
+  Exchange exchange = Exchange::kDirect;  // of the children
 
   bool is_host() const { return children.empty(); }
   int num_hosts() const;

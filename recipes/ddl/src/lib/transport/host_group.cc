@@ -183,6 +183,7 @@ bool HostGroup::all_done(std::uint32_t target) const {
 std::string HostGroup::missing(std::uint32_t arrived, std::uint32_t done) const {
   std::string who;
   for (int rank = 0; rank < size(); ++rank) {
+    if (rank == me_) continue;  // it comes late because others do
     if (block(rank).arrived.reached(arrived) && block(rank).done.reached(done)) continue;
     who += (who.empty() ? "" : ", ") + peers_[rank].describe();
   }
@@ -210,7 +211,7 @@ void HostGroup::wait_slowly(Flag RankBlock::*flag, int rank, std::uint32_t targe
     if (waited.count() < g_timeout_seconds) continue;
     std::string who;
     for (int other = 0; other < size(); ++other) {
-      if ((block(other).*flag).reached(target)) continue;
+      if (other == me_ || (block(other).*flag).reached(target)) continue;
       who += (who.empty() ? "" : ", ") + peers_[other].describe();
     }
     fail(DDL_ERROR_TIMEOUT, who, " did not arrive within ", g_timeout_seconds.load(),

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         new_group,
         reduce_scatter,
     )
+    from ddl._exchange import alltoall, alltoallv, gather, recv, scatter, send
     from ddl._life import (
         abort,
         finalize,
@@ -82,12 +83,15 @@ __all__ = [
     "allreduce_async",
     "allreduce_async_",
     "allreduce_n",
+    "alltoall",
+    "alltoallv",
     "barrier",
     "barrier_async",
     "bcast",
     "broadcast",
     "broadcast_async",
     "finalize",
+    "gather",
     "host_index",
     "host_name",
     "init",
@@ -97,8 +101,11 @@ __all__ = [
     "new_group",
     "num_hosts",
     "rank",
+    "recv",
     "reduce_scatter",
     "reduce_scatter_async",
+    "scatter",
+    "send",
     "set_timeout",
     "size",
     "stats",
@@ -110,6 +117,7 @@ _HOMES = {
     "broadcast_async reduce_scatter_async stats",
     "_collectives": "Group Op allgather allreduce allreduce_ allreduce_n barrier bcast broadcast "
     "new_group reduce_scatter",
+    "_exchange": "alltoall alltoallv gather recv scatter send",
     "_life": "abort finalize host_index host_name init initialized local_rank local_size num_hosts "
     "rank set_timeout size timeout",
     "errors": "DDLError DDLValueError Result",
@@ -118,7 +126,6 @@ _OF_TENSORFLOW = {
     "DDLCallback",
     "DDLGlobalVariablesCallback",
     "DistributedOptimizer",
-    "alltoall",
     "broadcast_n",
     "grads_reduce",
     "shard",

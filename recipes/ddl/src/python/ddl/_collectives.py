@@ -230,6 +230,8 @@ def allreduce_n(
 ) -> list[Array]:
     """Sum or average several arrays at once: one message per element type, not one per array.
 
+    DDL's variable DDL_GROUP_SIZE, which cut this into several messages, is not read.
+
     Args:
         arrays: as for `allreduce`, all NumPy or all torch; the same list on all ranks.
         average: divide by the number of ranks.

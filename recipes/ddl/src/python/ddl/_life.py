@@ -18,9 +18,10 @@ def init(options: str | None = None) -> None:
     exit the library ends by itself.
 
     Args:
-        options: as in DDL_OPTIONS (`-mode X:AxBxC`, `-timeout SECONDS`, `-fusion_bytes N`,
-            `-fusion_wait MS`, `-dbg_level 0|1|2`, `-dump_iter N`, `-dev_sync 0|1|2`,
-            `-rebind_iter N`), whose value is the default.
+        options: as in DDL_OPTIONS, whose value is the default: `-mode X:AxBxC`, `-topology FILE`,
+            `-schedule WORD`, `-deterministic 0|1`, `-timeout SECONDS`, `-fusion_bytes N`,
+            `-fusion_wait MS`, `-dbg_level 0|1|2`, `-dump_iter N`, `-dev_sync 0|1|2`. DDL's letter
+            X and `-rebind_iter N` are taken, and change nothing.
 
     Raises:
         DDLError: a bad option (then also a ValueError), or MPI or shared memory failed.

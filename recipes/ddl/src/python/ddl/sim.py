@@ -80,7 +80,7 @@ def make_parser() -> Parser:
     parser.add("topology", type=Path, metavar="FILE", help="the cluster, as ddlrun -topology")
     parser.add("preset", choices=list(PRESETS), help="a cluster that is built in")
     parser.add("size", type=size, action="append", help="4096, 64K, 4M, …; may be repeated")
-    parser.add("schedule", default="auto", help="auto, direct, halving or radix:R")
+    parser.add("schedule", default="auto", help="auto, direct, halving, radix:R, ring or tree")
     parser.add("ranks_per_host", type=ranks, metavar="N", help="ranks that share a host's link")
     parser.add("goodput", type=above_zero, metavar="SHARE", help="payload share of a bandwidth")
     parser.add("latency", type=above_zero, metavar="US", help="of hosts' links without one")

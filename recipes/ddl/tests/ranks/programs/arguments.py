@@ -58,6 +58,23 @@ NUMPY: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (TypeError, "arrays[1]: cannot reduce", lambda: ddl.allreduce_n([X, X.astype("u1")])),
     (ValueError, "overlap", lambda: ddl.allreduce(BOTH[:-1], out=BOTH[1:])),
     (ValueError, "it has been freed", lambda: ddl.barrier(FREED)),
+    (TypeError, "x: expected a NumPy array", lambda: ddl.gather([1, 2])),
+    (ValueError, f"root is {SIZE} but must be from 0 to", lambda: ddl.gather(X, root=SIZE)),
+    (ValueError, f"root is -1 but must be from 0 to {SIZE - 1}", lambda: ddl.scatter(X, X, -1)),
+    (ValueError, "out: read-only", lambda: ddl.scatter(X, read_only())),
+    (ValueError, "multiple of", lambda: ddl.alltoall(np.float32(1)[...])),
+    (ValueError, "alltoall: send and recv overlap", lambda: ddl.alltoall(ROWS, out=ROWS)),
+    (TypeError, "out: int32, but x is float32", lambda: ddl.alltoall(ROWS, out=ROWS.astype("i4"))),
+    (ValueError, "x: a single number", lambda: ddl.alltoallv(X[0, ...], EVEN, EVEN)),
+    (ValueError, "send_counts: expected", lambda: ddl.alltoallv(ROWS, [1] * (SIZE + 1), EVEN)),
+    (ValueError, "recv_counts: expected", lambda: ddl.alltoallv(ROWS, EVEN, [-1] * SIZE)),
+    (ValueError, "recv_counts: expected", lambda: ddl.alltoallv(ROWS, EVEN, [0.5] * SIZE)),
+    (ValueError, f"rows in all, but x has {SIZE}", lambda: ddl.alltoallv(ROWS, [9] * SIZE, EVEN)),
+    (ValueError, "out: it overlaps with x", lambda: ddl.alltoallv(ROWS, EVEN, EVEN, out=ROWS)),
+    (ValueError, f"dest is {SIZE} but must be", lambda: ddl.send(X, SIZE)),
+    (ValueError, "source is -1 but must be", lambda: ddl.recv(X, -1)),
+    (ValueError, "the tag is 40000", lambda: ddl.send(X, 0, 40000)),
+    (ValueError, "out: not contiguous", lambda: ddl.recv(np.ones((4, 4)).T, 0)),
     (TypeError, "x: expected a NumPy array", lambda: ddl.allreduce_async([1, 2])),
     (ValueError, "x: not contiguous", lambda: ddl.allreduce_async(np.ones((4, 4))[:, 1])),
     (ValueError, "x: not contiguous", lambda: ddl.allreduce_async_(np.ones((4, 4)).T)),
@@ -74,6 +91,8 @@ NUMPY: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (ValueError, "it has been freed", lambda: ddl.stats(FREED)),
     (ValueError, "timeout: -1 is not", lambda: ddl.barrier_async().wait(-1)),
 ]
+ROWS = np.ones(SIZE, np.float32)
+EVEN = [1] * SIZE
 INTEGERS = np.ones(2, np.int32)
 BOTH = np.ones(5, np.float32)
 FREED = ddl.new_group(list(range(SIZE)))

@@ -1,4 +1,4 @@
-"""The C functions that Python does not wrap: gather, scatter, alltoall(v), send and recv."""
+"""The C functions for direct messages as C calls them: gather, scatter, alltoall(v), send, recv."""
 
 from __future__ import annotations
 

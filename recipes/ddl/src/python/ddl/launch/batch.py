@@ -12,11 +12,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ddl.launch.errors import LaunchError
-from ddl.launch.hosts import Host, checked_name, is_local, merge, parse_hostfile, parse_hosts
+from ddl.launch.hosts import (
+    MAX_HOSTS,
+    Host,
+    checked_name,
+    is_local,
+    merge,
+    parse_hostfile,
+    parse_hosts,
+    whole_number,
+)
 
 # What the MPI operator sets, for whichever MPI the job names.
 _HOSTFILES = ("HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile", "I_MPI_HYDRA_HOST_FILE")
-_TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+_TASKS = re.compile(r"([1-9][0-9]{0,4})(?:\(x([1-9][0-9]{0,8})\))?")
 
 
 def reserved_hosts(environ: Mapping[str, str]) -> list[Host]:
@@ -82,7 +91,7 @@ def _slurm(environ: Mapping[str, str]) -> list[Host]:
         match = _TASKS.fullmatch(part.strip())
         if not match:
             raise LaunchError(f"SLURM_TASKS_PER_NODE: '{said}' is not understood", "Use -host.")
-        slots += [int(match[1])] * int(match[2] or 1)
+        slots += [int(match[1])] * min(int(match[2] or 1), MAX_HOSTS + 1)
     if len(slots) != len(names):
         raise LaunchError(
             f"SLURM_TASKS_PER_NODE: '{said}' is for {len(slots)} hosts, but SLURM_JOB_NODELIST "
@@ -94,7 +103,7 @@ def _slurm(environ: Mapping[str, str]) -> list[Host]:
 
 def _learners(environ: Mapping[str, str]) -> list[Host]:
     number = environ.get("NUM_LEARNERS", "")
-    if not (number.isascii() and number.isdigit() and 1 <= int(number) <= 65536):
+    if not 1 <= whole_number(number) <= 65536:
         raise LaunchError(f"NUM_LEARNERS: '{number}' is not a number of learners")
     prefix = environ["LEARNER_NAME_PREFIX"]
     names = (f"{prefix}-{n}" for n in range(1, int(number) + 1))

@@ -11,7 +11,7 @@ from ddl.launch.errors import LaunchError
 MAX_HOSTS = 100_000
 
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 class Host(NamedTuple):
@@ -41,6 +41,8 @@ def parse_hostfile(path: Path) -> list[Host]:
         raise LaunchError(f"cannot read the hostfile {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise LaunchError(f"the hostfile {path} is not a text file") from None
+    except ValueError as error:  # no file can have this name
+        raise LaunchError(f"cannot read the hostfile {str(path)!r}: {error}") from None
     found: list[Host] = []
     for number, line in enumerate(lines, start=1):
         words = line.partition("#")[0].split()
@@ -65,9 +67,15 @@ def _hostfile_line(words: list[str], where: str) -> list[Host]:
 
 
 def _slots(text: str, entry: str, where: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65536):
+    number = whole_number(text)
+    if not 1 <= number <= 65536:
         raise LaunchError(f"{where}: bad number of slots in '{entry}'", "Give a number from 1.")
-    return int(text)
+    return number
+
+
+def whole_number(text: str) -> int:
+    """The number that is written so; -1 if it is none, or has more than nine digits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
 
 
 def merge(hosts: Iterable[Host], where: str) -> list[Host]:

@@ -15,9 +15,10 @@ from ddl.launch.hosts import Host, checked_name, is_local, parse_hostfile, parse
 from ddl.launch.options import Options
 from ddl.launch.tf_config import tf_variables
 
-_MODE = re.compile(r"[bnrmcp]:(\d+(?:x\d+)*)")
+_MODE = re.compile(r"[bnrmcp]:([0-9]{1,8}(?:x[0-9]{1,8}){0,3})")
+_MOST = 1 << 24  # of one size, as the library has it
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RANK_LINE = re.compile(r"rank\s+(\d+)\s*=\s*(\S+)(?:\s+(.*))?")
+_RANK_LINE = re.compile(r"rank\s+([0-9]{1,8})\s*=\s*(\S+)(?:\s+(.*))?")
 # What an outer MPI run sets for its own ranks: ours must not take it for theirs.
 _FOREIGN = re.compile(r"PMI_.*|PMIX_.*|HYDI_.*|MPI_LOCAL.*|MPIR_.*_FD|DDLRUN_.*")
 
@@ -62,13 +63,16 @@ def make_job(options: Options, environ: Mapping[str, str], reserved: list[Host])
         names = [host.name for host, count in zip(hosts, counts, strict=True) if count]
         placement = [n for n, count in enumerate(filter(None, counts)) for _ in range(count)]
     _check_program(options.command, names)
+    exports = _exports(options, environ)
     added = {
         **_torch_variables(names[placement[0]], names),
         **_ddl_options(options, environ, len(names), placement),
         **_tf_variables(options, [names[index] for index in placement]),
         **({"UCX_TLS": "tcp,sm,self", "FI_PROVIDER": "tcp"} if options.tcp else {}),
         "DDLRUN_BIND": "0" if options.no_bind else "1",
-        **_exports(options, environ),
+        "DDLRUN_BIND_GPUS": "1" if options.bind_gpus else "0",
+        "DDLRUN_EXPORTED": " ".join(exports),
+        **exports,
     }
     clean = {key: value for key, value in environ.items() if not _FOREIGN.fullmatch(key)}
     return Job(
@@ -152,9 +156,9 @@ def _read_rankfile(path: Path, names: list[str]) -> tuple[list[str], list[int]]:
         if rank in host_of:
             raise LaunchError(f"{where}: rank {rank} is placed twice")
         host_of[rank] = names.index(name)
-    missing = sorted(set(range(max(host_of, default=0) + 1)) - set(host_of))
-    if missing:
-        raise LaunchError(f"the rankfile {path} does not place rank {missing[0]}")
+    missing = next((rank for rank in range(max(host_of, default=0)) if rank not in host_of), None)
+    if missing is not None or not host_of:
+        raise LaunchError(f"the rankfile {path} does not place rank {missing or 0}")
     used = sorted(set(host_of.values()))
     return [names[n] for n in used], [used.index(host_of[rank]) for rank in range(len(host_of))]
 
@@ -162,14 +166,23 @@ def _read_rankfile(path: Path, names: list[str]) -> tuple[list[str], list[int]]:
 def _ddl_options(
     options: Options, environ: Mapping[str, str], n_hosts: int, placement: list[int]
 ) -> dict[str, str]:
-    """DDL_OPTIONS: what the user says, else the best algorithm over the hosts as they stand."""
+    """DDL_OPTIONS: what the user says.
+
+    No -mode of our own unless there is something to tell by it: with one, the library no longer
+    looks at what the hosts say of their places.
+    """
     topology = _topology(options, n_hosts, placement)
     if options.no_ddl_options:
         if options.mode or options.ddl_arguments or options.topology:
             raise LaunchError("-no_ddloptions excludes -mode, -topology and -ddlarg")
         return {}
     said = bool(
-        options.mode or options.ddl_arguments or options.topology or options.aisles or options.racks
+        options.mode
+        or options.ddl_arguments
+        or options.topology
+        or options.aisles
+        or options.racks
+        or options.nodes
     )
     if "DDL_OPTIONS" in environ and not said:
         return {}
@@ -182,7 +195,8 @@ def _ddl_options(
             )
         mode = [f"-mode {options.mode}"]
     else:
-        mode = [f"-mode p:{'x'.join(map(str, topology))}"] if topology else []
+        told = topology and (options.aisles or options.racks or options.nodes)
+        mode = [f"-mode p:{'x'.join(map(str, topology))}"] if told else []
     tree = [f"-topology {_topology_file(options.topology)}"] if options.topology else []
     return {"DDL_OPTIONS": " ".join([*mode, *tree, *options.ddl_arguments])}
 
@@ -190,12 +204,13 @@ def _ddl_options(
 def read_mode(text: str) -> list[int]:
     """The sizes of a mode: ranks per host x hosts per rack x …; LaunchError if it is none."""
     match = _MODE.fullmatch(text)
-    if not match:
+    sizes = [int(number) for number in match[1].split("x")] if match else [0]
+    if not all(1 <= size <= _MOST for size in sizes):
         raise LaunchError(
             f"-mode {text} is not understood",
             "Write X:AxBxC with X one of b n r m c p, for example -mode p:4x2.",
         )
-    return [int(number) for number in match[1].split("x")]
+    return sizes
 
 
 def _topology_file(path: Path) -> Path:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddl.launch.errors import LaunchError
+from ddl.launch.hosts import whole_number
 
 USAGE = """\
 Usage: ddlrun [options] PROGRAM [ARGUMENTS]
@@ -20,7 +21,9 @@ Where:
   -topology FILE      how the hosts are connected: racks, links and their speeds (YAML)
   -aisles, -racks, -nodes N   the same in short: racks per aisle, nodes per rack
 How:
-  -m, -mode X:AxBxC   DDL's algorithm and topology; A*B*C must be the number of ranks
+  -m, -mode X:AxBxC   A ranks a host, B hosts a rack, C racks; A*B*C must be the number of
+                      ranks. DDL's letter X (b n r m c p) is taken, and changes nothing:
+                      see -ddlarg "-schedule ..." for that
   -ddlarg, -ddloption TEXT    more text for DDL_OPTIONS
   -no_ddloptions      leave DDL_OPTIONS alone
   -x VAR[=VALUE]      an environment variable for the ranks
@@ -29,6 +32,7 @@ How:
   -mpiarg TEXT        more arguments for mpiexec
   -tcp                keep MPI to TCP between hosts
   -no_bind            leave the ranks on all cores
+  -bind_gpus          each rank sees its own GPUs only, by CUDA_VISIBLE_DEVICES
   -timeout SECONDS    end the run after that time, with exit status 124
   -probe FILE         measure the links between the hosts and write -topology's FILE
   -show_topology      print how the hosts are connected and what allreduce does there; end
@@ -70,6 +74,7 @@ FLAGS = {
     "tcp": "tcp",
     "tf_config": "tf_config",
     "no_bind": "no_bind",
+    "bind_gpus": "bind_gpus",
     "show_topology": "show_topology",
     "dry_run": "dry_run",
     "v": "verbose",
@@ -105,6 +110,7 @@ class Options:
     tcp: bool = False
     tf_config: bool = False
     no_bind: bool = False
+    bind_gpus: bool = False
     show_topology: bool = False
     dry_run: bool = False
     verbose: bool = False
@@ -171,9 +177,10 @@ def _store(options: Options, field_name: str, value: str, option: str) -> None:
 
 
 def _positive_number(value: str, option: str) -> int:
-    if not (value.isascii() and value.isdigit() and int(value) >= 1):
+    number = whole_number(value)
+    if number < 1:
         raise LaunchError(f"{option} {value}: not a whole number from 1")
-    return int(value)
+    return number
 
 
 def _seconds(value: str, option: str) -> float:

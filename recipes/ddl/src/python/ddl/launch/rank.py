@@ -11,9 +11,14 @@ import signal
 import sys
 import time
 
+HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (so does pathlib)
+sys.path.append(HERE)  # -I leaves it out
+from bind import bind  # type: ignore[import-not-found]  # noqa: E402
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-PLACE = ("DDL_PLACE", "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN")  # see place.h
+# What a host is told of itself: its place (see place.h), and the GPUs that the job may use there.
+OWN = ("DDL_PLACE", "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN", "CUDA_VISIBLE_DEVICES")
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 PATIENCE = 30.0  # seconds that a rank which has ended waits for mpiexec to end it
 
@@ -23,6 +28,8 @@ _prctl = ctypes.CDLL(None).prctl
 def main() -> None:
     """Runs the command, reports its end and ends in the same way."""
     parent = os.getppid()
+    if os.environ["MPI_LOCALRANKID"] == "0":
+        start_sweep(parent)
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     # Blocked from here on, and fetched by sigtimedwait: no signal can fall between two steps.
@@ -31,9 +38,9 @@ def main() -> None:
     if os.getppid() != parent:
         os._exit(1)
     token = os.environ.pop("DDLRUN_TOKEN", "")
+    keep_own(os.environ, parent)
     prepare_environment(os.environ)
     os.environ["DDLRUN_WRAPPER"] = str(os.getpid())  # so ddl_abort knows that we report its exit
-    keep_place(os.environ, parent)
     report(token, "started")
     child = start([unescape(word) for word in sys.argv[1:]])
     status = wait(child, signals, parent)
@@ -47,6 +54,30 @@ def main() -> None:
         while (left := deadline - time.monotonic()) > 0:
             signal.sigtimedwait(signals, left)
     os._exit(code if code >= 0 else 128 - code)
+
+
+def start_sweep(proxy: int) -> None:
+    """Starts sweep.py as nobody's child, in a session of its own and with none of our files.
+
+    Before we become a subreaper: what is below us is ended with us.
+    """
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        null = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(null, standard)
+        os.closerange(3, 4096)
+        os.chdir("/")
+        words = [sys.executable, "-I", "-S", f"{HERE}/sweep.py", str(proxy)]
+        os.execv(sys.executable, words)
+    finally:
+        os._exit(1)  # not worth more than the job: it goes on
 
 
 def report(token: str, text: str) -> None:
@@ -64,16 +95,12 @@ def unescape(word: str) -> str:
 
 
 def prepare_environment(environ: "os._Environ[str]") -> None:
-    """Sets torch's and TensorFlow's variables, binds to this rank's cores, limits OpenMP."""
+    """Sets torch's and TensorFlow's variables, binds to cores and GPUs, limits OpenMP."""
     local, n_local = int(environ["MPI_LOCALRANKID"]), int(environ["MPI_LOCALNRANKS"])
     environ["RANK"], environ["WORLD_SIZE"] = environ["PMI_RANK"], environ["PMI_SIZE"]
     environ["LOCAL_RANK"], environ["LOCAL_WORLD_SIZE"] = str(local), str(n_local)
-    cores = allowed_cores()
-    share = cores[local * len(cores) // n_local : (local + 1) * len(cores) // n_local]
-    bind = environ.pop("DDLRUN_BIND", "1") == "1"
-    if bind and len(cores) >= n_local:
-        os.sched_setaffinity(0, {cpu for core in share for cpu in core})
-    environ.setdefault("OMP_NUM_THREADS", str(max(1, len(cores) // n_local)))
+    cores = bind(environ, local, n_local)
+    environ.setdefault("OMP_NUM_THREADS", str(cores))
     cluster, tasks = environ.pop("DDLRUN_TF_CLUSTER", ""), environ.pop("DDLRUN_TF_TASKS", "")
     if cluster:  # by hand: json costs as much as the rest of this file
         kind, _, index = tasks.split(",")[int(environ["RANK"])].partition(":")
@@ -81,12 +108,13 @@ def prepare_environment(environ: "os._Environ[str]") -> None:
         environ["TF_CONFIG"] = f'{{"cluster": {cluster}, "task": {task}}}'
 
 
-def keep_place(environ: "os._Environ[str]", proxy: int) -> None:
-    """Takes back what this host was told of its place in the cluster.
+def keep_own(environ: "os._Environ[str]", proxy: int) -> None:
+    """Takes back what this host was told of itself, unless -x says otherwise.
 
     mpiexec gives all ranks the variables of the host that it runs on; its proxy on this host has
     begun with those of srun or of the container.
     """
+    exported = environ.pop("DDLRUN_EXPORTED", "").split()
     try:
         with open(f"/proc/{proxy}/environ", "rb") as file:  # noqa: PTH123
             own = file.read().split(b"\0")
@@ -94,27 +122,8 @@ def keep_place(environ: "os._Environ[str]", proxy: int) -> None:
         return
     for variable in own:
         name, _, value = os.fsdecode(variable).partition("=")
-        if name in PLACE:
+        if name in OWN and name not in exported:
             environ[name] = value
-
-
-def allowed_cores() -> list[list[int]]:
-    """The CPUs that we may use, one list per core (a core may have several threads)."""
-    cores: dict[tuple[int, int], list[int]] = {}
-    for cpu in sorted(os.sched_getaffinity(0)):
-        folder = f"/sys/devices/system/cpu/cpu{cpu}/topology/"
-        try:
-            place = (read_number(folder + "physical_package_id"), read_number(folder + "core_id"))
-        except (OSError, ValueError):
-            place = (-1, cpu)  # not told: every CPU is a core
-        cores.setdefault(place, []).append(cpu)
-    return [cores[place] for place in sorted(cores)]
-
-
-def read_number(path: str) -> int:
-    """The number that a file of /sys holds."""
-    with open(path) as file:  # noqa: PTH123 (so does pathlib)
-        return int(file.read())
 
 
 def start(command: list[str]) -> int:

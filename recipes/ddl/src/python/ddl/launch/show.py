@@ -1,6 +1,7 @@
 """`ddlrun -show_topology`: the tree that a job's hosts make, and what the library does on it.
 
-Nothing is started. The tree is made and the schedules are found by the library's own code.
+The program is not started. The tree is made and the schedules are found by the library's own code;
+where that goes by what each host says of its place, the hosts are asked.
 """
 
 import math
@@ -12,6 +13,7 @@ from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import MAX_HOSTS, Host
 from ddl.launch.layout import make_job, read_mode
 from ddl.launch.options import Options
+from ddl.launch.places import ask_places
 
 if TYPE_CHECKING:
     from ddl._core import Tree
@@ -45,6 +47,9 @@ def show(options: Options, environ: Mapping[str, str], reserved: list[Host]) -> 
         lines += ["", f"Allreduce between the hosts, -schedule {schedule}; times are calculated:"]
         lines.append(describe_rows(rows, is_measured))
         lines += [] if is_measured else [LINKS_UNKNOWN]
+    if shown.unknown:
+        lines += ["", "Where the hosts say that they stand is not known, and may change this:"]
+        lines.append(shown.unknown)
     return "\n".join(lines)
 
 
@@ -53,6 +58,7 @@ class _Shown(NamedTuple):
     ranks: int  # of every host, at least
     source: str
     schedule: str
+    unknown: str = ""  # why
 
 
 def _read_tree(options: Options, environ: Mapping[str, str], reserved: list[Host]) -> _Shown:
@@ -75,7 +81,8 @@ def _read_tree(options: Options, environ: Mapping[str, str], reserved: list[Host
     job = make_job(options, environ, reserved)
     said = _pairs(job.environment.get("DDL_OPTIONS", ""))
     schedule = said.get("schedule", "auto")
-    hosts, ranks = list(job.hosts), min(job.counts())
+    # As the library has them: by their lowest rank.
+    hosts, ranks = [job.hosts[n] for n in dict.fromkeys(job.placement)], min(job.counts())
     if "topology" in said:
         tree = _core.parse_tree(_read(Path(said["topology"])), said["topology"], hosts)
         return _Shown(tree, ranks, f"connected as in {said['topology']}", schedule)
@@ -83,8 +90,18 @@ def _read_tree(options: Options, environ: Mapping[str, str], reserved: list[Host
     if len(sizes) > 2 and set(job.counts()) == {sizes[0]}:
         tree = _core.tree_of_sizes(hosts, sizes[1:])
         return _Shown(tree, ranks, f"grouped as in -mode {said['mode']}", schedule)
-    tree = _core.tree_of_sizes(hosts, [])
-    return _Shown(tree, ranks, "side by side as far as is known", schedule)
+    flat = _core.tree_of_sizes(hosts, [])
+    if sizes:  # the library, too, then asks nobody
+        return _Shown(flat, ranks, f"side by side by -mode {said['mode']}", schedule)
+    known = "side by side as far as is known"
+    try:
+        place_of = dict(zip(job.hosts, ask_places(job), strict=True))
+    except LaunchError as error:
+        return _Shown(flat, ranks, known, schedule, error.message)
+    if not any(place_of.values()):
+        return _Shown(flat, ranks, known, schedule)
+    tree = _core.tree_of_places(hosts, [place_of[host] for host in hosts])
+    return _Shown(tree, ranks, "grouped as they say themselves", schedule)
 
 
 def _read(path: Path) -> str:

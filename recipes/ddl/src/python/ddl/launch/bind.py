@@ -1,0 +1,147 @@
+"""Which cores and GPUs of its host are a rank's: functions of what Linux tells, for rank.py.
+
+Each rank's wrapper works out the shares of all ranks of its host, and takes its own. `root` is
+where /sys and /proc are looked for. It runs beside every rank, so it imports next to nothing.
+
+All ranks see all GPUs unless `-bind_gpus` is given: programs for DDL choose theirs by the local
+rank (`torch.cuda.set_device(ddl.local_rank())`), which fails where a rank sees but one.
+"""
+
+import os
+
+Core = list[int]  # its CPUs: one a thread
+
+
+def bind(environ: "os._Environ[str]", local: int, n_local: int) -> int:
+    """Binds this process, and its GPUs if it is told to; the number of cores that it has."""
+    is_bound = environ.pop("DDLRUN_BIND", "1") == "1"
+    hides_gpus = environ.pop("DDLRUN_BIND_GPUS", "0") == "1"
+    gpus = visible_gpus(environ.get("CUDA_VISIBLE_DEVICES"))
+    owned = gpus_of_ranks(gpus, n_local)
+    cores = cores_by_node(os.sched_getaffinity(0))
+    wanted = nodes_of_ranks(owned) if hides_gpus or n_local >= len(gpus) else None
+    share = shares(cores, n_local, wanted)[local]
+    if is_bound and share:
+        os.sched_setaffinity(0, {cpu for core in share for cpu in core})
+    if hides_gpus and gpus:
+        environ["CUDA_VISIBLE_DEVICES"] = ",".join(name for name, _ in owned[local])
+        environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as we have counted
+    everything = sum(map(len, cores.values()))
+    return len(share) if is_bound and share else max(1, everything // n_local)
+
+
+def shares(
+    cores: dict[int, list[Core]], n_local: int, wanted: "list[int] | None"
+) -> list[list[Core]]:
+    """The cores of each rank of the host; empty lists if there are too few.
+
+    `wanted` has for each rank the NUMA node of its GPUs: ranks of one node share its cores. Without
+    it, or where that cannot be, each gets an equal part of all cores, node after node: so ranks
+    are spread over sockets, and have neighbouring cores.
+    """
+    if wanted and all(len(cores.get(node, [])) >= wanted.count(node) for node in wanted):
+        return [
+            part(cores[node], wanted[:local].count(node), wanted.count(node))
+            for local, node in enumerate(wanted)
+        ]
+    everything = [core for node in sorted(cores) for core in cores[node]]
+    if len(everything) < n_local:
+        return [[] for _ in range(n_local)]
+    return [part(everything, local, n_local) for local in range(n_local)]
+
+
+def part(cores: list[Core], index: int, count: int) -> list[Core]:
+    """The index-th of `count` parts."""
+    return cores[index * len(cores) // count : (index + 1) * len(cores) // count]
+
+
+def cores_by_node(cpus: set[int], root: str = "") -> dict[int, list[Core]]:
+    """The cores that these CPUs make, by NUMA node; node -1 for CPUs of which it is not told."""
+    node_of = {}
+    for name in names_in(f"{root}/sys/devices/system/node"):
+        if name.startswith("node") and name[4:].isdigit():
+            text = read(f"{root}/sys/devices/system/node/{name}/cpulist")
+            node_of.update(dict.fromkeys(numbers_of(text), int(name[4:])))
+    cores: dict[tuple[int, int, int], Core] = {}
+    for cpu in sorted(cpus):
+        folder = f"{root}/sys/devices/system/cpu/cpu{cpu}/topology/"
+        node = node_of.get(cpu, -1)
+        try:
+            place = (node, int(read(folder + "physical_package_id")), int(read(folder + "core_id")))
+        except ValueError:
+            place = (node, -1, cpu)  # not told: every CPU is a core
+        cores.setdefault(place, []).append(cpu)
+    nodes: dict[int, list[Core]] = {}
+    for place in sorted(cores):
+        nodes.setdefault(place[0], []).append(cores[place])
+    return nodes
+
+
+Gpu = tuple[str, int]  # as CUDA_VISIBLE_DEVICES names it, and its NUMA node or -1
+
+
+def visible_gpus(said: "str | None", root: str = "") -> list[Gpu]:
+    """NVIDIA's GPUs of this host: those that CUDA_VISIBLE_DEVICES names (if not None), or all."""
+    folder = f"{root}/proc/driver/nvidia/gpus"
+    addresses = sorted(names_in(folder))  # in the order of PCI
+    names = [str(number) for number in range(len(addresses))]
+    address_of = dict(zip(names, addresses))  # noqa: B905 (made for each other)
+    for address in addresses:
+        for line in read(f"{folder}/{address}/information").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "GPU UUID":
+                address_of[value.strip()] = address
+    if said is not None:
+        names = [name.strip() for name in said.split(",") if name.strip()]
+    return [(name, node_of_device(address_of.get(name, ""), root)) for name in names]
+
+
+def node_of_device(address: str, root: str) -> int:
+    """The NUMA node that a device of PCI is near to; -1: not told."""
+    try:
+        return int(read(f"{root}/sys/bus/pci/devices/{address.lower()}/numa_node"))
+    except ValueError:
+        return -1
+
+
+def gpus_of_ranks(gpus: list[Gpu], n_local: int) -> list[list[Gpu]]:
+    """The GPUs of each rank of the host: a part of them, or one that it shares with others."""
+    if len(gpus) >= n_local:
+        bounds = [local * len(gpus) // n_local for local in range(n_local + 1)]
+        return [gpus[bounds[local] : bounds[local + 1]] for local in range(n_local)]
+    return [[gpus[local % len(gpus)]] if gpus else [] for local in range(n_local)]
+
+
+def nodes_of_ranks(owned: list[list[Gpu]]) -> "list[int] | None":
+    """The NUMA node of each rank's GPUs; None if one has none, or several."""
+    nodes = [{node for _, node in gpus} for gpus in owned]
+    if any(len(found) != 1 or -1 in found for found in nodes):
+        return None
+    return [found.pop() for found in nodes]
+
+
+def numbers_of(text: str) -> list[int]:
+    """The numbers of a list as "0-3,8"."""
+    numbers: list[int] = []
+    for piece in text.split(","):
+        first, _, last = piece.strip().partition("-")
+        if first.isdigit():
+            numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def names_in(folder: str) -> list[str]:
+    """What is in a folder; nothing if there is none."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 (so does pathlib)
+    except OSError:
+        return []
+
+
+def read(path: str) -> str:
+    """The text of a small file; nothing if there is none."""
+    try:
+        with open(path) as file:  # noqa: PTH123 (so does pathlib)
+            return file.read()
+    except (OSError, UnicodeDecodeError):
+        return ""

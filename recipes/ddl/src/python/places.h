@@ -1,0 +1,6 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+// Adds own_place and tree_of_places to the module; the Tree is schedules.cc's.
+void bind_places(nanobind::module_& m);

@@ -1,0 +1,52 @@
+"""Which of the tensors that autograd saves LMS may move."""
+
+from __future__ import annotations
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from lms.device import Device
+
+
+class Managed:
+    """Tells tensors that may leave from those that stay: parameters, their views, small ones.
+
+    Args:
+        smallest: storages of fewer bytes always stay.
+    """
+
+    def __init__(self, device: Device, smallest: int) -> None:
+        self.device, self.smallest = device, smallest
+        self._parameters: dict[int, StorageWeakRef] = {}
+
+    def __contains__(self, tensor: torch.Tensor) -> bool:
+        if type(tensor) is not torch.Tensor and not is_fake(tensor):
+            if isinstance(tensor, torch.nn.Parameter):
+                self._remember(tensor)
+            return False
+        if tensor.layout is not torch.strided or not self.device.owns(tensor):
+            return False
+        if isinstance(tensor._base, torch.nn.Parameter):
+            self._remember(tensor)
+            return False
+        if tensor.is_conj() or tensor.is_neg():
+            return False
+        storage = tensor.untyped_storage()
+        reference = self._parameters.get(storage._cdata)
+        if reference is not None and not reference.expired():
+            return False
+        nbytes = storage.nbytes()
+        return nbytes >= max(self.smallest, 1) and nbytes % tensor.element_size() == 0
+
+    def _remember(self, tensor: torch.Tensor) -> None:
+        """A parameter's storage: whatever shares it stays."""
+        if tensor.layout is torch.strided:
+            reference = StorageWeakRef(tensor.untyped_storage())
+            self._parameters.setdefault(reference.cdata, reference)
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether it is a tensor without numbers, as planning uses them."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return type(tensor) is FakeTensor

@@ -1,0 +1,138 @@
+"""What packages made from other packagers' files have in common, be they wheels or Debian's.
+
+A table beside the installer names them; all that an entry does not say comes from the files' own
+metadata.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from ddlce import yamltext
+from ddlce.errors import InputError
+
+
+class Entry(BaseModel):
+    """One package of a table.
+
+    Attributes:
+        why: the reason for each correction.
+        add: run dependencies (conda match specs) that the metadata leaves out.
+        drop: Python requirements (PyPI names) that do not apply here.
+        constrains: run constraints (conda match specs).
+        ignore_needed: sonames that need no package, because they are optional at run time.
+        exclude: files (globs) that are left out.
+        imports: names to import in the test instead of all top-level ones; none, if the test is
+            in `commands` alone.
+        commands: shell commands to run in the test.
+        test_requires: packages (conda match specs) that the commands need.
+        pip_check: whether `pip check` holds with this package in the environment.
+        run_exports: how closely a package built on this one must match it: `x.x` keeps
+            major and minor version.
+        build_prefix: stands before the build string, to tell variants apart (`cpu_`).
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    #: Fields that correct what the files say, each of which wants its reason in `why`.
+    CORRECTIONS: ClassVar[tuple[str, ...]] = (
+        *("add", "drop", "exclude", "ignore_needed", "imports", "pip_check"),
+    )
+    #: What a correction does, in words.
+    CORRECTS: ClassVar[str]
+
+    why: str = ""
+    add: list[str] = []
+    drop: list[str] = []
+    constrains: list[str] = []
+    ignore_needed: list[str] = []
+    exclude: list[str] = []
+    imports: list[str] | None = None
+    commands: list[str] = []
+    test_requires: list[str] = []
+    pip_check: bool = True
+    run_exports: str = ""
+    build_prefix: str = ""
+
+    @model_validator(mode="after")
+    def _reasoned(self) -> Self:
+        corrected = [name for name in self.CORRECTIONS if name in self.model_fields_set]
+        if corrected and not self.why:
+            raise ValueError(f"'{corrected[0]}' {self.CORRECTS}: say why in 'why'")
+        return self
+
+
+class Table(BaseModel):
+    """A file of entries."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    #: What messages call such a file, and the part of the packager guide that describes it.
+    KIND: ClassVar[str]
+    GUIDE: ClassVar[str]
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read the table.
+
+        Raises:
+            InputError: absent, not YAML, or a wrong entry; names the file, entry and field.
+        """
+        try:
+            return cls.model_validate(yamltext.load(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise InputError(f"{path}: there is no such {cls.KIND} manifest") from None
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            where = f"{path}:{mark.line + 1}" if mark else str(path)
+            problem = getattr(error, "problem", error)
+            raise InputError(f"{where}: not valid YAML: {problem}") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ": ".join(str(part) for part in first["loc"])
+            raise InputError(
+                f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}",
+                f"the fields are described in docs/packager-guide.md, {cls.GUIDE}",
+            ) from error
+
+
+def python_pin(python: str) -> list[str]:
+    """The run dependency on a minor version of Python, "3.11"."""
+    major, minor = python.split(".")
+    return [f"python >={python},<{major}.{int(minor) + 1}.0a0"]
+
+
+def python_abi(python: str) -> str:
+    """The run dependency of what is compiled for a minor version of Python."""
+    return f"python_abi {python}.* *_cp{python.replace('.', '')}"
+
+
+def requirements(name: str, entry: Entry, run: list[str]) -> dict[str, Any]:
+    """A recipe's `requirements` with these run dependencies."""
+    found: dict[str, Any] = {"run": run}
+    if entry.constrains:
+        found["run_constraints"] = entry.constrains
+    if entry.run_exports:
+        pin = f"pin_subpackage('{name}', upper_bound='{entry.run_exports}')"
+        found["run_exports"] = [f"${{{{ {pin} }}}}"]
+    return found
+
+
+def import_tests(entry: Entry, imports: list[str]) -> list[dict[str, Any]]:
+    """The test that imports what the entry names, else `imports`; none where that is nothing."""
+    names = imports if entry.imports is None else entry.imports
+    return [{"python": {"imports": names, "pip_check": entry.pip_check}}] if names else []
+
+
+def command_tests(entry: Entry) -> list[dict[str, Any]]:
+    """The test that runs the entry's commands; none where there are none."""
+    if not entry.commands:
+        return []
+    test: dict[str, Any] = {"script": entry.commands}
+    if entry.test_requires:
+        test["requirements"] = {"run": entry.test_requires}
+    return [test]

