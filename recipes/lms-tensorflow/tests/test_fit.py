@@ -27,7 +27,7 @@ def largest(callback: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("share", [0.85, pytest.param(0.95, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("share", [0.75, pytest.param(0.8, marks=pytest.mark.slow)])
 def test_the_same_under_a_limit(name: str, share: float) -> None:
     limit = int(needed(MODELS[name]) * share)
     callback = lms(limit=limit, min_bytes=1024)
