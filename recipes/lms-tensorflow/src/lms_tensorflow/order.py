@@ -132,8 +132,8 @@ def _can_wait(operation: Operation) -> bool:
     """Whether it may wait for something outside of all loops: of a loop, only its entry may."""
     if operation.op == "Exit":
         return False
-    loops = sum(guard[0] == "loop" for guard in operation.guards)
-    return loops == int(operation.op == "Enter")
+    loops: int = sum(guard[0] == "loop" for guard in operation.guards)
+    return loops == (1 if operation.op == "Enter" else 0)
 
 
 def _connect(order: Order, exits: set[int]) -> None:
