@@ -69,7 +69,7 @@ class Block:
     @property
     def freed(self) -> bool:
         """Whether the memory is free."""
-        return self.original.expired()
+        return bool(self.original.expired())
 
     def page_out(self) -> None:
         """Begins the copy to the host."""

@@ -219,7 +219,8 @@ class Engine(Iterations):
         """
         freed = 0
         with self._lock, self._aside():
-            for block in [*self._numbered.values(), *self._gaps.values()]:
+            held: list[Block | Gap] = [*self._numbered.values(), *self._gaps.values()]
+            for block in held:
                 if block.gone:
                     continue
                 if not block.sent:

@@ -252,7 +252,8 @@ class Iterations:
 
     def _send_all(self) -> None:
         """Sends out what a plan has kept until now; it is given up once the model lets go of it."""
-        for block in [*self._numbered.values(), *self._gaps.values()]:
+        held: list[Block | Gap] = [*self._numbered.values(), *self._gaps.values()]
+        for block in held:
             if not block.gone:
                 if not block.sent:
                     block.page_out()
@@ -261,7 +262,8 @@ class Iterations:
     def _catch_up(self, event: int) -> None:
         """Sends out what another plan has kept until now and this one does not; and back."""
         assert self._plan is not None
-        for number, block in [*self._numbered.items(), *self._gaps.items()]:
+        held: list[tuple[int, Block | Gap]] = [*self._numbered.items(), *self._gaps.items()]
+        for number, block in held:
             move = self._plan.moves.get(number)
             if move is not None and not block.gone:
                 if not block.sent:

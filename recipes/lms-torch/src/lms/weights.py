@@ -66,7 +66,8 @@ class Paged(torch.nn.Parameter):
         if id(self) not in memo:
             data = self.data.clone(memory_format=torch.preserve_format)
             memo[id(self)] = torch.nn.Parameter(data, self.requires_grad)
-        return memo[id(self)]
+        copied: torch.nn.Parameter = memo[id(self)]
+        return copied
 
 
 def _needs_bytes(func: Callable[..., Any]) -> bool:
@@ -231,7 +232,7 @@ class Weight:
     def replaced(self) -> bool:
         """Whether the parameter was given another storage, as by an assignment to `.data`."""
         with torch._C.DisableTorchFunctionSubclass():
-            return self.parameter.untyped_storage()._cdata != self.storage.cdata
+            return bool(self.parameter.untyped_storage()._cdata != self.storage.cdata)
 
     def changed(self) -> None:
         """The bytes may have changed: the host has them no more."""
