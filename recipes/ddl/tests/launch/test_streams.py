@@ -5,8 +5,9 @@ import random
 import sys
 from pathlib import Path
 
+from ddl.launch.bind import cores_by_node
 from ddl.launch.hydra import MarkedStream, escape
-from ddl.launch.rank import allowed_cores, unescape
+from ddl.launch.rank import unescape
 
 MARK = "<0123456789ab:"
 STREAM = (
@@ -52,7 +53,8 @@ def test_words_survive_mpiexec() -> None:
 
 
 def test_cores_are_those_we_may_use() -> None:
-    cpus = [cpu for core in allowed_cores() for cpu in core]
+    nodes = cores_by_node(os.sched_getaffinity(0)).values()
+    cpus = [cpu for cores in nodes for core in cores for cpu in core]
     assert sorted(cpus) == sorted(os.sched_getaffinity(0))
 
 

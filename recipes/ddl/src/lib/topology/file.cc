@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kKeys[] =
     "a node has 'host' or 'children', and may have 'name', 'bandwidth' (Gbit/s) and 'latency' (us)";
-constexpr int kMaxDepth = 16;  // of a plan's tags there are 64, two per level
+constexpr int kMaxDepth = 16;  // no cluster is deeper
 constexpr long kMaxRange = 1'000'000;
 
 class Document {

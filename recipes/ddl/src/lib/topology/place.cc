@@ -10,7 +10,7 @@
 namespace ddl {
 namespace {
 
-constexpr std::size_t kMaxDepth = 8;
+constexpr std::size_t kMaxGroups = 8;
 
 std::string first_line(const std::string& path) {
   std::string line;
@@ -42,11 +42,11 @@ std::vector<std::string> groups_of(const std::string& place, const std::string& 
   std::istringstream words(place);
   for (std::string word; std::getline(words, word, '/');) groups.push_back(word);
   const bool is_path = place.size() < kMaxPlace && place.back() != '/' &&
-                       groups.size() <= kMaxDepth &&
+                       groups.size() <= kMaxGroups &&
                        std::count(groups.begin(), groups.end(), "") == 0;
   if (is_path) return groups;
   fail(DDL_ERROR_ARGUMENT, "host ", host, " says that its place is '", place,
-       "' (DDL_PLACE or /etc/ddl/place); a place is the names of at most ", kMaxDepth,
+       "' (DDL_PLACE or /etc/ddl/place); a place is the names of at most ", kMaxGroups,
        " groups, the widest first, with one '/' between them, as row1/rack3; not more than ",
        kMaxPlace - 1, " characters");
 }
