@@ -21,12 +21,17 @@ ROOMS = {
     "ddl/tests/launch": ["-m", "not slow"],
     "ddl-torch/tests": ["-m", "not slow"],
     "ddl-tensorflow/tests": ["-m", "not slow"],
-    "lms-tensorflow/tests": ["-m", "not slow"],
+    "lms-tensorflow/tests": [
+        *("-m", "not slow", "-k", "not test_random_models and not no_order_passes and not options"),
+    ],
     "horovod/tests": [
         *("-m", "not slow", "-k"),
         "test_case or ends_well or check_build or (ddlrun and GLOO) or (fails and torch and dies)",
     ],
-    "lms-torch/tests": ["-m", "not slow"],
+    "lms-torch/tests": [
+        *("-m", "not slow", "-k"),
+        "not test_parameters or state_dict or misuse or accumulation or cannot_be_paged",
+    ],
     "ddl-ce-examples/tests": [  # the others are in the package's own test, or in the smoke suite
         *("-m", "not slow", "-k"),
         "not one_rank and not torch_ddp and not keras_ddl and not every_way",
@@ -34,6 +39,7 @@ ROOMS = {
 }
 
 
+@pytest.mark.timeout(1500)  # beside a build, rooms take three times as long
 @pytest.mark.parametrize("room", ROOMS)
 def test_the_room_s_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
     run_suite(prefix, room, tmp_path, *ROOMS[room])
