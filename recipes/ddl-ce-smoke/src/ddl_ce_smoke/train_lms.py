@@ -8,20 +8,16 @@ bytes, a clock of its own. The weights must be those of training without LMS, to
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
 
 import lms
 import torch
 from torch import nn
 
 from ddl_ce_smoke import digits
-from ddl_ce_smoke.rank import Rank, journal
-from ddl_ce_smoke.train import add_journal_options
+from ddl_ce_smoke.findings import Finding, report_findings
 
 STEPS, ROWS, WIDTH, LAYERS = 6, 1024, 256, 12
 SHARE = 0.5
@@ -56,15 +52,6 @@ def train(limit: int | None) -> tuple[nn.Module, int, lms.Report | None]:
     return model, device.highest if device else torch.cuda.max_memory_reserved(), report
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing to see: what is wrong with it, or nothing; what to say when nothing is."""
-
-    name: str
-    problem: str
-    says: str
-
-
 def check() -> list[Finding]:
     """Training without LMS and with it, compared."""
     plain, demand, _ = train(None)
@@ -93,20 +80,7 @@ def check() -> list[Finding]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs on one rank. Exit status 1 if it did not come out right."""
-    parser = argparse.ArgumentParser(
-        prog="python -m ddl_ce_smoke.train_lms",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_journal_options(parser)
-    args = parser.parse_args(argv)
-    with journal(args.journal, Rank.from_environment()) as record:
-        start = time.perf_counter()
-        found = check()
-        for finding in found:
-            record.write("case", seconds=time.perf_counter() - start, **asdict(finding))
-            print(f"{finding.name}: {finding.problem or finding.says}")
-    return 1 if any(finding.problem for finding in found) else 0
+    return report_findings(check, "train_lms", __doc__, argv)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,13 @@ those of training without LMS, to the bit.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from ddl_ce_smoke import digits
-from ddl_ce_smoke.rank import Rank, journal
-from ddl_ce_smoke.train import add_journal_options
-from ddl_ce_smoke.train_lms import Finding
+from ddl_ce_smoke.findings import Finding, report_findings
 
 BATCHES, ROWS, WIDTH, LAYERS = 2, 512, 256, 8
 SHARE = 0.85
@@ -100,20 +95,7 @@ def check() -> list[Finding]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs on one rank. Exit status 1 if it did not come out right."""
-    parser = argparse.ArgumentParser(
-        prog="python -m ddl_ce_smoke.train_lms_keras",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_journal_options(parser)
-    args = parser.parse_args(argv)
-    with journal(args.journal, Rank.from_environment()) as record:
-        start = time.perf_counter()
-        found = check()
-        for finding in found:
-            record.write("case", seconds=time.perf_counter() - start, **asdict(finding))
-            print(f"{finding.name}: {finding.problem or finding.says}")
-    return 1 if any(finding.problem for finding in found) else 0
+    return report_findings(check, "train_lms_keras", __doc__, argv)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ void check_same_on_all_ranks(MpiTransport& transport, std::size_t chunk, const S
       {"DDL_SHM_CHUNK", static_cast<long>(chunk), true},
       {"-fusion_bytes (or DDL_FUSION_BYTES)", static_cast<long>(settings.fusion_bytes), true},
       {"-deterministic", settings.is_deterministic ? 1 : 0, false},
-      {"-schedule", settings.radix, false},
+      {"-schedule", settings.schedule, false},
   };
   std::vector<long> bounds;  // of each, the least and the negated greatest
   for (const Setting& setting : same) {
@@ -113,13 +113,20 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
   chunking_.slots = host_.slots();
   chunking_.most_chunk = std::min(chunking_.most_chunk, host_.chunk_bytes());
   chunking_.least_chunk = std::min(chunking_.least_chunk, chunking_.most_chunk);
-  transport_.on_wait = [this] { host_.check_members(); };
+  if (num_hosts() > 1) {
+    inquiry_ = std::make_unique<Inquiry>(transport_, rank_);
+    host_.on_wait = [this](const auto& whom, double idle) { return inquiry_->look(whom, idle); };
+  }
+  transport_.on_wait = [this](const auto& whom, double idle) {
+    host_.check_members();
+    return inquiry_ ? inquiry_->look(whom, idle) : whom;
+  };
 }
 
 Comm::~Comm() {
   // The process ends without ddl_finalize: neither our own thread nor the others shall wait long.
   if (queue_.is_ahead()) {
-    host_.give_up(Error(DDL_ERROR_PEER_LOST, "it ended with asynchronous operations under way"));
+    give_up(Error(DDL_ERROR_PEER_LOST, "it ended with asynchronous operations under way"));
   }
 }
 
@@ -152,18 +159,18 @@ ddl_stats Comm::stats() const {
 constexpr std::size_t kMaxPlans = 256;
 
 std::shared_ptr<const Plan> Comm::plan(const PlanKey& key) {
-  const int radix = radix_for(call_bytes_);
+  const int schedule = schedule_for(call_bytes_);
   if (plans_.size() >= kMaxPlans) plans_.clear();
-  std::shared_ptr<const Plan>& plan = plans_[{key, radix}];
-  if (!plan) plan = std::make_shared<Plan>(make_plan(key, limit_groups(topology_.tree(), radix)));
+  std::shared_ptr<const Plan>& plan = plans_[{key, schedule}];
+  if (!plan) plan = std::make_shared<Plan>(make_plan(key, arrange(topology_.tree(), schedule)));
   return plan;
 }
 
-int Comm::radix_for(std::size_t nbytes) {
-  if (settings_.radix != kAnyRadix) return settings_.radix;
-  if (radixes_.size() >= kMaxPlans) radixes_.clear();
-  const auto [entry, is_new] = radixes_.try_emplace(nbytes, kDirect);
-  if (is_new) entry->second = choose_radix(topology_.tree(), nbytes, chunking_);
+int Comm::schedule_for(std::size_t nbytes) {
+  if (settings_.schedule != kAnySchedule) return settings_.schedule;
+  if (schedules_.size() >= kMaxPlans) schedules_.clear();
+  const auto [entry, is_new] = schedules_.try_emplace(nbytes, kDirect);
+  if (is_new) entry->second = choose_schedule(topology_.tree(), nbytes, chunking_);
   return entry->second;
 }
 
@@ -211,8 +218,7 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
   } catch (const Disagreement&) {
     throw;
   } catch (const Error& error) {
-    failure_ = error;
-    host_.give_up(error);
+    give_up(error);
     throw;
   }
   if (call.collective != Collective::kIallreduce) {
@@ -224,6 +230,17 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
                  static_cast<unsigned long long>(num_calls_),
                  ddl::describe(announced(call)).c_str(), elapsed.count());
   }
+}
+
+void Comm::give_up(const Error& error) {
+  failure_ = error;
+  if (dynamic_cast<const Relayed*>(&error) != nullptr) {
+    host_.give_up(error.code(), error.what());
+    return;
+  }
+  const std::string text = concat(describe(rank_), " gave up: ", error.what());
+  host_.give_up(error.code(), text);
+  if (inquiry_) inquiry_->tell(error, text);
 }
 
 Call Comm::announced(Call call) const {

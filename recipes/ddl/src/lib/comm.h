@@ -23,6 +23,7 @@
 #include "settings.h"
 #include "topology/topology.h"
 #include "transport/host_group.h"
+#include "transport/inquiry.h"
 #include "transport/mpi.h"
 
 namespace ddl {
@@ -107,10 +108,12 @@ class Comm {
   int call_parity() const { return static_cast<int>(num_calls_ & 1); }
 
  private:
+  // Keeps the error for later calls, and tells the others that this rank gave up.
+  void give_up(const Error& error);
   Call announced(Call call) const;
   Plan make_plan(const PlanKey& key, const Node& tree) const;
   // Of the schedule for `nbytes` in all.
-  int radix_for(std::size_t nbytes);
+  int schedule_for(std::size_t nbytes);
   Verdict compare_calls();
   Verdict agree_between_hosts(Verdict verdict);
   void enforce(const Verdict& verdict) const;
@@ -121,10 +124,11 @@ class Comm {
   std::vector<std::byte> workspace_;
   MpiTransport transport_;
   HostGroup host_;
+  std::unique_ptr<Inquiry> inquiry_;  // between hosts
   std::mutex mutex_;
   Chunking chunking_;
-  std::map<std::pair<PlanKey, int>, std::shared_ptr<const Plan>> plans_;  // and by radix
-  std::map<std::size_t, int> radixes_;                                    // by bytes
+  std::map<std::pair<PlanKey, int>, std::shared_ptr<const Plan>> plans_;  // and by schedule
+  std::map<std::size_t, int> schedules_;                                  // by bytes
   std::size_t call_bytes_ = 0;  // of the collective under way, in all
   std::uint64_t num_calls_ = 0;
   std::uint32_t fusion_fingerprint_ = 0;

@@ -18,6 +18,12 @@ class Error : public std::runtime_error {
   DDL_Result code_;
 };
 
+// What another rank has told when it gave up: its words say who and why.
+class Relayed : public Error {
+ public:
+  Relayed(DDL_Result code, const std::string& message) : Error(code, message) {}
+};
+
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream text;

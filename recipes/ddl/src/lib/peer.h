@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "error.h"
 
@@ -14,6 +16,21 @@ struct Peer {
 
   std::string describe() const { return concat("rank ", world_rank, " (host ", host, ")"); }
 };
+
+// "rank 3 (host h1), rank 4 (host h2)"; -1 stands for one that nobody knows.
+inline std::string describe(const std::vector<Peer>& peers, const std::vector<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) {
+    text += text.empty() ? "" : ", ";
+    text += rank < 0 ? "some rank of the group" : peers[rank].describe();
+  }
+  return text;
+}
+
+// Called now and then by a rank that has been waiting for the ranks `whom` for `idle` seconds, with
+// nothing coming meanwhile. Returns whom to name if it gives up now; throws when waiting has become
+// pointless.
+using WaitWatcher = std::function<std::vector<int>(const std::vector<int>& whom, double idle)>;
 
 // Seconds that one wait may last. Process-wide: ddl_set_timeout acts on waits from then on.
 inline std::atomic<double> g_timeout_seconds{60.0};

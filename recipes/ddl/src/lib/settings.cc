@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "error.h"
-#include "schedule/radix.h"
+#include "schedule/arrange.h"
 
 namespace ddl {
 namespace {
@@ -85,7 +85,7 @@ int parse_int(const std::string& name, const std::string& text, long high) {
 }  // namespace
 
 int parse_schedule(const std::string& text) {
-  if (text == "auto") return kAnyRadix;
+  if (text == "auto") return kAnySchedule;
   if (text == "direct") return kDirect;
   if (text == "halving") return 2;
   if (text == "ring") return kRing;
@@ -111,7 +111,7 @@ const std::map<std::string, Setter>& options_by_name() {
   static const std::map<std::string, Setter> table = {
       {"-mode", [](Text, Text value, Settings* s) { parse_mode(value, s); }},
       {"-topology", [](Text, Text value, Settings* s) { s->topology_file = value; }},
-      {"-schedule", [](Text, Text value, Settings* s) { s->radix = parse_schedule(value); }},
+      {"-schedule", [](Text, Text value, Settings* s) { s->schedule = parse_schedule(value); }},
       {"-timeout",
        [](Text name, Text value, Settings* s) { s->timeout = parse_seconds(name, value); }},
       {"-deterministic", [](Text name, Text value,

@@ -16,7 +16,7 @@ struct Settings {
 
   std::string topology_file;  // -topology FILE (YAML, see topology/file.h); "" = none
 
-  int radix = 0;  // -schedule: of groups of hosts; 0 = choose by size (schedule/radix.h)
+  int schedule = 0;  // -schedule: see schedule/arrange.h; 0 = choose by size
 
   double timeout = 60.0;  // -timeout S, else DDL_TIMEOUT; seconds, > 0
 
@@ -44,7 +44,7 @@ struct Settings {
 // Reads `options` and the environment. Throws DDL_ERROR_ARGUMENT with the list of valid options.
 Settings parse_settings(const std::string& options);
 
-// The radix that a word for -schedule means. Throws DDL_ERROR_ARGUMENT on others.
+// The schedule that a word for -schedule means. Throws DDL_ERROR_ARGUMENT on others.
 int parse_schedule(const std::string& text);
 
 // Throws DDL_ERROR_ARGUMENT when -mode does not describe `size` ranks.

@@ -50,13 +50,14 @@ ddl::Node tree_of_sizes(const Names& hosts, const std::vector<int>& sizes) {
 
 // What the library would do for a message of this size, with this word for -schedule.
 std::pair<std::string, ddl::Prediction> predict(const ddl::Node& tree, std::size_t nbytes,
-                                                const std::string& schedule,
+                                                const std::string& word,
                                                 const ddl::Chunking& chunking,
                                                 const ddl::Wire& wire) {
-  int radix = ddl::parse_schedule(schedule);
-  if (radix == ddl::kAnyRadix) radix = ddl::choose_radix(tree, nbytes, chunking);  // as Comm does
-  const ddl::Node limited = ddl::limit_groups(tree, radix);
-  return {ddl::name_of_radix(radix), ddl::predict_allreduce(limited, nbytes, chunking, wire)};
+  int schedule = ddl::parse_schedule(word);
+  if (schedule == ddl::kAnySchedule)
+    schedule = ddl::choose_schedule(tree, nbytes, chunking);  // as Comm does
+  const ddl::Node limited = ddl::arrange(tree, schedule);
+  return {ddl::name_of_schedule(schedule), ddl::predict_allreduce(limited, nbytes, chunking, wire)};
 }
 
 }  // namespace

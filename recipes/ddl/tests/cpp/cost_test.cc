@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kMB = 1e6;
 
-Prediction predict(const Node& tree, int radix, std::size_t nbytes, const Wire& wire = {}) {
-  return predict_allreduce(limit_groups(tree, radix), nbytes, Chunking(), wire);
+Prediction predict(const Node& tree, int schedule, std::size_t nbytes, const Wire& wire = {}) {
+  return predict_allreduce(arrange(tree, schedule), nbytes, Chunking(), wire);
 }
 
 // Links that cost something only by their rates.
@@ -124,10 +124,10 @@ TEST(CostTest, UnknownLinksAreSaidToBe) {
 }
 
 TEST(ChooseTest, FewHostsExchangeDirectlyAndManyInLevels) {
-  EXPECT_EQ(choose_radix(flat(2, 100 * kMB), 1 << 20, Chunking()), kDirect);
-  const int radix = choose_radix(flat(256, 1e4 * kMB), 4096, Chunking());
-  EXPECT_NE(radix, kDirect);
-  EXPECT_LT(predict(flat(256, 1e4 * kMB), radix, 4096).seconds,
+  EXPECT_EQ(choose_schedule(flat(2, 100 * kMB), 1 << 20, Chunking()), kDirect);
+  const int schedule = choose_schedule(flat(256, 1e4 * kMB), 4096, Chunking());
+  EXPECT_NE(schedule, kDirect);
+  EXPECT_LT(predict(flat(256, 1e4 * kMB), schedule, 4096).seconds,
             predict(flat(256, 1e4 * kMB), kDirect, 4096).seconds);
 }
 
@@ -170,7 +170,7 @@ TEST(ChooseTest, NothingElseIsMuchFaster) {
     const Node tree = widened(draw_tree(random, seed % 2 == 0, true).tree, kMB);
     if (tree.is_host()) continue;
     for (const std::size_t nbytes : {4096U, 4194304U}) {
-      const int chosen = choose_radix(tree, nbytes, Chunking());
+      const int chosen = choose_schedule(tree, nbytes, Chunking());
       const double time = predict(tree, chosen, nbytes).seconds;
       for (const int radix : useful_radixes(tree)) {
         EXPECT_GE(1.11 * predict(tree, radix, nbytes).seconds, time);
@@ -190,8 +190,8 @@ TEST(ChooseTest, ABigClusterIsChosenForAtOnce) {
     racks.push_back(group(std::move(hosts)));
   }
   const Node tree = group(std::move(racks));
-  const int radix = choose_radix(tree, 1 << 20, Chunking());
-  EXPECT_GT(predict(tree, radix, 1 << 20).seconds, 0);
+  const int schedule = choose_schedule(tree, 1 << 20, Chunking());
+  EXPECT_GT(predict(tree, schedule, 1 << 20).seconds, 0);
 }
 
 }  // namespace

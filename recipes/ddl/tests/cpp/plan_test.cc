@@ -8,7 +8,7 @@
 #include <random>
 
 #include "machine.h"
-#include "schedule/radix.h"
+#include "schedule/arrange.h"
 #include "trees.h"
 
 namespace ddl {
@@ -39,8 +39,8 @@ TEST(PlanTest, AnyTreeCountAndScheduleSumsExactlyOnce) {
     std::mt19937 random(seed);
     const DrawnTree drawn = draw_tree(random, seed % 10 == 0, false);
     const std::vector<int> others = {kDirect, kRing, kTree};
-    const int radix = seed % 2 == 0 ? others[seed / 2 % 3] : 2 + static_cast<int>(random() % 4);
-    const Node tree = limit_groups(drawn.tree, radix);
+    const int schedule = seed % 2 == 0 ? others[seed / 2 % 3] : 2 + static_cast<int>(random() % 4);
+    const Node tree = arrange(drawn.tree, schedule);
     const std::size_t unit = 1 + random() % 3;
     for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{random() % 200}}) {
       SCOPED_TRACE(describe_tree(tree) + "count " + std::to_string(count));
@@ -50,9 +50,9 @@ TEST(PlanTest, AnyTreeCountAndScheduleSumsExactlyOnce) {
   }
 }
 
-// What rank 0 of a flat group does in each step of the way up: messages sent, parts added.
-std::vector<std::pair<std::size_t, std::size_t>> way_up(int hosts, int radix, int host) {
-  const Plan plan = plan_allreduce(limit_groups(flat(hosts), radix), host, 1600, 1);
+// What this host of a flat group does in each step of the way up: messages sent, parts added.
+std::vector<std::pair<std::size_t, std::size_t>> way_up(int hosts, int schedule, int host) {
+  const Plan plan = plan_allreduce(arrange(flat(hosts), schedule), host, 1600, 1);
   std::vector<std::pair<std::size_t, std::size_t>> found;
   for (std::size_t i = 0; i < plan.reducing; ++i) {
     std::size_t parts = 0;
@@ -66,7 +66,7 @@ TEST(PlanTest, ARingHasOneMessageToTheRightInEveryRound) {
   const std::vector<std::pair<std::size_t, std::size_t>> once(6, {1, 1});
   for (int h = 0; h < 7; ++h) {
     EXPECT_EQ(way_up(7, kRing, h), once);
-    const Plan plan = plan_allreduce(limit_groups(flat(7), kRing), h, 1600, 1);
+    const Plan plan = plan_allreduce(arrange(flat(7), kRing), h, 1600, 1);
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {
       EXPECT_EQ(plan.steps[i].sends[0].host, (h + (i < plan.reducing ? 1 : 6)) % 7);
     }
@@ -92,7 +92,7 @@ TEST(PlanTest, NobodyAddsMoreThanTwoPartsInBothTreesTogether) {
 }
 
 TEST(PlanTest, HalvingSendsOneMessageInEachOfLogSteps) {
-  const Node tree = limit_groups(flat(16), 2);
+  const Node tree = arrange(flat(16), 2);
   for (int h = 0; h < 16; ++h) {
     const Plan plan = plan_allreduce(tree, h, 1600, 1);
     ASSERT_EQ(plan.steps.size(), 8U);
@@ -105,29 +105,29 @@ TEST(PlanTest, HalvingSendsOneMessageInEachOfLogSteps) {
   }
 }
 
-TEST(RadixTest, GroupsAreSplitEvenly) {
-  const Node tree = limit_groups(flat(18), 3);
+TEST(ArrangeTest, GroupsAreSplitEvenly) {
+  const Node tree = arrange(flat(18), 3);
   ASSERT_EQ(tree.children.size(), 3U);
   for (const Node& part : tree.children) {
     ASSERT_EQ(part.children.size(), 3U);
     for (const Node& pair : part.children) EXPECT_EQ(pair.num_hosts(), 2);
   }
-  EXPECT_EQ(describe_tree(limit_groups(flat(18), 4)), describe_tree(limit_groups(flat(18), 3)));
-  EXPECT_EQ(limit_groups(flat(19), 4).children.size(), 4U);
-  EXPECT_EQ(limit_groups(flat(18), 18).children.size(), 18U);
-  EXPECT_EQ(limit_groups(flat(18), kDirect).children.size(), 18U);
+  EXPECT_EQ(describe_tree(arrange(flat(18), 4)), describe_tree(arrange(flat(18), 3)));
+  EXPECT_EQ(arrange(flat(19), 4).children.size(), 4U);
+  EXPECT_EQ(arrange(flat(18), 18).children.size(), 18U);
+  EXPECT_EQ(arrange(flat(18), kDirect).children.size(), 18U);
 }
 
-TEST(RadixTest, PlansHaveTagsForAllLevels) {
+TEST(ArrangeTest, PlansHaveTagsForAllLevels) {
   Node deep = flat(4);
   const int deepest = kMaxTags / 2 - 2;  // two levels for the four hosts, two tags for a level
   for (int i = 0; i < deepest; ++i) deep = group({deep, host(4 + i)});
-  EXPECT_NE(describe_tree(limit_groups(deep, 2)), describe_tree(deep));
+  EXPECT_NE(describe_tree(arrange(deep, 2)), describe_tree(deep));
   deep = group({deep, host(4 + deepest)});
-  EXPECT_EQ(describe_tree(limit_groups(deep, 2)), describe_tree(deep));
+  EXPECT_EQ(describe_tree(arrange(deep, 2)), describe_tree(deep));
   const int longest = kMaxTags / 2 + 1;  // a round less than hosts
-  EXPECT_EQ(limit_groups(flat(longest), kRing).exchange, Exchange::kRing);
-  EXPECT_EQ(limit_groups(flat(longest + 1), kRing).exchange, Exchange::kDirect);
+  EXPECT_EQ(arrange(flat(longest), kRing).exchange, Exchange::kRing);
+  EXPECT_EQ(arrange(flat(longest + 1), kRing).exchange, Exchange::kDirect);
 }
 
 // Elements that cross the border of hosts [0, inside).

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "error.h"
-#include "schedule/radix.h"
+#include "schedule/arrange.h"
 
 namespace ddl {
 namespace {
@@ -45,14 +45,14 @@ TEST(SettingsTest, ReadsEveryOption) {
   EXPECT_EQ(settings.fusion_wait_ms, 2.5);
 }
 
-TEST(SettingsTest, SchedulesAreRadixes) {
-  EXPECT_EQ(parse_settings("").radix, kAnyRadix);
-  EXPECT_EQ(parse_settings("-schedule auto").radix, kAnyRadix);
-  EXPECT_EQ(parse_settings("-schedule direct").radix, kDirect);
-  EXPECT_EQ(parse_settings("--schedule halving").radix, 2);
-  EXPECT_EQ(parse_settings("-schedule radix:5").radix, 5);
-  EXPECT_EQ(parse_settings("-schedule ring").radix, kRing);
-  EXPECT_EQ(parse_settings("-schedule tree").radix, kTree);
+TEST(SettingsTest, SchedulesHaveWords) {
+  EXPECT_EQ(parse_settings("").schedule, kAnySchedule);
+  EXPECT_EQ(parse_settings("-schedule auto").schedule, kAnySchedule);
+  EXPECT_EQ(parse_settings("-schedule direct").schedule, kDirect);
+  EXPECT_EQ(parse_settings("--schedule halving").schedule, 2);
+  EXPECT_EQ(parse_settings("-schedule radix:5").schedule, 5);
+  EXPECT_EQ(parse_settings("-schedule ring").schedule, kRing);
+  EXPECT_EQ(parse_settings("-schedule tree").schedule, kTree);
   EXPECT_EQ(error_of("-schedule fast"),
             "-schedule: expected auto, direct, halving, radix:R, ring or tree, got 'fast'");
   EXPECT_EQ(error_of("-schedule radix:1"),
@@ -136,7 +136,8 @@ void expect_usable(const Settings& settings, const std::string& options) {
   EXPECT_TRUE(settings.debug_level >= 0 && settings.debug_level <= 2);
   EXPECT_TRUE(settings.device_sync >= 0 && settings.device_sync <= 2);
   EXPECT_TRUE(settings.dump_every >= 0 && settings.rebind_every >= 0);
-  EXPECT_TRUE(settings.radix == kAnyRadix || settings.radix == kDirect || settings.radix >= 2);
+  EXPECT_TRUE(settings.schedule == kAnySchedule || settings.schedule == kDirect ||
+              settings.schedule >= 2);
   EXPECT_EQ(settings.mode == 0, settings.dimensions.empty());
   EXPECT_LE(settings.dimensions.size(), 4U);
   for (const int size : settings.dimensions) EXPECT_TRUE(size >= 1 && size <= 1 << 24);

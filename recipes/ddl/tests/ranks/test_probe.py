@@ -30,12 +30,27 @@ def rates(racks: list[int], host: float, uplink: float, slow: dict[int, float]) 
         ([0, 0, 0, 0], {2: 25}, [[0, 1, 2, 3]]),
         ([0, 0, 1, 1, 0, 2, 2], {}, [[0, 1, 4], [2, 3], [5, 6]]),
         ([0, 1, 0, 1, 0, 1], {0: 60}, [[0, 2, 4], [1, 3, 5]]),
+        ([0, 0, 0, 1, 1, 1, 2], {}, [[0, 1, 2], [3, 4, 5], [6]]),
+        ([2, 0, 1, 0, 1, 0, 1], {}, [[0], [1, 3, 5], [2, 4, 6]]),
+        ([0, 1, 0, 1, 0, 1], {5: 20}, [[0, 2, 4], [1, 3, 5]]),
+        ([0, 1, 0, 1, 0, 1], {0: 10, 3: 20}, [[0, 2, 4], [1, 3, 5]]),
     ],
 )
 def test_racks_are_found_by_rates(
     racks: list[int], slow: dict[int, float], expected: list[list[int]]
 ) -> None:
-    groups = find_groups(rates(racks, 100, 20, slow), len(racks))
+    alone = rates(racks, 100, 20, slow)
+
+    def together(pairs: list[tuple[int, int]]) -> list[float]:
+        """The pairs with a receiver in the same rack share its uplink, if they come through it."""
+        found = []
+        for a, b in pairs:
+            through = [pair for pair in pairs if racks[pair[1]] == racks[b] != racks[pair[0]]]
+            most = 20 / len(through) if (a, b) in through else 100
+            found.append(min(most, alone[min(a, b), max(a, b)]))
+        return found
+
+    groups = find_groups(alone, len(racks), together)
     assert [group.hosts for group in groups] == expected
 
 

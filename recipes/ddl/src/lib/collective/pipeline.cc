@@ -215,13 +215,14 @@ void Pipeline::complete(std::uint64_t id) {
   advance(index);
 }
 
-std::string Pipeline::missing_ranks() const {
+std::vector<int> Pipeline::missing_ranks() const {
   const std::size_t arrived = started_ + (started_ < brought_ ? 1 : 0);
   const std::size_t done = released_ + (released_ < finished_ ? 1 : 0);
-  const std::string here = host_.missing(arrived_ + static_cast<std::uint32_t>(arrived),
+  std::vector<int> ranks = host_.missing(arrived_ + static_cast<std::uint32_t>(arrived),
                                          done_ + static_cast<std::uint32_t>(done));
-  const std::string there = batch_.describe_peers();
-  return here + (here.empty() || there.empty() ? "" : ", ") + there;
+  const std::vector<int> there = batch_.awaited();
+  ranks.insert(ranks.end(), there.begin(), there.end());
+  return ranks;
 }
 
 }  // namespace ddl

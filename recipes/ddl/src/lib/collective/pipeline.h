@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "comm.h"
@@ -73,7 +72,7 @@ class Pipeline {
   void post_sends(std::size_t index);
   void reduce(const Slot& slot, const Reduction& reduction);
   void complete(std::uint64_t id);
-  std::string missing_ranks() const;
+  std::vector<int> missing_ranks() const;
 
   double last_divisor_;
   std::size_t chunks_;

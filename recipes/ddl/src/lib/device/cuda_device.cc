@@ -166,9 +166,9 @@ void CudaDevice::stop(Gpu& gpu) {
 }
 
 void CudaDevice::wait(const std::function<bool()>& is_done) const {
-  Patience patience(comm_.transport());
+  Patience patience(comm_.transport(), "the GPUs of ");
   while (!is_done()) {
-    patience.wait([this] { return who(); });
+    patience.wait([this] { return comm_.local_ranks(); });
   }
 }
 
@@ -178,14 +178,6 @@ void CudaDevice::wait(const Event& event) const {
     if (gpu_->nccl) gpu_->nccl->check_health();
     return false;
   });
-}
-
-std::string CudaDevice::who() const {
-  std::string text;
-  for (const int rank : comm_.local_ranks()) {
-    text += (text.empty() ? "the GPUs of " : ", ") + comm_.describe(rank);
-  }
-  return text;
 }
 
 void CudaDevice::to_host(void* host, const void* device, std::size_t nbytes) {

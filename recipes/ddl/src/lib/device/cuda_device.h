@@ -60,7 +60,6 @@ class CudaDevice final : public Device {
   // Waits without blocking; throws when a rank is lost, NCCL has failed, or time is up.
   void wait(const std::function<bool()>& is_done) const;
   void wait(const Event& event) const;
-  std::string who() const;
 
   // What is done with chunk c, in slot c % kSlots. `bring` and `deliver` only give work to the
   // stream; what `bring` gave is done when `exchange` runs, and what `deliver` gave when the slot

@@ -26,7 +26,7 @@ std::vector<int> useful_radixes(const Node& tree) {
   std::vector<int> radixes;
   std::set<std::string> seen;
   for (const int radix : {2, 3, 4, 8, 16}) {
-    const bool is_new = seen.insert(describe_tree(limit_groups(tree, radix))).second;
+    const bool is_new = seen.insert(describe_tree(arrange(tree, radix))).second;
     if (radix < most && is_new) radixes.push_back(radix);
   }
   radixes.push_back(kDirect);
@@ -38,13 +38,13 @@ std::vector<int> other_ways(const Node& tree) {
   return largest_group(tree) > 2 ? std::vector<int>{kTree, kRing} : std::vector<int>{};
 }
 
-int choose_radix(const Node& tree, std::size_t nbytes, const Chunking& chunking) {
+int choose_schedule(const Node& tree, std::size_t nbytes, const Chunking& chunking) {
   const Wire wire = usual_wire(tree);
   const std::vector<int> radixes = useful_radixes(tree);
   std::vector<Prediction> found;
   double least = std::numeric_limits<double>::infinity();
   for (const int radix : radixes) {
-    found.push_back(predict_allreduce(limit_groups(tree, radix), nbytes, chunking, wire));
+    found.push_back(predict_allreduce(arrange(tree, radix), nbytes, chunking, wire));
     least = std::min(least, found.back().seconds);
   }
   std::size_t best = radixes.size();
@@ -55,7 +55,7 @@ int choose_radix(const Node& tree, std::size_t nbytes, const Chunking& chunking)
   int chosen = radixes[best];
   double seconds = found[best].seconds;
   for (const int way : other_ways(tree)) {
-    const double now = predict_allreduce(limit_groups(tree, way), nbytes, chunking, wire).seconds;
+    const double now = predict_allreduce(arrange(tree, way), nbytes, chunking, wire).seconds;
     if (kAlike * now >= seconds) continue;
     chosen = way;
     seconds = now;

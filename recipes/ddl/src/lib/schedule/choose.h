@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "schedule/arrange.h"
 #include "schedule/cost.h"
-#include "schedule/radix.h"
 
 namespace ddl {
 
@@ -15,10 +15,10 @@ std::vector<int> useful_radixes(const Node& tree);
 // kTree and kRing, where a group is large enough for them to differ.
 std::vector<int> other_ways(const Node& tree);
 
-// The radix for messages of `nbytes`: of those whose predicted time is hardly more than the least,
-// the one with the fewest messages, and of these the largest, since each level rounds 16-bit floats
-// once more; a ring or trees only where they are predicted to be clearly faster. A pure function,
-// so that all ranks, which have the same tree and call, choose alike.
-int choose_radix(const Node& tree, std::size_t nbytes, const Chunking& chunking);
+// The schedule for messages of `nbytes`: of the radixes whose predicted time is hardly more than
+// the least, the one with the fewest messages, and of these the largest, since each level rounds
+// 16-bit floats once more; a ring or trees only where they are predicted to be clearly faster. A
+// pure function, so that all ranks, which have the same tree and call, choose alike.
+int choose_schedule(const Node& tree, std::size_t nbytes, const Chunking& chunking);
 
 }  // namespace ddl

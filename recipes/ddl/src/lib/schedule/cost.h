@@ -53,7 +53,7 @@ struct Prediction {
 // Whether every host's bandwidth is known; without, a prediction rests on Wire's.
 bool is_measured(const Node& tree);
 
-// The time of the plans that plan_allreduce makes for all hosts, of `tree` as limit_groups gave it,
+// The time of the plans that plan_allreduce makes for all hosts, of `tree` as arrange gave it,
 // for a message of `nbytes`.
 //
 // A chunk alone takes, for each step, the latency of the way, the slowest link's bytes over its

@@ -65,7 +65,12 @@ struct HostGroup::Reply {
 
 HostGroup::HostGroup(MpiTransport& transport, const std::vector<int>& members, int me,
                      std::size_t chunk_bytes, int slots)
-    : me_(me), chunk_bytes_(chunk_bytes), slots_(slots), spins_(static_cast<int>(members.size())) {
+    : transport_(transport),
+      members_(members),
+      me_(me),
+      chunk_bytes_(chunk_bytes),
+      slots_(slots),
+      spins_(static_cast<int>(members.size())) {
   for (const int member : members) peers_.push_back(transport.peers()[member]);
   set_up(transport, members);
   RankBlock& own = block(me_);
@@ -180,12 +185,12 @@ bool HostGroup::all_done(std::uint32_t target) const {
   return all_reached(&RankBlock::done, target);
 }
 
-std::string HostGroup::missing(std::uint32_t arrived, std::uint32_t done) const {
-  std::string who;
+std::vector<int> HostGroup::missing(std::uint32_t arrived, std::uint32_t done) const {
+  std::vector<int> who;
   for (int rank = 0; rank < size(); ++rank) {
     if (rank == me_) continue;  // it comes late because others do
     if (block(rank).arrived.reached(arrived) && block(rank).done.reached(done)) continue;
-    who += (who.empty() ? "" : ", ") + peers_[rank].describe();
+    who.push_back(members_[rank]);
   }
   return who;
 }
@@ -208,13 +213,14 @@ void HostGroup::wait_slowly(Flag RankBlock::*flag, int rank, std::uint32_t targe
     check_failure();
     check_alive(rank);
     const std::chrono::duration<double> waited = Clock::now() - start;
-    if (waited.count() < g_timeout_seconds) continue;
-    std::string who;
+    std::vector<int> whom;
     for (int other = 0; other < size(); ++other) {
-      if (other == me_ || (block(other).*flag).reached(target)) continue;
-      who += (who.empty() ? "" : ", ") + peers_[other].describe();
+      if (other != me_ && !(block(other).*flag).reached(target)) whom.push_back(members_[other]);
     }
-    fail(DDL_ERROR_TIMEOUT, who, " did not arrive within ", g_timeout_seconds.load(),
+    const std::vector<int> lost = on_wait(whom, waited.count());
+    if (waited.count() < g_timeout_seconds || whom.empty()) continue;
+    fail(DDL_ERROR_TIMEOUT, describe(transport_.peers(), lost), " did not arrive within ",
+         g_timeout_seconds.load(),
          " s; it is slow, stuck or in another call (the limit is set by DDL_TIMEOUT or -timeout)");
   }
 }
@@ -226,12 +232,11 @@ void HostGroup::check_alive(int rank) const {
   fail(DDL_ERROR_PEER_LOST, peers_[rank].describe(), " has died (process ", other.pid, ")");
 }
 
-void HostGroup::give_up(const Error& error) {
+void HostGroup::give_up(DDL_Result code, const std::string& text) {
   Control& shared = control();
   std::uint32_t none = 0;
   if (!shared.failure_state.compare_exchange_strong(none, 1)) return;
-  const std::string text = peers_[me_].describe() + " gave up: " + error.what();
-  shared.failure_code = error.code();
+  shared.failure_code = code;
   std::strncpy(shared.failure, text.c_str(), sizeof(shared.failure) - 1);
   shared.failure_state.store(2, std::memory_order_release);
 }
@@ -239,7 +244,7 @@ void HostGroup::give_up(const Error& error) {
 void HostGroup::check_failure() const {
   const Control& shared = control();
   if (shared.failure_state.load(std::memory_order_acquire) != 2) return;
-  throw Error(static_cast<DDL_Result>(shared.failure_code), shared.failure);
+  throw Relayed(static_cast<DDL_Result>(shared.failure_code), shared.failure);
 }
 
 }  // namespace ddl

@@ -61,13 +61,15 @@ class HostGroup {
   // For those who have other things to do meanwhile.
   bool all_arrived(std::uint32_t target) const;
   bool all_done(std::uint32_t target) const;
-  // "rank 1 on h0, …": who has not raised both counters so far.
-  std::string missing(std::uint32_t arrived, std::uint32_t done) const;
+  // Who, of the communicator's ranks, has not raised both counters so far.
+  std::vector<int> missing(std::uint32_t arrived, std::uint32_t done) const;
   // Throws when some rank has died or given up.
   void check_members() const;
 
-  // Tells the others that this rank leaves the group with `error`: they need not wait.
-  void give_up(const Error& error);
+  WaitWatcher on_wait = [](const std::vector<int>& whom, double) { return whom; };
+
+  // Tells the others that a rank has left the group, and why: they need not wait.
+  void give_up(DDL_Result code, const std::string& text);
   // Throws when some rank gave up.
   void check_failure() const;
 
@@ -85,7 +87,9 @@ class HostGroup {
   void wait_slowly(Flag RankBlock::*flag, int rank, std::uint32_t target);
   void check_alive(int rank) const;
 
-  std::vector<Peer> peers_;
+  const MpiTransport& transport_;
+  std::vector<int> members_;  // ranks of the communicator
+  std::vector<Peer> peers_;   // by rank in this group
   int me_;
   std::size_t chunk_bytes_;
   int slots_;

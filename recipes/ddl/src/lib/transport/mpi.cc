@@ -6,6 +6,8 @@
 #include <set>
 #include <thread>
 
+#include "transport/isend.h"
+
 namespace ddl {
 namespace {
 
@@ -36,6 +38,7 @@ void check_mpi(int code, const char* what) {
 MpiTransport::MpiTransport(MPI_Comm comm, std::vector<Peer> peers)
     : comm_(comm), peers_(std::move(peers)) {
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  prepare_isend(comm_);
 }
 
 MpiTransport::~MpiTransport() {
@@ -58,15 +61,45 @@ Batch::~Batch() {
 void Batch::send(const void* buffer, std::size_t nbytes, int peer, int tag, std::uint64_t id) {
   auto* bytes = static_cast<const std::byte*>(buffer);
   const auto turn = mpi_turn();
+  // MPI keeps the order of messages to a rank, and so must those that wait.
+  bool must_wait = std::any_of(waiting_.begin(), waiting_.end(),
+                               [peer](const Waiting& other) { return other.message.peer == peer; });
   do {
     const int piece = static_cast<int>(std::min(nbytes, kMaxPiece));
-    messages_.push_back({peer, piece, false, id});
-    requests_.push_back(MPI_REQUEST_NULL);
-    check_mpi(MPI_Isend(bytes, piece, MPI_BYTE, peer, tag, transport_.comm(), &requests_.back()),
-              "MPI_Isend");
+    const Waiting send{bytes, tag, {peer, piece, false, id}};
+    must_wait = must_wait || !post(send);
+    if (must_wait) waiting_.push_back(send);
     bytes += piece;
     nbytes -= piece;
   } while (nbytes > 0);
+}
+
+bool Batch::post(const Waiting& send) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const Message& message = send.message;
+  if (!try_isend(send.buffer, message.nbytes, message.peer, send.tag, transport_.comm(),
+                 &request)) {
+    return false;
+  }
+  messages_.push_back(message);
+  requests_.push_back(request);
+  return true;
+}
+
+// Says whether MPI has taken any.
+bool Batch::post_waiting() {
+  if (waiting_.empty()) return false;
+  const auto turn = mpi_turn();
+  std::set<int> stuck;
+  std::deque<Waiting> still;
+  for (const Waiting& send : waiting_) {
+    if (stuck.count(send.message.peer) == 0 && post(send)) continue;
+    stuck.insert(send.message.peer);
+    still.push_back(send);
+  }
+  const bool has_posted = still.size() < waiting_.size();
+  waiting_ = std::move(still);
+  return has_posted;
 }
 
 void Batch::recv(void* buffer, std::size_t nbytes, int peer, int tag, std::uint64_t id) {
@@ -92,6 +125,16 @@ void Batch::all_min(long* values, int n) {
             "MPI_Iallreduce");
 }
 
+void Batch::all_gather(const void* own, std::size_t nbytes, void* all) {
+  const auto turn = mpi_turn();
+  messages_.push_back({-1, 0, false, 0});
+  requests_.push_back(MPI_REQUEST_NULL);
+  const int count = static_cast<int>(nbytes);
+  check_mpi(MPI_Iallgather(own, count, MPI_BYTE, all, count, MPI_BYTE, transport_.comm(),
+                           &requests_.back()),
+            "MPI_Iallgather");
+}
+
 void Batch::check(const Message& message, const MPI_Status& status, int code) const {
   const auto who = [&] {
     return message.peer < 0 ? "all ranks" : transport_.peers()[message.peer].describe();
@@ -114,7 +157,8 @@ void Batch::check(const Message& message, const MPI_Status& status, int code) co
 }
 
 bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
-  if (requests_.empty()) return false;
+  const bool has_posted = post_waiting();
+  if (requests_.empty()) return has_posted;
   completed_.resize(requests_.size());
   statuses_.resize(requests_.size());
   int num_completed = 0;
@@ -127,7 +171,7 @@ bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
       for (int i = 0; i < num_completed; ++i) statuses_[i].MPI_ERROR = code;
     }
   }
-  if (num_completed == MPI_UNDEFINED || num_completed == 0) return false;
+  if (num_completed == MPI_UNDEFINED || num_completed == 0) return has_posted;
   std::vector<std::uint64_t> ids;
   for (int i = 0; i < num_completed; ++i) {
     const Message& message = messages_[completed_[i]];
@@ -146,15 +190,11 @@ bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
   return true;
 }
 
-std::string Batch::describe_peers() const {
+std::vector<int> Batch::awaited() const {
   std::set<int> peers;
   for (const Message& message : messages_) peers.insert(message.peer);
-  std::string text;
-  for (const int peer : peers) {
-    text += text.empty() ? "" : ", ";
-    text += peer < 0 ? "some rank of the group" : transport_.peers()[peer].describe();
-  }
-  return text;
+  for (const Waiting& send : waiting_) peers.insert(send.message.peer);
+  return {peers.begin(), peers.end()};
 }
 
 void Batch::wait() {
@@ -163,14 +203,14 @@ void Batch::wait() {
     if (poll([](std::uint64_t) {})) {
       patience.start_over();
     } else {
-      patience.wait([this] { return describe_peers(); });
+      patience.wait([this] { return awaited(); });
     }
   }
 }
 
 void Patience::start_over() { last_progress_ = Clock::now(); }
 
-void Patience::wait(const std::function<std::string()>& who) {
+void Patience::wait(const std::function<std::vector<int>()>& whom) {
   constexpr std::chrono::microseconds kYielding{100};
   constexpr Clock::duration kLongestSleep = std::chrono::milliseconds{1};
   const Clock::time_point now = Clock::now();
@@ -181,10 +221,11 @@ void Patience::wait(const std::function<std::string()>& who) {
   std::this_thread::sleep_for(std::min(kLongestSleep, (now - last_progress_) / 8));
   if (now - last_look_ < Flag::kSleep) return;
   last_look_ = now;
-  transport_.on_wait();
   const std::chrono::duration<double> idle = now - last_progress_;
+  const std::vector<int> lost = transport_.on_wait(whom(), idle.count());
   if (idle.count() <= g_timeout_seconds) return;
-  fail(DDL_ERROR_TIMEOUT, "no answer within ", g_timeout_seconds.load(), " s from ", who(),
+  fail(DDL_ERROR_TIMEOUT, "no answer within ", g_timeout_seconds.load(), " s from ", what_,
+       describe(transport_.peers(), lost),
        "; it is slow, stuck, dead or cut off (the limit is set by DDL_TIMEOUT or -timeout)");
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <vector>
@@ -28,8 +29,7 @@ class MpiTransport {
   MPI_Comm comm() const { return comm_; }
   const std::vector<Peer>& peers() const { return peers_; }
 
-  // Called now and then while waiting; throws when waiting has become pointless.
-  std::function<void()> on_wait = [] {};
+  WaitWatcher on_wait = [](const std::vector<int>& whom, double) { return whom; };
 
  private:
   MPI_Comm comm_;
@@ -58,15 +58,17 @@ class Batch {
             std::uint64_t id = 0);
   // Element-wise minimum over the whole communicator, in place.
   void all_min(long* values, int n);
+  // `nbytes` of every rank, in the order of ranks, to `all`.
+  void all_gather(const void* own, std::size_t nbytes, void* all);
 
   // Calls `on_complete(id)` for what has completed since; says whether there was any. on_complete
   // may add messages.
   bool poll(const std::function<void(std::uint64_t id)>& on_complete);
-  bool is_empty() const { return requests_.empty(); }
+  bool is_empty() const { return requests_.empty() && waiting_.empty(); }
   // Throws DDL_ERROR_TIMEOUT, naming the peers, after a timeout without any progress.
   void wait();
-  // "rank 3 on h1, rank 4 on h2": whom the messages under way go to or come from.
-  std::string describe_peers() const;
+  // Whom the messages under way go to or come from; -1: all of them.
+  std::vector<int> awaited() const;
 
  private:
   struct Message {
@@ -75,11 +77,20 @@ class Batch {
     bool is_recv;
     std::uint64_t id;
   };
+  // A send that MPI has not taken yet.
+  struct Waiting {
+    const void* buffer;
+    int tag;
+    Message message;
+  };
+  bool post(const Waiting& send);
+  bool post_waiting();
   void check(const Message& message, const MPI_Status& status, int code) const;
 
   MpiTransport& transport_;
   std::vector<MPI_Request> requests_;
   std::vector<Message> messages_;  // messages_[i] is requests_[i]
+  std::deque<Waiting> waiting_;
   std::vector<int> completed_;
   std::vector<MPI_Status> statuses_;
 };
@@ -88,14 +99,17 @@ class Batch {
 // comes is seen at most an eighth later than it could be, at next to no cost.
 class Patience {
  public:
-  explicit Patience(MpiTransport& transport) : transport_(transport) {}
+  // `what` of a rank is awaited: "" or a text that its name completes.
+  explicit Patience(MpiTransport& transport, const char* what = "")
+      : transport_(transport), what_(what) {}
   void start_over();
   // Called when nothing moved. Looks around now and then (on_wait); throws DDL_ERROR_TIMEOUT once
-  // nothing has moved for the timeout, naming `who()`.
-  void wait(const std::function<std::string()>& who);
+  // nothing has moved for the timeout, which is for `whom()`.
+  void wait(const std::function<std::vector<int>()>& whom);
 
  private:
   MpiTransport& transport_;
+  const char* what_;
   Clock::time_point last_progress_ = Clock::now();
   Clock::time_point last_look_ = last_progress_;
 };

@@ -13,6 +13,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +22,9 @@ import numpy as np
 import ddl
 from ddl import _core
 from ddl.errors import check
+
+Pair = tuple[int, int]
+"""Of hosts."""
 
 LONG_ENOUGH = 0.04
 """Seconds: a transfer that takes this long is a measurement."""
@@ -76,7 +80,7 @@ class Wire:
             times.append((time.perf_counter() - begin) / 2)
         return self.share(statistics.median(times))[a]
 
-    def rates(self, pairs: list[tuple[int, int]]) -> list[float]:
+    def rates(self, pairs: list[Pair]) -> list[float]:
         """Bytes/s of pairs (sender, receiver) that transfer at the same time; on all ranks.
 
         A rank is in one pair at most. The size doubles until the slowest transfer is long enough.
@@ -101,32 +105,60 @@ class Wire:
             nbytes = min(MOST, max(2 * nbytes, int(wanted)))
 
 
-def best_rates(rates: dict[tuple[int, int], float], n_hosts: int) -> list[float]:
+def best_rates(rates: dict[Pair, float], n_hosts: int) -> list[float]:
     """What each host reaches at best, with any other: bytes/s, by host."""
     return [max(r for pair, r in rates.items() if host in pair) for host in range(n_hosts)]
 
 
-def find_groups(rates: dict[tuple[int, int], float], n_hosts: int) -> list[Group]:
+def find_groups(
+    rates: dict[Pair, float], n_hosts: int, rates_together: Callable[[list[Pair]], list[float]]
+) -> list[Group]:
     """Groups of hosts that reach each other at (nearly) their own rate, by their lowest host.
+
+    A host that reaches hosts of several groups at its own rate is slow, or alone behind an uplink:
+    it is of the group whose uplink it does not share with those who send to that group.
 
     Args:
         rates: bytes/s of every pair (a, b), a < b.
         n_hosts: how many hosts there are.
+        rates_together: bytes/s of pairs (sender, receiver) that transfer at the same time.
     """
     best = best_rates(rates, n_hosts)
+
+    def rate(a: int, b: int) -> float:
+        return rates[min(a, b), max(a, b)]
+
+    def are_near(a: int, b: int) -> bool:
+        return rate(a, b) >= SAME_RACK * min(best[a], best[b])
+
+    def is_near(host: int, group: Group) -> bool:
+        return 2 * sum(are_near(host, other) for other in group.hosts) > len(group.hosts)
+
+    def is_inside(host: int, group: Group) -> bool:
+        """Whether the host and one of elsewhere can send to the group without sharing a link."""
+        elsewhere = [other for each in groups if each is not group for other in each.hosts]
+        if len(group.hosts) < 2 or not elsewhere:
+            return True
+        pairs = [(host, group.hosts[0]), (elsewhere[0], group.hosts[1])]
+        return sum(rates_together(pairs)) >= UNSEEN * sum(rate(*pair) for pair in pairs)
+
+    def is_between(host: int) -> bool:
+        near = [other for other in range(n_hosts) if other != host and are_near(host, other)]
+        return not all(are_near(a, b) for a, b in itertools.combinations(near, 2))
+
     groups: list[Group] = []
-    for host in range(n_hosts):
-        for group in groups:
-            near = [
-                rates[other, host] >= SAME_RACK * min(best[other], best[host])
-                for other in group.hosts
-            ]
-            if sum(near) * 2 > len(near):
-                group.hosts.append(host)
-                break
+    # Those that tell the groups apart first.
+    for host in sorted(range(n_hosts), key=is_between):
+        among = [group for group in groups if is_near(host, group)]
+        if len(among) > 1:
+            among = [group for group in among if is_inside(host, group)]
+        if among:
+            among[0].hosts.append(host)
         else:
             groups.append(Group([host]))
-    return groups
+    for group in groups:
+        group.hosts.sort()
+    return sorted(groups, key=lambda group: group.hosts[0])
 
 
 def measure_uplinks(wire: Wire, groups: list[Group], best: list[float]) -> None:
@@ -182,7 +214,7 @@ def probe() -> str:
     rates = {pair: wire.rates([pair])[0] for pair in pairs}
     latency = min(wire.latency(*pair) for pair in pairs[: wire.size])
     best = best_rates(rates, wire.size)
-    groups = find_groups(rates, wire.size)
+    groups = find_groups(rates, wire.size, wire.rates)
     if len(groups) > 1:
         measure_uplinks(wire, groups, best)
     return to_yaml(names, groups, best, latency)

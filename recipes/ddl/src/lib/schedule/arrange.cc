@@ -1,4 +1,4 @@
-#include "schedule/radix.h"
+#include "schedule/arrange.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -45,26 +45,26 @@ Node with_exchange(const Node& node, Exchange exchange) {
   return copy;
 }
 
-Node changed(const Node& tree, int radix) {
-  if (radix == kRing) return with_exchange(tree, Exchange::kRing);
-  if (radix == kTree) return with_exchange(tree, Exchange::kTree);
-  return limit(tree, static_cast<std::size_t>(radix));
+Node changed(const Node& tree, int schedule) {
+  if (schedule == kRing) return with_exchange(tree, Exchange::kRing);
+  if (schedule == kTree) return with_exchange(tree, Exchange::kTree);
+  return limit(tree, static_cast<std::size_t>(schedule));
 }
 
 }  // namespace
 
-Node limit_groups(const Node& tree, int radix) {
-  if (radix == kDirect) return tree;
-  Node limited = changed(tree, radix);
+Node arrange(const Node& tree, int schedule) {
+  if (schedule == kDirect) return tree;
+  Node limited = changed(tree, schedule);
   return num_tags(limited) <= kMaxTags ? limited : tree;
 }
 
-std::string name_of_radix(int radix) {
-  if (radix == kDirect) return "direct";
-  if (radix == kRing) return "ring";
-  if (radix == kTree) return "tree";
-  if (radix == 2) return "halving";
-  return "radix:" + std::to_string(radix);
+std::string name_of_schedule(int schedule) {
+  if (schedule == kDirect) return "direct";
+  if (schedule == kRing) return "ring";
+  if (schedule == kTree) return "tree";
+  if (schedule == 2) return "halving";
+  return "radix:" + std::to_string(schedule);
 }
 
 }  // namespace ddl
