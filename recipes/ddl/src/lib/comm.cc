@@ -126,7 +126,7 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
 Comm::~Comm() {
   // The process ends without ddl_finalize: neither our own thread nor the others shall wait long.
   if (queue_.is_ahead()) {
-    give_up(Error(DDL_ERROR_PEER_LOST, "it ended with asynchronous operations under way"));
+    tell_others(Error(DDL_ERROR_PEER_LOST, "it ended with asynchronous operations under way"));
   }
 }
 
@@ -218,7 +218,8 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
   } catch (const Disagreement&) {
     throw;
   } catch (const Error& error) {
-    give_up(error);
+    failure_ = error;
+    tell_others(error);
     throw;
   }
   if (call.collective != Collective::kIallreduce) {
@@ -232,13 +233,10 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
   }
 }
 
-void Comm::give_up(const Error& error) {
-  failure_ = error;
-  if (dynamic_cast<const Relayed*>(&error) != nullptr) {
-    host_.give_up(error.code(), error.what());
-    return;
-  }
-  const std::string text = concat(describe(rank_), " gave up: ", error.what());
+void Comm::tell_others(const Error& error) {
+  const bool is_relayed = dynamic_cast<const Relayed*>(&error) != nullptr;
+  const std::string text =
+      is_relayed ? error.what() : concat(describe(rank_), " gave up: ", error.what());
   host_.give_up(error.code(), text);
   if (inquiry_) inquiry_->tell(error, text);
 }

@@ -108,8 +108,8 @@ class Comm {
   int call_parity() const { return static_cast<int>(num_calls_ & 1); }
 
  private:
-  // Keeps the error for later calls, and tells the others that this rank gave up.
-  void give_up(const Error& error);
+  // That this rank gave up, and why.
+  void tell_others(const Error& error);
   Call announced(Call call) const;
   Plan make_plan(const PlanKey& key, const Node& tree) const;
   // Of the schedule for `nbytes` in all.

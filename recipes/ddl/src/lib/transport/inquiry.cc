@@ -9,14 +9,32 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
+#include <mutex>
 #include <random>
+#include <thread>
 
 namespace ddl {
 namespace {
 
-constexpr int kMaxAddresses = 4;
-constexpr int kMaxRanks = 64;  // in an answer
+constexpr int kMaxAddresses = 16;
+constexpr int kMaxRanks = 256;  // in an answer
 constexpr std::size_t kMaxText = 1024;
+// Of a timeout all see for themselves; in larger groups only those who have asked are told.
+constexpr int kMaxTold = 1024;
+
+// All of this process's, and for whom (ranks of the job) its threads wait: a rank that waits in one
+// communicator answers in all. Looks are rare, so one lock does for everything here.
+std::mutex g_mutex;
+std::set<Inquiry*> g_inquiries;
+struct Wait {
+  Clock::time_point seen;
+  std::vector<int> whom;
+};
+std::map<std::thread::id, Wait> g_waits;
+
+// A wait that has not been seen for so long is over: it is seen every Flag::kSleep or so.
+constexpr auto kOver = 4 * Flag::kSleep;
 
 std::vector<in_addr> own_addresses() {
   std::vector<in_addr> found;
@@ -65,7 +83,7 @@ struct Inquiry::Datagram {
   };
 };
 
-Inquiry::Inquiry(MpiTransport& transport, int rank) : rank_(rank) {
+Inquiry::Inquiry(MpiTransport& transport, int rank) : peers_(transport.peers()), rank_(rank) {
   Address own = open_socket();
   const std::size_t size = transport.peers().size();
   std::vector<Address> all(size);
@@ -83,9 +101,13 @@ Inquiry::Inquiry(MpiTransport& transport, int rank) : rank_(rank) {
       addresses.push_back(address);
     }
   }
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  g_inquiries.insert(this);
 }
 
 Inquiry::~Inquiry() {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  g_inquiries.erase(this);
   if (socket_ >= 0) close(socket_);
 }
 
@@ -112,13 +134,15 @@ Inquiry::Address Inquiry::open_socket() {
 }
 
 std::vector<int> Inquiry::look(const std::vector<int>& whom, double idle) {
-  if (socket_ < 0) return whom;
-  if (idle < last_idle_) {  // something has come since
-    suspects_.clear();
-    askers_.clear();
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  Wait& wait = g_waits[std::this_thread::get_id()];
+  wait.seen = Clock::now();
+  wait.whom.clear();
+  for (const int rank : whom) {
+    if (rank >= 0) wait.whom.push_back(peers_[rank].world_rank);
   }
-  last_idle_ = idle;
-  receive(whom);
+  for (Inquiry* inquiry : g_inquiries) inquiry->receive();
+  if (told_) throw Relayed(*told_);
   if (idle < g_timeout_seconds / 2) return whom;
   std::vector<int> silent;
   std::set<int> seen{rank_};
@@ -126,7 +150,7 @@ std::vector<int> Inquiry::look(const std::vector<int>& whom, double idle) {
   while (!chain.empty()) {
     const int rank = chain.back();
     chain.pop_back();
-    if (rank < 0 || !seen.insert(rank).second) continue;
+    if (rank < 0 || addresses_[rank].empty() || !seen.insert(rank).second) continue;
     if (is_silent(rank)) {
       silent.push_back(rank);
     } else {
@@ -139,68 +163,79 @@ std::vector<int> Inquiry::look(const std::vector<int>& whom, double idle) {
 }
 
 bool Inquiry::is_silent(int rank) {
-  const double timeout = g_timeout_seconds;
   const Clock::time_point now = Clock::now();
-  const auto [entry, is_new] = suspects_.try_emplace(rank, Suspect{now, {}, {}});
-  Suspect& suspect = entry->second;
-  if (is_new || now - suspect.asked >= seconds(std::max(timeout / 16, 0.05))) {
+  Suspect& suspect = suspects_[rank];
+  if (now - suspect.asked >= seconds(std::max(g_timeout_seconds / 16, 0.06))) {
     Datagram question{};
     question.kind = Datagram::kAsks;
     send(rank, question);
     suspect.asked = now;
+    ++suspect.unanswered;
   }
-  // Two questions at least have then got no answer.
-  return now - suspect.heard >= seconds(std::max(timeout / 8, 0.2));
+  // Counted, not timed: it may be us who was away. The last one may still be answered.
+  return suspect.unanswered > 3;
 }
 
-void Inquiry::receive(const std::vector<int>& whom) {
+void Inquiry::receive() {
+  if (socket_ < 0) return;
   Datagram datagram;
   constexpr auto kHead = static_cast<ssize_t>(offsetof(Datagram, text));
+  const int size = static_cast<int>(addresses_.size());
   while (true) {
     const ssize_t n = recv(socket_, &datagram, sizeof(datagram), 0);
     if (n < 0) return;
     if (n < kHead || datagram.nonce != nonce_ || datagram.to != rank_ || datagram.from < 0 ||
-        datagram.from >= static_cast<int>(addresses_.size()) || datagram.num_bytes != n - kHead) {
+        datagram.from >= size || datagram.num_bytes != n - kHead) {
       continue;
     }
     if (datagram.kind == Datagram::kAsks) {
       askers_.insert(datagram.from);
-      answer(datagram.from, whom);
+      answer(datagram.from);
     } else if (datagram.kind == Datagram::kWaits) {
-      const auto suspect = suspects_.find(datagram.from);
-      if (suspect == suspects_.end()) continue;
-      suspect->second.heard = Clock::now();
-      suspect->second.whom.assign(datagram.ranks,
-                                  datagram.ranks + datagram.num_bytes / sizeof(std::int32_t));
-    } else if (datagram.kind == Datagram::kGaveUp) {
-      throw Relayed(static_cast<DDL_Result>(datagram.code),
+      Suspect& suspect = suspects_[datagram.from];
+      suspect.unanswered = 0;
+      const int* end = datagram.ranks + datagram.num_bytes / sizeof(std::int32_t);
+      suspect.whom.clear();
+      std::copy_if(static_cast<const int*>(datagram.ranks), end, std::back_inserter(suspect.whom),
+                   [size](int rank) { return rank >= 0 && rank < size; });
+    } else if (datagram.kind == Datagram::kGaveUp && !told_) {
+      told_.emplace(static_cast<DDL_Result>(datagram.code),
                     std::string(datagram.text, datagram.num_bytes));
     }
   }
 }
 
-void Inquiry::answer(int rank, const std::vector<int>& whom) {
+// For whom all threads of this process wait, as far as these are in this communicator.
+void Inquiry::answer(int rank) {
   Datagram datagram{};
   datagram.kind = Datagram::kWaits;
-  const std::size_t n = std::min<std::size_t>(whom.size(), kMaxRanks);
-  std::copy_n(whom.begin(), n, datagram.ranks);
+  int n = 0;
+  for (const auto& [thread, wait] : g_waits) {
+    if (Clock::now() - wait.seen > kOver) continue;
+    for (int i = 0; i < static_cast<int>(peers_.size()) && n < kMaxRanks; ++i) {
+      const auto& whom = wait.whom;
+      if (std::find(whom.begin(), whom.end(), peers_[i].world_rank) != whom.end()) {
+        datagram.ranks[n++] = i;
+      }
+    }
+  }
   datagram.num_bytes = static_cast<std::int32_t>(n * sizeof(std::int32_t));
   send(rank, datagram);
 }
 
 void Inquiry::tell(const Error& error, const std::string& text) {
+  const std::lock_guard<std::mutex> lock(g_mutex);
   if (socket_ < 0) return;
   Datagram datagram{};
   datagram.kind = Datagram::kGaveUp;
   datagram.code = error.code();
   datagram.num_bytes = static_cast<std::int32_t>(std::min(text.size(), kMaxText));
   std::memcpy(datagram.text, text.data(), datagram.num_bytes);
-  if (error.code() == DDL_ERROR_TIMEOUT) {
-    for (const int rank : askers_) send(rank, datagram);
-    return;
-  }
-  for (int rank = 0; rank < static_cast<int>(addresses_.size()); ++rank) {
-    if (rank != rank_) send(rank, datagram);
+  const int size = static_cast<int>(addresses_.size());
+  const bool is_news = dynamic_cast<const Relayed*>(&error) == nullptr &&
+                       (error.code() != DDL_ERROR_TIMEOUT || size <= kMaxTold);
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank != rank_ && (is_news || askers_.count(rank) != 0)) send(rank, datagram);
   }
 }
 

@@ -1,6 +1,6 @@
-// Who is lost. A rank that waits in vain often waits for one that waits in vain itself; whom to name
-// is known at the end of that chain. So ranks that wait ask those they wait for, and those whom these
-// wait for: who does not answer is slow, stuck, dead or cut off.
+// Who is lost. A rank that waits in vain often waits for one that waits in vain itself; whom to
+// name is known at the end of that chain. So ranks that wait ask those they wait for, and those
+// whom these wait for: who does not answer is slow, stuck, dead or cut off.
 //
 // They ask by datagrams beside MPI: MPI_Isend may block for ever when the other side is dead or was
 // never spoken to. Where datagrams do not pass, nobody answers, and a rank names whom it waits for.
@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,38 +29,38 @@ class Inquiry {
   Inquiry& operator=(const Inquiry&) = delete;
 
   // Called now and then by a rank that has been waiting for the ranks `whom` for `idle` seconds
-  // without anything coming. Answers those who ask, asks when half of the timeout is over, and
-  // returns whom to name if it is over now: those that do not answer, or `whom` if all of them do.
-  // Throws Relayed when another rank tells that it gave up.
+  // without anything coming. Answers those who ask, in any communicator; asks when half of the
+  // timeout is over, and returns whom to name if it is over now: those that do not answer, or
+  // `whom` if all of them do. Throws Relayed when another rank tells that it gave up.
   std::vector<int> look(const std::vector<int>& whom, double idle);
 
-  // Tells the others that this rank gave up: of a timeout those who have asked, since the others
-  // will see it themselves; else all.
+  // Tells the others that this rank gave up, and why.
   void tell(const Error& error, const std::string& text);
 
  private:
   struct Address;
   struct Datagram;
   struct Suspect {
-    Clock::time_point heard;  // or first asked
     Clock::time_point asked;
+    int unanswered = 0;  // questions since the last answer
     std::vector<int> whom;
   };
 
   Address open_socket();
-  void receive(const std::vector<int>& whom);
-  void answer(int rank, const std::vector<int>& whom);
-  // Whether `rank` has not answered for long enough; asks it when it is time to.
+  void receive();
+  void answer(int rank);
+  // Whether `rank` does not answer; asks it when it is time to.
   bool is_silent(int rank);
   void send(int rank, Datagram& datagram) const;
 
+  const std::vector<Peer>& peers_;
   int rank_;
-  int socket_ = -1;  // -1: nobody to ask, or no way to
+  int socket_ = -1;  // -1: there is no way to ask
   std::uint64_t nonce_ = 0;
-  std::vector<std::vector<sockaddr_in>> addresses_;  // of every rank
-  double last_idle_ = 0;
+  std::vector<std::vector<sockaddr_in>> addresses_;  // of every rank; none: cannot be asked
   std::map<int, Suspect> suspects_;
   std::set<int> askers_;
+  std::optional<Relayed> told_;
 };
 
 }  // namespace ddl

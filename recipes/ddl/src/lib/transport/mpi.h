@@ -91,6 +91,7 @@ class Batch {
   std::vector<MPI_Request> requests_;
   std::vector<Message> messages_;  // messages_[i] is requests_[i]
   std::deque<Waiting> waiting_;
+  Clock::time_point last_try_;
   std::vector<int> completed_;
   std::vector<MPI_Status> statuses_;
 };
