@@ -27,7 +27,7 @@ test: bootstrap ## unit tests, then integration on the built channel and env (< 
 	@echo "== unit tests"
 	@$(PY) -m pytest -q tests/unit
 	@echo "== integration tests on the built channel and environment"
-	@$(PY) -m pytest -q -m "not slow" tests/integration
+	@$(PY) -m pytest -q -m "not slow" --durations=15 tests/integration
 
 test-full: bootstrap ## everything, the long sweeps too
 	@echo "== all tests"
