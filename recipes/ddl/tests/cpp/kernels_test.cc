@@ -265,6 +265,7 @@ TEST_P(KernelsTest, StreamingCopyCopiesAllAndNoMore) {
 
 std::vector<const KernelTable*> tables() {
   std::vector<const KernelTable*> all = {&generic_kernels()};
+  if (avx512_kernels() != nullptr) all.push_back(avx512_kernels());
   if (avx2_kernels() != nullptr) all.push_back(avx2_kernels());
   if (power9_kernels() != nullptr) all.push_back(power9_kernels());
   return all;

@@ -12,7 +12,8 @@ void copy_cached(void* out, const void* in, std::size_t n) { std::memcpy(out, in
 }  // namespace
 
 const KernelTable& kernels() {
-  static const KernelTable& best = avx2_kernels() != nullptr     ? *avx2_kernels()
+  static const KernelTable& best = avx512_kernels() != nullptr   ? *avx512_kernels()
+                                   : avx2_kernels() != nullptr   ? *avx2_kernels()
                                    : power9_kernels() != nullptr ? *power9_kernels()
                                                                  : generic_kernels();
   return best;

@@ -23,7 +23,8 @@ struct KernelTable {
 };
 
 const KernelTable& generic_kernels();
-const KernelTable* avx2_kernels();    // null when this processor or build has none
+const KernelTable* avx512_kernels();  // null when this processor or build has none
+const KernelTable* avx2_kernels();    // likewise
 const KernelTable* power9_kernels();  // likewise
 const KernelTable& kernels();         // the best for this processor
 

@@ -139,7 +139,41 @@ struct Half {
 struct Bfloat {
   using Stored = std::uint16_t;
   using Accumulator = float;
-#if defined(__AVX2__)
+#if defined(__AVX512BF16__) && defined(__AVX512DQ__)
+  static constexpr std::size_t kBlock = 32;
+  // A float's upper half. One vector has the even elements, one the odd ones: none has to move.
+  static __m512 load_first(const std::uint16_t* in) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(in), 16));
+  }
+  static __m512 load_second(const std::uint16_t* in) {
+    return _mm512_castsi512_ps(
+        _mm512_and_si512(_mm512_loadu_si512(in), _mm512_set1_epi32(~0xffff)));
+  }
+  static void store_block(std::uint16_t* out, __m512 first, __m512 second) {
+    constexpr int kSubnormal = 0x20;
+    if ((_mm512_fpclass_ps_mask(first, kSubnormal) | _mm512_fpclass_ps_mask(second, kSubnormal)) !=
+        0) {  // the instruction would take them for zeros
+      alignas(64) float even[16];
+      alignas(64) float odd[16];
+      _mm512_store_ps(even, first);
+      _mm512_store_ps(odd, second);
+      for (int i = 0; i < 16; ++i) {
+        out[2 * i] = float_to_bfloat(even[i]);
+        out[2 * i + 1] = float_to_bfloat(odd[i]);
+      }
+      return;
+    }
+    // All of `first`, then all of `second`: back between each other.
+    const __m512i all = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+    _mm512_storeu_si512(out, _mm512_permutexvar_epi16(alternating(), all));
+  }
+  // 0 16 1 17 …
+  static __m512i alternating() {
+    const __m512i pairs = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i odd = _mm512_add_epi32(pairs, _mm512_set1_epi32(16));
+    return _mm512_or_si512(pairs, _mm512_slli_epi32(odd, 16));
+  }
+#elif defined(__AVX2__)
   static constexpr std::size_t kBlock = 16;
   // A float's upper half. One vector has the even elements, one the odd ones: none has to move.
   static __m256 load_first(const std::uint16_t* in) {

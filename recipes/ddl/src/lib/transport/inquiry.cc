@@ -91,6 +91,7 @@ Inquiry::Inquiry(MpiTransport& transport, int rank) : peers_(transport.peers()),
   batch.all_gather(&own, sizeof(own), all.data());
   batch.wait();
   nonce_ = all[0].nonce;
+  for (std::size_t i = 0; i < size; ++i) rank_of_[peers_[i].world_rank] = static_cast<int>(i);
   for (const Address& one : all) {
     std::vector<sockaddr_in>& addresses = addresses_.emplace_back();
     for (int i = 0; i < one.num_addresses; ++i) {
@@ -135,15 +136,19 @@ Inquiry::Address Inquiry::open_socket() {
 
 std::vector<int> Inquiry::look(const std::vector<int>& whom, double idle) {
   const std::lock_guard<std::mutex> lock(g_mutex);
+  const Clock::time_point now = Clock::now();
+  for (auto one = g_waits.begin(); one != g_waits.end();) {
+    one = now - one->second.seen > kOver ? g_waits.erase(one) : std::next(one);
+  }
   Wait& wait = g_waits[std::this_thread::get_id()];
-  wait.seen = Clock::now();
+  wait.seen = now;
   wait.whom.clear();
   for (const int rank : whom) {
     if (rank >= 0) wait.whom.push_back(peers_[rank].world_rank);
   }
   for (Inquiry* inquiry : g_inquiries) inquiry->receive();
   if (told_) throw Relayed(*told_);
-  if (idle < g_timeout_seconds / 2) return whom;
+  if (socket_ < 0 || idle < g_timeout_seconds / 2) return whom;
   std::vector<int> silent;
   std::set<int> seen{rank_};
   std::vector<int> chain = whom;
@@ -212,11 +217,9 @@ void Inquiry::answer(int rank) {
   int n = 0;
   for (const auto& [thread, wait] : g_waits) {
     if (Clock::now() - wait.seen > kOver) continue;
-    for (int i = 0; i < static_cast<int>(peers_.size()) && n < kMaxRanks; ++i) {
-      const auto& whom = wait.whom;
-      if (std::find(whom.begin(), whom.end(), peers_[i].world_rank) != whom.end()) {
-        datagram.ranks[n++] = i;
-      }
+    for (const int of_job : wait.whom) {
+      const auto found = rank_of_.find(of_job);
+      if (found != rank_of_.end() && n < kMaxRanks) datagram.ranks[n++] = found->second;
     }
   }
   datagram.num_bytes = static_cast<std::int32_t>(n * sizeof(std::int32_t));

@@ -54,6 +54,7 @@ class Inquiry {
   void send(int rank, Datagram& datagram) const;
 
   const std::vector<Peer>& peers_;
+  std::map<int, int> rank_of_;  // by its rank in the job
   int rank_;
   int socket_ = -1;  // -1: there is no way to ask
   std::uint64_t nonce_ = 0;
