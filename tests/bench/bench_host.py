@@ -4,10 +4,13 @@
     python tests/bench/bench_host.py --ranks 2 --sizes 64K 16M --peers ddl intelmpi
 
 Repetitions take turns over the libraries; a cell is the median of the repetitions' medians. Prints
-a line for each run, then for each number of ranks a table: microseconds per call in place, and the
-share of the memory's rate (`copy`: every rank reads and writes its buffer once). Gloo is that of
-PyTorch. A run over --limit is killed, and the sizes that it had not done are left out. Writes both
-as JSON; ends with 1 and names each row of libddl that falls short of issue 3's bar.
+a line for each run, then for each number of ranks a table: microseconds per call in place, beside
+two limits. `copy`: every rank reads and writes its buffer once; `exchange`: through memory that
+stays in the caches, it reads as much from another rank, which has just written it. Ranks that share
+memory but not their buffers do both, so a library at "of both" 100% is at the limit but for what
+the processor can do at the same time. Gloo is that of PyTorch. A run over --limit is killed, and
+the sizes that it had not done are left out. Writes both as JSON; ends with 1 and names each row of
+libddl that falls short of issue 3's bar.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import missed
 from bench.command import end, parse_size, run_command, write_report
-from bench.lab.bar_host import host_checks
+from bench.lab.bar_host import BEYOND_CACHES, host_checks
 from bench.lab.peers.base import Unavailable
 from bench.lab.peers.ddl import built
 from bench.lab.peers.gloo import python_with_torch
@@ -37,7 +40,8 @@ from bench.lab.peers.oneccl import oneccl_worker
 
 HERE = Path(__file__).parent
 SIZES = [4, 64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20]
-NAMES = ["ddl", "intelmpi", "oneccl", "openmpi", "mpich", "gloo", "copy"]
+LIMITS = ["copy", "exchange"]
+NAMES = ["ddl", "intelmpi", "oneccl", "openmpi", "mpich", "gloo", *LIMITS]
 INTEL = {"I_MPI_FABRICS": "shm"}
 OPENMPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -110,10 +114,10 @@ def make(
         Unavailable: it cannot be had here.
         ValueError: an unknown name.
     """
-    if name in ("ddl", "copy"):
+    if name in ("ddl", *LIMITS):
         prefix = (ddl_prefix or built()).resolve()
         mpi = (mpi_prefix or prefix).resolve()
-        source, options = ("allreduce_ddl.c", ["-lddl"]) if name == "ddl" else ("copy.c", [])
+        source, options = ("allreduce_ddl.c", ["-lddl"]) if name == "ddl" else (f"{name}.c", [])
         worker = compile_worker(source, prefix, mpi / "bin" / "mpicc", *options)
         return Library(name, mpiexec(mpi), str(worker), {})
     if name == "gloo":
@@ -133,18 +137,20 @@ def make(
 
 
 def table_of(ranks: int, times: dict[tuple[int, int, str], float], names: list[str]) -> Table:
-    """Microseconds per call, and libddl's share of what memory allows."""
+    """Microseconds per call, and libddl's share of what memory and caches allow."""
     table = Table(title=f"{ranks} ranks on one host: us per call")
-    for column in ("bytes", *names, "ddl/best peer", "of memory"):
+    for column in ("bytes", *names, "ddl/best peer", "of copy", "of both"):
         table.add_column(column, justify="right")
     for nbytes in sorted({size for n, size, _ in times if n == ranks}):
         found = {name: times.get((ranks, nbytes, name)) for name in names}
         cells = [f"{t * 1e6:.1f}" if t else "-" for t in found.values()]
-        ours, copy = found.get("ddl"), found.get("copy")
-        peers = [t for name, t in found.items() if t and name not in ("ddl", "copy")]
+        ours, copy, exchange = (found.get(name) for name in ("ddl", *LIMITS))
+        peers = [t for name, t in found.items() if t and name not in ("ddl", *LIMITS)]
         ratio = f"{min(peers) / ours:.2f} x" if ours and peers else "-"
-        share = f"{copy / ours:.0%}" if ours and copy and nbytes >= 16 << 20 else "-"
-        table.add_row(str(nbytes), *cells, ratio, share)
+        alone = f"{copy / ours:.0%}" if ours and copy and nbytes >= BEYOND_CACHES else "-"
+        moves = ours and copy and exchange and nbytes >= 64 << 10  # below, it is all latency
+        both = f"{(copy + exchange) / ours:.0%}" if moves else "-"
+        table.add_row(str(nbytes), *cells, ratio, alone, both)
     return table
 
 
@@ -175,6 +181,8 @@ def main() -> None:
     sizes = {(ranks, each.name): asked.sizes for ranks in asked.ranks for each in libraries}
     for ranks, turn in product(asked.ranks, range(asked.repetitions)):
         for library in libraries:
+            if library.name == "exchange" and ranks != 2:
+                continue  # with more, a library can do with less
             wanted = sizes[ranks, library.name]
             found, ended = library.run(ranks, asked.seconds, wanted, asked.limit)
             sizes[ranks, library.name] = list(found)
@@ -185,7 +193,7 @@ def main() -> None:
     medians = {key: statistics.median(found) for key, found in times.items()}
     names = [library.name for library in libraries]
     for ranks in asked.ranks:
-        Console(width=110).print(table_of(ranks, medians, names))
+        Console(width=130).print(table_of(ranks, medians, names))
     rows = [
         {"ranks": n, "bytes": size, "library": name, "seconds": times[n, size, name]}
         for n, size, name in times

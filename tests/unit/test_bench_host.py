@@ -55,10 +55,12 @@ def test_table() -> None:
         (4, 4, "ddl"): 1e-6,
     }
     text = io.StringIO()
-    Console(file=text, width=110).print(table_of(2, times, ["ddl", "mpich", "copy"]))
+    times[2, 64 * MIB, "exchange"] = 3e-3
+    names = ["ddl", "mpich", "copy", "exchange"]
+    Console(file=text, width=130).print(table_of(2, times, names))
     (row,) = [line for line in text.getvalue().splitlines() if "67108864" in line]
     assert [cell.strip() for cell in row.strip("│ ").split("│")] == [
-        *("67108864", "20000.0", "33000.0", "16000.0", "1.65 x", "80%")
+        *("67108864", "20000.0", "33000.0", "16000.0", "3000.0", "1.65 x", "80%", "95%")
     ]
 
 

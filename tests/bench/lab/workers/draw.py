@@ -18,15 +18,15 @@ mpl.use("svg")
 import matplotlib.pyplot as plt
 
 mpl.rcParams["svg.hashsalt"] = "ddl"  # the same figures, the same file
-OURS, MEMORY = "#c4261d", "#777777"
+OURS, LIMIT = "#c4261d", "#777777"
 
 Found = dict[str, Any]
 
 
 def colour(name: str, number: int) -> Any:
     """Ours stand out."""
-    if name == "copy":
-        return MEMORY
+    if name in ("copy", "exchange"):
+        return LIMIT
     return OURS if name.startswith("ddl") else mpl.colormaps["tab10"]((number % 9 + 4) % 10)
 
 
@@ -81,7 +81,7 @@ def draw_host(found: Found) -> Any:
                 for cell in cells
                 if cell["ranks"] == ranks and cell["library"] == name
             )
-            line = "--" if name == "copy" else "-"
+            line = {"copy": "--", "exchange": ":"}.get(name, "-")
             sizes, rates = [size for size, _ in points], [rate for _, rate in points]
             axes.plot(sizes, rates, line, color=colour(name, number), label=name)
         axes.set_xscale("log", base=2)
