@@ -17,7 +17,7 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,7 @@ ROWS = {
     SIMULATOR: "sim",
 }
 """The rows in the issue's order, and the file with their figures."""
+HEAD = ("the bar", "demanded", "at worst", "where", "met")
 IN_LAB = ("lab", "faults", "ddp", "sim")
 
 Found = dict[str, Any]
@@ -157,27 +158,41 @@ def explain(check: Check, explained: list[dict[str, str]]) -> str:
     return "not explained"
 
 
-def make_table(checks: list[Check], sources: dict[str, str]) -> Table:
-    """A line for each figure of each row: the worst."""
-    table = Table("the bar", "demanded", "at worst", "where", "met")
+def worst(checks: list[Check], sources: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    """Of each figure of each row the worst: row, demanded, at worst, where, how many are met."""
     for row, source in ROWS.items():
         same = [check for check in checks if check.row == row]
         if not same:
             why = sources[source]
             said = why if why.startswith("not run") else "not run: not among what was measured"
-            table.add_row(row, "", "", said, "-")
-        title = row
+            yield row, "", "", said, "-"
         for what in dict.fromkeys(check.what for check in same):
             these = [check for check in same if check.what == what]
-            worst = min(these, key=lambda check: check.share)
+            least = min(these, key=lambda check: check.share)
             met, lost = sum(check.met for check in these), sum(bool(c.unreachable) for c in these)
-            text = what.format(worst.demand()) if what else "no failure"
-            reached = "failed" if worst.failure else worst.figure
+            text = what.format(least.demand()) if what else "no failure"
+            reached = "failed" if least.failure else least.figure
             count = f"{met} of {len(these)}" + (f", {lost} unreachable" if lost else "")
-            table.add_row(title, text, reached, worst.where, count)
-            title = ""
-        table.add_section()
+            yield row, text, reached, least.where, count
+
+
+def make_table(checks: list[Check], sources: dict[str, str]) -> Table:
+    """A line for each figure of each row: the worst."""
+    table = Table(*HEAD)
+    last = ""
+    for row, *texts in worst(checks, sources):
+        if row != last:
+            table.add_section()
+        table.add_row("" if row == last else row, *texts)
+        last = row
     return table
+
+
+def shortfalls(checks: list[Check]) -> list[str]:
+    """A line for each figure that falls short, with the reason."""
+    explained = yaml.safe_load(EXPLAINED.read_text())
+    short = dict.fromkeys(check for check in checks if not check.met)
+    return [f"{c.row}: {c.line()}: {explain(c, explained)}" for c in short]
 
 
 def main() -> None:
@@ -194,9 +209,7 @@ def main() -> None:
     if not list(Path("/dev").glob("nvidia[0-9]*")):
         print("gpu: not run: this machine has no GPU")
     Console(width=150).print(make_table(checks, sources))
-    explained = yaml.safe_load(EXPLAINED.read_text())
-    short = [check for check in checks if not check.met]
-    end([f"{c.row}: {c.line()}: {explain(c, explained)}" for c in dict.fromkeys(short)])
+    end(shortfalls(checks))
 
 
 if __name__ == "__main__":
