@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "async/fusion.h"
+#include "reduce/kernels.h"
 #include "schedule/choose.h"
 #include "schedule/spread.h"
 
@@ -215,6 +216,7 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
   const Clock::time_point start = is_traced ? Clock::now() : Clock::time_point();
   try {
     collective();
+    end_copies();
   } catch (const Disagreement&) {
     throw;
   } catch (const Error& error) {
@@ -249,8 +251,7 @@ Call Comm::announced(Call call) const {
 void Comm::announce(const Call& call) {
   ++num_calls_;
   call_bytes_ = bytes_of(call, topology_.size());
-  host_.call(host_.rank(), call_parity()) = announced(call);
-  host_.post_arrived();
+  host_.announce(announced(call), call_parity());
 }
 
 void Comm::agree_on_host() { enforce(compare_calls()); }
@@ -264,7 +265,7 @@ std::uint32_t Comm::begin(const Call& call) {
 }
 
 Verdict Comm::compare_calls() {
-  host_.wait_all_arrived(host_.arrived());
+  host_.wait_all_announced(call_parity());
   const Call& first = host_.call(0, call_parity());
   Verdict verdict{0, {local_ranks()[0], local_ranks()[0]}, {first, first}};
   for (int i = 1; i < host_.size() && !verdict.is_mismatch; ++i) {

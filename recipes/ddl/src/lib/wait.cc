@@ -26,8 +26,7 @@ int available_cpus() {
 // minds.
 SpinBudget::SpinBudget(int ranks_on_host) : spins_(ranks_on_host > available_cpus() ? 10 : 1000) {}
 
-void Flag::post(std::uint32_t next) {
-  value.store(next, std::memory_order_release);
+void Flag::wake() {
   // Pairs with the sleeper's fetch_add: either it sees the new value or we see the sleeper.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (sleepers.load(std::memory_order_relaxed) != 0) futex(&value, FUTEX_WAKE, INT_MAX, nullptr);

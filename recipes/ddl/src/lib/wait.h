@@ -40,7 +40,14 @@ struct alignas(64) Flag {
   bool reached(std::uint32_t target) const {
     return static_cast<std::int32_t>(value.load(std::memory_order_acquire) - target) >= 0;
   }
-  void post(std::uint32_t next);
+  void post(std::uint32_t next) {
+    set(next);
+    wake();
+  }
+  // post() in two halves, for who has something to do in between: wake() waits until the processor
+  // has written everything, and must follow before this rank waits long.
+  void set(std::uint32_t next) { value.store(next, std::memory_order_release); }
+  void wake();
 
   // True once `target` is reached; false when it takes longer than spinning, yielding and one sleep
   // of at most `kSleep`: the time for the caller to look whether waiting still makes sense.

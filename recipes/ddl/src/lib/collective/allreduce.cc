@@ -1,5 +1,6 @@
 // Allreduce: chooses the way.
 #include <cstring>
+#include <functional>
 
 #include "collective/between_hosts.h"
 #include "collective/collectives.h"
@@ -21,11 +22,11 @@ void allreduce_small(Comm& comm, const Call& call, const void* send, void* recv,
   const auto type = static_cast<DDL_Type>(call.type);
   const auto op = static_cast<DDL_Op>(call.op);
   const int parity = comm.call_parity() ^ 1;  // of the call that announce() begins
-  if (nbytes > 0) std::memcpy(host.small(host.rank(), parity), send, nbytes);
+  if (nbytes > 0) std::memcpy(host.small(host.rank(), parity, nbytes), send, nbytes);
   comm.announce(call);
   comm.agree_on_host();
   const void* inputs[kMaxSmallRanks];
-  for (int i = 0; i < host.size(); ++i) inputs[i] = host.small(i, parity);
+  for (int i = 0; i < host.size(); ++i) inputs[i] = host.small(i, parity, nbytes);
   reduce_function(type, op)(recv, inputs, host.size(), call.count,
                             op == DDL_OP_AVERAGE ? comm.size() : 1.0);
 }
@@ -51,7 +52,7 @@ void allreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_
   }
   const Call call{Collective::kAllreduce, static_cast<std::uint32_t>(type),
                   static_cast<std::uint32_t>(op), 0, count};
-  comm.run(call, [&] {
+  const auto collective = [&] {
     if (comm.num_hosts() == 1 && nbytes <= HostGroup::kSmallBytes &&
         comm.size() <= kMaxSmallRanks) {
       allreduce_small(comm, call, send, recv, nbytes);
@@ -59,7 +60,8 @@ void allreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_
     }
     comm.begin(call);
     if (count > 0) agreed::allreduce(comm, send, recv, count, type, op);
-  });
+  };
+  comm.run(call, std::ref(collective));  // a copy would be on the heap
 }
 
 }  // namespace ddl

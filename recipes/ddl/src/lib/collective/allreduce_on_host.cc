@@ -41,8 +41,8 @@ class SharedAllreduce {
   }
 
  private:
-  // Elements that are reduced and copied out before the next: they stay in the first-level cache.
-  static constexpr std::size_t kBlock = 2048;
+  // Bytes that are reduced and copied out before the next: they stay in the first-level cache.
+  static constexpr std::size_t kBlock = 8192;
 
   std::size_t begin(std::size_t c) const { return c * chunk_; }
   std::size_t length(std::size_t c) const { return std::min(chunk_, count_ - begin(c)); }
@@ -100,8 +100,8 @@ class SharedAllreduce {
   void reduce(std::size_t c) {
     const int lane = host_.rank();
     const Span s = slice(c, lane);
-    for (std::size_t at = s.begin; at < s.end; at += kBlock) {
-      const std::size_t n = std::min(kBlock, s.end - at);
+    for (std::size_t at = s.begin; at < s.end; at += kBlock / width_) {
+      const std::size_t n = std::min(kBlock / width_, s.end - at);
       for (int i = 0; i < host_.size(); ++i) {
         const std::byte* from = i == lane ? send_ + begin(c) * width_ : host_.input(i, slot(c));
         inputs_[i] = from + at * width_;

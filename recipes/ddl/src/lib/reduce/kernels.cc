@@ -2,6 +2,10 @@
 
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 namespace ddl {
 namespace {
 
@@ -21,6 +25,12 @@ const KernelTable& kernels() {
 
 CopyFunction copy_function(std::size_t nbytes, bool is_in_place) {
   return nbytes >= kStreamingBytes && !is_in_place ? kernels().copy_streaming : copy_cached;
+}
+
+void end_copies() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
 }
 
 ReduceFunction reduce_function(DDL_Type type, DDL_Op op) {

@@ -32,6 +32,10 @@ const KernelTable& kernels();         // the best for this processor
 // caches have its lines already.
 CopyFunction copy_function(std::size_t nbytes, bool is_in_place);
 
+// Before another thread may read what such copies have written: no flag is ordered after them. Once
+// for all of them, since each time waits until they are in memory.
+void end_copies();
+
 ReduceFunction reduce_function(DDL_Type type, DDL_Op op);
 
 }  // namespace ddl

@@ -394,7 +394,6 @@ void copy_streaming(void* out, const void* in, std::size_t nbytes) {
                           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k)));
     }
   }
-  _mm_sfence();
   __builtin_memcpy(to + i, from + i, nbytes - i);
 #else
   __builtin_memcpy(out, in, nbytes);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -14,6 +15,7 @@ namespace ddl {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+constexpr int kPolls = 100;  // some 5 us
 
 std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -35,10 +37,17 @@ std::uint64_t start_time_of(pid_t pid) {
 
 }  // namespace
 
+// One cache line: who waits for a call, and reads what came with it, fetches no other.
+struct alignas(64) HostGroup::Mail {
+  Call call;
+  std::byte tiny[kTinyBytes];
+  std::atomic<std::uint32_t> arrived;  // the counter, when this had been written
+};
+
 struct HostGroup::RankBlock {
   Flag arrived;
   Flag done;
-  alignas(64) Call calls[2];
+  Mail mails[2];
   pid_t pid;
   std::uint64_t start_time;
 };
@@ -144,13 +153,33 @@ HostGroup::RankBlock& HostGroup::block(int rank) const {
   return blocks[rank];
 }
 
-std::byte* HostGroup::small(int rank, int parity) const {
+std::byte* HostGroup::small(int rank, int parity, std::size_t nbytes) const {
+  if (nbytes <= kTinyBytes) return block(rank).mails[parity].tiny;
   return data_ - (2 * (size() - rank) - parity) * kSmallBytes;
 }
 
-Call& HostGroup::call(int rank, int parity) const { return block(rank).calls[parity]; }
+const Call& HostGroup::call(int rank, int parity) const { return block(rank).mails[parity].call; }
 
 Verdict& HostGroup::verdict() const { return control().verdict; }
+
+void HostGroup::announce(const Call& call, int parity) {
+  Mail& mail = block(me_).mails[parity];
+  mail.call = call;
+  mail.arrived.store(++arrived_, std::memory_order_release);
+  block(me_).arrived.set(arrived_);
+}
+
+// Whoever comes at about the same time is seen before the processor has written our own, for which
+// wake() waits.
+void HostGroup::wait_all_announced(int parity) {
+  int polls = std::min(spins_.spins(), kPolls);
+  for (int rank = 0; rank < size(); ++rank) {
+    const std::atomic<std::uint32_t>& theirs = block(rank).mails[parity].arrived;
+    while (theirs.load(std::memory_order_acquire) != arrived_ && --polls > 0) cpu_relax();
+  }
+  block(me_).arrived.wake();
+  if (polls <= 0) wait_all_arrived(arrived_);
+}
 
 void HostGroup::post_arrived() { block(me_).arrived.post(++arrived_); }
 

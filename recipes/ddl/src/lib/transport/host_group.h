@@ -28,6 +28,7 @@ struct Verdict {
 class HostGroup {
  public:
   static constexpr std::size_t kSmallBytes = 8192;
+  static constexpr std::size_t kTinyBytes = 24;
 
   // Collective over `members` (ranks of `transport`; `me` is an index into them). Every rank gives
   // the same `chunk_bytes`, a multiple of 64, and `slots` (>= 2), how many chunks can be under way.
@@ -45,12 +46,18 @@ class HostGroup {
   std::size_t area_bytes() const { return (peers_.size() + 1) * chunk_bytes_; }
   std::byte* input(int rank, int slot) const { return area(slot) + rank * chunk_bytes_; }
   std::byte* output(int slot) const { return input(size(), slot); }
-  std::byte* small(int rank, int parity) const;  // kSmallBytes
-  Call& call(int rank, int parity) const;
+  // Where a rank has `nbytes` (<= kSmallBytes) that it announces: of up to kTinyBytes, beside the
+  // call.
+  std::byte* small(int rank, int parity, std::size_t nbytes) const;
+  const Call& call(int rank, int parity) const;
   Verdict& verdict() const;
 
   std::uint32_t arrived() const { return arrived_; }
   std::uint32_t done() const { return done_; }
+  // Raises `arrived` like post_arrived(), and says with which call. wait_all_announced() must
+  // follow.
+  void announce(const Call& call, int parity);
+  void wait_all_announced(int parity);
   void post_arrived();
   void post_done();
   // These throw when a rank dies, gives up, or does not come within the timeout.
@@ -74,6 +81,7 @@ class HostGroup {
   void check_failure() const;
 
  private:
+  struct Mail;
   struct RankBlock;
   struct Control;
   struct Offer;
