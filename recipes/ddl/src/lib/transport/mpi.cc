@@ -142,6 +142,11 @@ void Batch::check(const Message& message, const MPI_Status& status, int code) co
   const auto who = [&] {
     return message.peer < 0 ? "all ranks" : transport_.peers()[message.peer].describe();
   };
+  int is_cancelled = 0;
+  if (code == MPI_SUCCESS && message.is_recv) MPI_Test_cancelled(&status, &is_cancelled);
+  // Whoever gives up tells why, and ends: who still waits for it may see its connection end first.
+  if (code != MPI_SUCCESS || is_cancelled != 0) transport_.on_wait({message.peer}, 0);
+  if (is_cancelled != 0) fail(DDL_ERROR_PEER_LOST, "the connection to ", who(), " has ended");
   if (code != MPI_SUCCESS) {
     int error_class = MPI_SUCCESS;
     MPI_Error_class(code, &error_class);

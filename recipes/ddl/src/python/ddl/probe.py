@@ -26,7 +26,7 @@ from ddl.errors import check
 Pair = tuple[int, int]
 """Of hosts."""
 
-LONG_ENOUGH = 0.04
+LONG_ENOUGH = 0.06
 """Seconds: a transfer that takes this long is a measurement."""
 
 LEAST, MOST = 64 << 10, 64 << 20  # bytes of a transfer
@@ -84,8 +84,11 @@ class Wire:
         """Bytes/s of pairs (sender, receiver) that transfer at the same time; on all ranks.
 
         A rank is in one pair at most. The size doubles until the slowest transfer is long enough.
+        What it takes longer than the one before counts: the network's buffers and what a shaper
+        lets through at once are in both.
         """
-        nbytes = LEAST
+        nbytes, last_nbytes = LEAST, 0
+        last = [0.0] * self.size
         while True:
             ddl.barrier()
             begin = time.perf_counter()
@@ -99,7 +102,11 @@ class Wire:
             times = self.share(time.perf_counter() - begin)
             slowest = max(times[sender] for sender, _ in pairs)
             if slowest >= LONG_ENOUGH or 2 * nbytes > MOST:
-                return [nbytes / times[sender] for sender, _ in pairs]
+                longer = [times[sender] - last[sender] for sender, _ in pairs]
+                if min(longer) <= 0:  # the one before was held up
+                    return [nbytes / times[sender] for sender, _ in pairs]
+                return [(nbytes - last_nbytes) / time for time in longer]
+            last, last_nbytes = times, nbytes
             # Straight to about the right size, doubling at least.
             wanted = nbytes * LONG_ENOUGH / max(slowest, 1e-6)
             nbytes = min(MOST, max(2 * nbytes, int(wanted)))
@@ -115,8 +122,9 @@ def find_groups(
 ) -> list[Group]:
     """Groups of hosts that reach each other at (nearly) their own rate, by their lowest host.
 
-    A host that reaches hosts of several groups at its own rate is slow, or alone behind an uplink:
-    it is of the group whose uplink it does not share with those who send to that group.
+    A host whose own rate is less than a group's is slow, or alone behind an uplink: it is of the
+    group if it does not share the group's uplink with others who send to it. Where there are no
+    others, or no two hosts to send to, this cannot be told, and makes no difference.
 
     Args:
         rates: bytes/s of every pair (a, b), a < b.
@@ -134,23 +142,33 @@ def find_groups(
     def is_near(host: int, group: Group) -> bool:
         return 2 * sum(are_near(host, other) for other in group.hosts) > len(group.hosts)
 
+    def is_slower(host: int, group: Group) -> bool:
+        """Whether it holds back, by its own link or by an uplink, the group's fastest hosts."""
+        return any(rate(host, other) < SAME_RACK * best[other] for other in group.hosts[:2])
+
     def is_inside(host: int, group: Group) -> bool:
-        """Whether the host and one of elsewhere can send to the group without sharing a link."""
-        elsewhere = [other for each in groups if each is not group for other in each.hosts]
-        if len(group.hosts) < 2 or not elsewhere:
-            return True
-        pairs = [(host, group.hosts[0]), (elsewhere[0], group.hosts[1])]
-        return sum(rates_together(pairs)) >= UNSEEN * sum(rate(*pair) for pair in pairs)
+        """Whether the host and any of elsewhere can send to the group without sharing a link."""
+        if len(group.hosts) < 2:
+            return False
+        others = [each.hosts[0] for each in groups if each is not group]
+        others += [other for other in waiting if other != host and is_slower(other, group)]
+        for other in others:
+            pairs = [(host, group.hosts[0]), (other, group.hosts[1])]
+            if sum(rates_together(pairs)) < UNSEEN * sum(rate(*pair) for pair in pairs):
+                return False
+        return True
 
     def is_between(host: int) -> bool:
         near = [other for other in range(n_hosts) if other != host and are_near(host, other)]
         return not all(are_near(a, b) for a, b in itertools.combinations(near, 2))
 
     groups: list[Group] = []
-    # Those that tell the groups apart first.
-    for host in sorted(range(n_hosts), key=is_between):
+    # Those that tell the groups apart first, and of these the fastest.
+    waiting = sorted(range(n_hosts), key=lambda host: (is_between(host), -best[host]))
+    while waiting:
+        host = waiting.pop(0)
         among = [group for group in groups if is_near(host, group)]
-        if len(among) > 1:
+        if len(among) > 1 or any(is_slower(host, group) for group in among):
             among = [group for group in among if is_inside(host, group)]
         if among:
             among[0].hosts.append(host)
