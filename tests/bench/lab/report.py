@@ -25,7 +25,9 @@ def percentile(times: list[float], share: float) -> float:
 
 
 def size_text(nbytes: int) -> str:
-    """A size as 4 MiB or 64 KiB."""
+    """A size as 4 MiB, 64 KiB or 4 B."""
+    if nbytes < 1024:
+        return f"{nbytes} B"
     return f"{nbytes / MIB:g} MiB" if nbytes >= MIB else f"{nbytes / 1024:g} KiB"
 
 
