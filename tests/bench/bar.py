@@ -74,20 +74,20 @@ def _lab(found: Found) -> list[Check]:
     return lab_bar.checks([Cell(**cell) for cell in found["cells"]])
 
 
-def _host(found: Found) -> list[Check]:
-    times = {
-        (cell["ranks"], cell["bytes"], cell["library"]): statistics.median(cell["seconds"])
+def medians(found: Found, name: str, times: str) -> dict[tuple[int, int, str], float]:
+    """Of host.json or types.json, by ranks, bytes and what a cell has under `name`."""
+    return {
+        (cell["ranks"], cell["bytes"], cell[name]): statistics.median(cell[times])
         for cell in found["cells"]
     }
-    return bar_host.host_checks(times)
+
+
+def _host(found: Found) -> list[Check]:
+    return bar_host.host_checks(medians(found, "library", "seconds"))
 
 
 def _types(found: Found) -> list[Check]:
-    times = {
-        (cell["ranks"], cell["bytes"], cell["type"]): statistics.median(cell["us"])
-        for cell in found["cells"]
-    }
-    return bench_types.checks(times)
+    return bench_types.checks(medians(found, "type", "us"))
 
 
 def _faults(found: Found) -> list[Check]:

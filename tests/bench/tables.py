@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -48,10 +47,8 @@ def digits(value: float | None) -> str:
 
 def host(found: Found) -> Lines:
     """One host: microseconds of each library."""
-    times = {
-        (cell["ranks"], cell["bytes"], cell["library"]): statistics.median(cell["seconds"]) * 1e6
-        for cell in found["cells"]
-    }
+    seconds = bar.medians(found, "library", "seconds")
+    times = {key: 1e6 * time for key, time in seconds.items()}
     names = list(dict.fromkeys(name for _, _, name in times))
     for ranks in dict.fromkeys(n for n, _, _ in times):
         yield f"{ranks} ranks, us per call, in place, median of {found['options']['repetitions']}:"
@@ -67,10 +64,7 @@ def host(found: Found) -> Lines:
 
 def types(found: Found) -> Lines:
     """Sums of 16-bit floats beside float32."""
-    medians = {
-        (cell["ranks"], cell["bytes"], cell["type"]): statistics.median(cell["us"])
-        for cell in found["cells"]
-    }
+    medians = bar.medians(found, "type", "us")
     rows = []
     for ranks, nbytes in dict.fromkeys((n, size) for n, size, _ in medians):
         times = [medians[ranks, nbytes, name] for name in bench_types.TYPES]
