@@ -136,7 +136,7 @@ def test_a_cable_cut_at_a_random_moment_is_an_error_on_every_rank(layout: str, s
 def cut_off(lab: Lab, host: str, reports: Path, ranks: int) -> None:
     """Cut a host off from when storm.py says so until all ranks have reported, or for 20 s."""
     end = time.monotonic() + 40
-    while not (reports / "cut").exists() and time.monotonic() < end:
+    while not (reports / "fault").exists() and time.monotonic() < end:
         time.sleep(0.01)
     lab.cut(host)
     end = time.monotonic() + 20

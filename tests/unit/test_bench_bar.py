@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -16,9 +17,10 @@ from bench import bar
 from bench.bench_faults import checks as fault_checks
 from bench.check import Check, missed
 from bench.lab.cell import Cell
-from bench.lab.faults import Fault, judge, lost_ranks
+from bench.lab.faults import Fault, judge, lost_ranks, told_at_end
 from bench.lab.layout import parse_layout
 from bench.lab.probed import differences
+from bench.lab.run import Outcome
 
 MIB = 1 << 20
 DATE = "2026-11-22T20:00:00+00:00"
@@ -131,6 +133,23 @@ def test_faults_are_judged_by_what_the_survivors_say() -> None:
         "ragged-2+1 cut (seed 7): 1 survivors are not told the lost rank; at most 0",
         "ragged-2+1 cut (seed 7): 1 processes are left; at most 0",
     ]
+
+
+def test_what_a_rank_that_mpi_ends_says_counts(tmp_path: Path) -> None:
+    for name, when in (("fault", 100.0), ("1", 100.5)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (when, when))
+    stderr = (
+        "Abort(1) on node 1: OFI poll failed\n"
+        "[1@h1] [ddl] MPI ends rank 1 (host h1): rank 0 (host h0) gave up: rank 2 (host h2) died\n"
+    )
+    reports = told_at_end(Outcome(1, "", stderr, 3.0, 0), tmp_path / "fault", tmp_path)
+    assert judge(reports, ["h0", "h1", "h2"], "kill") == {
+        "late": (0.5,),
+        "silent": (0,),
+        "unnamed": (),
+        "codes": ("ENDED_BY_MPI",),
+    }
 
 
 PROBED = """

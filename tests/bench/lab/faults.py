@@ -29,7 +29,8 @@ PATIENCE = 60.0
 UNREACHED = 40.0
 """Seconds that a host has to clear up by itself when it is cut off from ddlrun; the wrapper of a
 rank gives mpiexec 30 s to come for it."""
-REPORT = re.compile(r"rank \d+: (\w+) after \d+ calls, (-?[\d.]+) s late: (.*)", re.DOTALL)
+REPORT = re.compile(r"rank \d+: (\w+)(?: after \d+ calls)?, (-?[\d.]+) s late: (.*)", re.DOTALL)
+ENDED = re.compile(r"^(?:\[\S+\] )?\[ddl\] MPI ends rank (\d+) \(host \S+\): (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,24 @@ def lost_ranks(hosts: list[str], way: str) -> set[int]:
     )
 
 
-def told(reports: Path) -> dict[int, str]:
-    """What ranks have reported."""
-    return {int(file.name): file.read_text() for file in reports.glob("[0-9]*")}
+def told(folder: Path) -> dict[int, str]:
+    """What ranks have left in files of their numbers."""
+    return {int(file.name): file.read_text() for file in folder.glob("[0-9]*")}
+
+
+def told_at_end(outcome: Outcome, fault: Path, ended: Path) -> dict[int, str]:
+    """The last words of ranks that MPI has ended, as if they had reported them.
+
+    Args:
+        outcome: of the job.
+        fault: the file that was made at the moment of the fault.
+        ended: the folder with a file for each rank that was made when it had ended.
+    """
+    found = {}
+    for rank, words in ENDED.findall(outcome.stderr):
+        late = (ended / rank).stat().st_mtime - fault.stat().st_mtime
+        found[int(rank)] = f"rank {rank}: ENDED_BY_MPI, {late:.1f} s late: {words}"
+    return found
 
 
 def judge(reports: dict[int, str], hosts: list[str], way: str) -> dict[str, Any]:
@@ -168,21 +184,24 @@ class Job:
         options += ["-topology", str(topology_file(self.lab))]
         options += ["-ddlarg", f"-timeout {self.timeout:g}", *words]
         started = start_ddlrun(self.lab, self.prefix, options, {"SURVIVE": str(ended)})
-        helper = threading.Thread(target=self._help, args=(reports, survive), daemon=True)
+        helper = threading.Thread(target=self._help, args=(reports, ended, survive), daemon=True)
         helper.start()
         grace = UNREACHED if self.way == "cut" and not survive else GRACE
         outcome = run_on(self.lab, "h0", started.command, started.env, PATIENCE, grace)
         helper.join()
-        return outcome, told(reports)
+        return outcome, told_at_end(outcome, reports / "fault", ended) | told(reports)
 
-    def _help(self, reports: Path, survive: bool) -> None:
+    def _help(self, reports: Path, ended: Path, survive: bool) -> None:
         """Cuts the cable when storm.py says so; ends the fault when the others have reported."""
-        if self.way == "cut" and wait_until((reports / "cut").exists, PATIENCE / 2):
+        if self.way == "cut" and wait_until((reports / "fault").exists, PATIENCE / 2):
             self.lab.cut(self.hosts[-1])
         if survive:
             # Those behind a cut cable have an error too.
             lost = 0 if self.way == "cut" else 1
-            wait_until(lambda: len(told(reports)) >= len(self.hosts) - lost, PATIENCE / 2)
+            enough = len(self.hosts) - lost
+            wait_until(
+                lambda: len(told(reports).keys() | told(ended).keys()) >= enough, PATIENCE / 2
+            )
             if self.way == "cut":
                 self.lab.restore(self.hosts[-1])  # mpiexec waits for its proxies
             if self.way == "stop":

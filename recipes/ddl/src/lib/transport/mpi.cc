@@ -1,6 +1,8 @@
 #include "transport/mpi.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <mutex>
 #include <set>
@@ -25,6 +27,30 @@ std::unique_lock<std::mutex> mpi_turn() {
   return is_needed ? std::unique_lock(mutex) : std::unique_lock<std::mutex>();
 }
 
+// What this thread is inside MPI for.
+thread_local const Batch* t_batch = nullptr;
+
+class InsideMpi {
+ public:
+  explicit InsideMpi(const Batch* batch) { t_batch = batch; }
+  ~InsideMpi() { t_batch = nullptr; }
+  InsideMpi(const InsideMpi&) = delete;
+  InsideMpi& operator=(const InsideMpi&) = delete;
+
+ private:
+  std::unique_lock<std::mutex> turn_ = mpi_turn();
+};
+
+// MPICH ends the process by exit() when libfabric reports a connection that was reset, whatever the
+// error handler says (MPIDI_OFI_handle_cq_error).
+void explain_end() {
+  if (t_batch == nullptr) return;
+  t_batch->explain_end();
+  // What else runs at exit would wait for threads that wait for MPI.
+  std::fflush(nullptr);
+  std::_Exit(EXIT_FAILURE);
+}
+
 }  // namespace
 
 void check_mpi(int code, const char* what) {
@@ -39,6 +65,8 @@ MpiTransport::MpiTransport(MPI_Comm comm, std::vector<Peer> peers)
     : comm_(comm), peers_(std::move(peers)) {
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   prepare_isend(comm_);
+  static const int registered = std::atexit(explain_end);
+  static_cast<void>(registered);
 }
 
 MpiTransport::~MpiTransport() {
@@ -50,7 +78,7 @@ MpiTransport::~MpiTransport() {
 }
 
 Batch::~Batch() {
-  const auto turn = mpi_turn();
+  const InsideMpi inside(this);
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) continue;
     if (messages_[i].is_recv) MPI_Cancel(&requests_[i]);
@@ -60,7 +88,7 @@ Batch::~Batch() {
 
 void Batch::send(const void* buffer, std::size_t nbytes, int peer, int tag, std::uint64_t id) {
   auto* bytes = static_cast<const std::byte*>(buffer);
-  const auto turn = mpi_turn();
+  const InsideMpi inside(this);
   // MPI keeps the order of messages to a rank, and so must those that wait.
   bool must_wait = std::any_of(waiting_.begin(), waiting_.end(),
                                [peer](const Waiting& other) { return other.message.peer == peer; });
@@ -91,7 +119,7 @@ bool Batch::post_waiting() {
   // A try can take a while, and MPICH does not give back all that it took for it.
   constexpr std::chrono::milliseconds kPause{1};
   if (waiting_.empty() || Clock::now() - last_try_ < kPause) return false;
-  const auto turn = mpi_turn();
+  const InsideMpi inside(this);
   std::set<int> stuck;
   std::deque<Waiting> still;
   for (const Waiting& send : waiting_) {
@@ -107,7 +135,7 @@ bool Batch::post_waiting() {
 
 void Batch::recv(void* buffer, std::size_t nbytes, int peer, int tag, std::uint64_t id) {
   auto* bytes = static_cast<std::byte*>(buffer);
-  const auto turn = mpi_turn();
+  const InsideMpi inside(this);
   do {
     const int piece = static_cast<int>(std::min(nbytes, kMaxPiece));
     messages_.push_back({peer, piece, true, id});
@@ -120,7 +148,7 @@ void Batch::recv(void* buffer, std::size_t nbytes, int peer, int tag, std::uint6
 }
 
 void Batch::all_min(long* values, int n) {
-  const auto turn = mpi_turn();
+  const InsideMpi inside(this);
   messages_.push_back({-1, 0, false, 0});
   requests_.push_back(MPI_REQUEST_NULL);
   check_mpi(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_LONG, MPI_MIN, transport_.comm(),
@@ -129,7 +157,7 @@ void Batch::all_min(long* values, int n) {
 }
 
 void Batch::all_gather(const void* own, std::size_t nbytes, void* all) {
-  const auto turn = mpi_turn();
+  const InsideMpi inside(this);
   messages_.push_back({-1, 0, false, 0});
   requests_.push_back(MPI_REQUEST_NULL);
   const int count = static_cast<int>(nbytes);
@@ -169,7 +197,7 @@ bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
   if (requests_.empty()) {
     if (waiting_.empty()) return has_posted;
     // Without requests to test, MPI still has to get on with its own work.
-    const auto turn = mpi_turn();
+    const InsideMpi inside(this);
     int flag = 0;
     MPI_Iprobe(MPI_ANY_SOURCE, kSetupTag, transport_.comm(), &flag, MPI_STATUS_IGNORE);
     return has_posted;
@@ -178,7 +206,7 @@ bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
   statuses_.resize(requests_.size());
   int num_completed = 0;
   {
-    const auto turn = mpi_turn();
+    const InsideMpi inside(this);
     const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(),
                                   &num_completed, completed_.data(), statuses_.data());
     if (code != MPI_ERR_IN_STATUS) {
@@ -210,6 +238,24 @@ std::vector<int> Batch::awaited() const {
   for (const Message& message : messages_) peers.insert(message.peer);
   for (const Waiting& send : waiting_) peers.insert(send.message.peer);
   return {peers.begin(), peers.end()};
+}
+
+void Batch::explain_end() const {
+  // As if half of the timeout was over without a word: time to ask who is lost.
+  const double half = g_timeout_seconds / 2;
+  const Clock::time_point start = Clock::now();
+  std::vector<int> lost = awaited();
+  try {
+    for (std::chrono::duration<double> waited{0}; waited.count() < half;
+         waited = Clock::now() - start) {
+      lost = transport_.on_wait(awaited(), half + waited.count());
+      std::this_thread::sleep_for(Flag::kSleep);
+    }
+    fail(DDL_ERROR_PEER_LOST, "the connection to ", describe(transport_.peers(), lost),
+         " has ended");
+  } catch (const Error& error) {
+    transport_.on_end(error);
+  }
 }
 
 void Batch::wait() {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "error.h"
 #include "peer.h"
 #include "wait.h"
 
@@ -30,6 +31,8 @@ class MpiTransport {
   const std::vector<Peer>& peers() const { return peers_; }
 
   WaitWatcher on_wait = [](const std::vector<int>& whom, double) { return whom; };
+  // Called when MPI ends the process because of an error.
+  std::function<void(const Error&)> on_end = [](const Error&) {};
 
  private:
   MPI_Comm comm_;
@@ -69,6 +72,8 @@ class Batch {
   void wait();
   // Whom the messages under way go to or come from; -1: all of them.
   std::vector<int> awaited() const;
+  // For a process that MPI ends: finds out who is lost, for at most half of the timeout.
+  void explain_end() const;
 
  private:
   struct Message {

@@ -1,7 +1,8 @@
 """Random collectives, checked, until something happens to one rank at a random moment; all report.
 
 Arguments: what happens to the last rank (kill, stop; cut: somebody pulls its host's cable when the
-file `cut` is there), the seed, a folder for `cut` and for the reports, named by rank.
+file `fault` is there, which is made at that moment), the seed, a folder for `fault` and for the
+reports, named by rank.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ moment = 0.05 + random.Random(seed + 1).random()
 
 if RANK == SIZE - 1:
     print("pid", os.getpid(), flush=True)
-    happens = {
-        "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-        "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
-        "cut": (folder / "cut").touch,
-    }
-    threading.Timer(moment, happens[how]).start()
+    signals = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "cut": 0}  # 0 does nothing
+
+    def fault() -> None:
+        (folder / "fault").touch()
+        os.kill(os.getpid(), signals[how])
+
+    threading.Timer(moment, fault).start()
 
 
 def one_call() -> None:
