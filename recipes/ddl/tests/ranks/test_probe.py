@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ddl.probe import Group, find_groups, to_yaml
+from ddl.probe import Group, find_groups, of_a_kind, to_yaml
 
 from conftest import MPIEXEC, Launch, environment
 
@@ -57,6 +57,19 @@ def test_racks_are_found_by_rates(
 
     groups = find_groups(alone, len(racks), together)
     assert [group.hosts for group in groups] == expected
+
+
+@pytest.mark.parametrize(
+    ("measured", "expected"),
+    [
+        ([100, 47, 104, 0, 48, 102, 50, 0], [102, 48, 102, 0, 48, 102, 48, 0]),
+        ([100, 109, 118], [104.5, 104.5, 118]),
+        ([10], [10]),
+        ([], []),
+    ],
+)
+def test_rates_that_hardly_differ_are_one(measured: list[float], expected: list[float]) -> None:
+    assert of_a_kind(measured) == expected
 
 
 def test_the_file_names_racks_and_links() -> None:

@@ -33,6 +33,8 @@ LEAST, MOST = 64 << 10, 64 << 20  # bytes of a transfer
 PINGS = 20
 SAME_RACK = 0.75
 """Share of the slower host's best rate that two hosts of one rack have between them."""
+OF_A_KIND = 1.1
+"""Rates that differ by less are measurements of one: else the faster links would get more to do."""
 UNSEEN = 0.9
 """An uplink that carries this share of what its hosts can send together is not the narrow place."""
 
@@ -115,6 +117,21 @@ class Wire:
 def best_rates(rates: dict[Pair, float], n_hosts: int) -> list[float]:
     """What each host reaches at best, with any other: bytes/s, by host."""
     return [max(r for pair, r in rates.items() if host in pair) for host in range(n_hosts)]
+
+
+def of_a_kind(rates: list[float]) -> list[float]:
+    """The rates, but each the median of those that are of its kind."""
+    kinds: list[list[int]] = []
+    for index in sorted(range(len(rates)), key=lambda index: rates[index]):
+        if not kinds or rates[index] > OF_A_KIND * rates[kinds[-1][0]]:
+            kinds.append([])
+        kinds[-1].append(index)
+    found = list(rates)
+    for kind in kinds:
+        middle = statistics.median(rates[index] for index in kind)
+        for index in kind:
+            found[index] = middle
+    return found
 
 
 def find_groups(
@@ -235,7 +252,11 @@ def probe() -> str:
     groups = find_groups(rates, wire.size, wire.rates)
     if len(groups) > 1:
         measure_uplinks(wire, groups, best)
-    return to_yaml(names, groups, best, latency)
+    # A host alone behind an uplink has a link like the racks'.
+    rates_found = of_a_kind(best + [group.bandwidth for group in groups])
+    for group, bandwidth in zip(groups, rates_found[wire.size :], strict=True):
+        group.bandwidth = bandwidth
+    return to_yaml(names, groups, rates_found[: wire.size], latency)
 
 
 def main(arguments: list[str] | None = None) -> int:
