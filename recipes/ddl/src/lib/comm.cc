@@ -122,6 +122,10 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
     host_.check_members();
     return inquiry_ ? inquiry_->look(whom, idle) : whom;
   };
+  transport_.on_end = [this](const Error& error) {
+    std::fprintf(stderr, "[ddl] MPI ends %s: %s\n", describe(rank_).c_str(), error.what());
+    tell_others(error);
+  };
 }
 
 Comm::~Comm() {
@@ -160,18 +164,25 @@ ddl_stats Comm::stats() const {
 constexpr std::size_t kMaxPlans = 256;
 
 std::shared_ptr<const Plan> Comm::plan(const PlanKey& key) {
-  const int schedule = schedule_for(call_bytes_);
+  const int schedule = choice_for(call_bytes_).schedule;
   if (plans_.size() >= kMaxPlans) plans_.clear();
   std::shared_ptr<const Plan>& plan = plans_[{key, schedule}];
   if (!plan) plan = std::make_shared<Plan>(make_plan(key, arrange(topology_.tree(), schedule)));
   return plan;
 }
 
-int Comm::schedule_for(std::size_t nbytes) {
-  if (settings_.schedule != kAnySchedule) return settings_.schedule;
-  if (schedules_.size() >= kMaxPlans) schedules_.clear();
-  const auto [entry, is_new] = schedules_.try_emplace(nbytes, kDirect);
-  if (is_new) entry->second = choose_schedule(topology_.tree(), nbytes, chunking_);
+Comm::Choice Comm::choice_for(std::size_t nbytes) {
+  if (choices_.size() >= kMaxPlans) choices_.clear();
+  const auto [entry, is_new] = choices_.try_emplace(nbytes);
+  if (is_new) {
+    const Node& tree = topology_.tree();
+    const int schedule = settings_.schedule != kAnySchedule
+                             ? settings_.schedule
+                             : choose_schedule(tree, nbytes, chunking_);
+    const Node arranged = arrange(tree, schedule);
+    entry->second = {schedule,
+                     predict_allreduce(arranged, nbytes, chunking_, usual_wire(tree)).window};
+  }
   return entry->second;
 }
 

@@ -83,8 +83,9 @@ class Comm {
     }
   };
   std::shared_ptr<const Plan> plan(const PlanKey& key);
-  // How messages between hosts are cut.
+  // How messages between hosts are cut, and how many chunks of the call under way at a time.
   const Chunking& chunking() const { return chunking_; }
+  std::size_t window() { return choice_for(call_bytes_).window; }
   // Memory for messages that are under way: it outlives a collective that fails.
   std::byte* workspace(std::size_t nbytes);
 
@@ -112,8 +113,12 @@ class Comm {
   void tell_others(const Error& error);
   Call announced(Call call) const;
   Plan make_plan(const PlanKey& key, const Node& tree) const;
-  // Of the schedule for `nbytes` in all.
-  int schedule_for(std::size_t nbytes);
+  struct Choice {
+    int schedule;
+    std::size_t window;  // see Prediction
+  };
+  // For `nbytes` in all.
+  Choice choice_for(std::size_t nbytes);
   Verdict compare_calls();
   Verdict agree_between_hosts(Verdict verdict);
   void enforce(const Verdict& verdict) const;
@@ -128,7 +133,7 @@ class Comm {
   std::mutex mutex_;
   Chunking chunking_;
   std::map<std::pair<PlanKey, int>, std::shared_ptr<const Plan>> plans_;  // and by schedule
-  std::map<std::size_t, int> schedules_;                                  // by bytes
+  std::map<std::size_t, Choice> choices_;                                 // by bytes
   std::size_t call_bytes_ = 0;  // of the collective under way, in all
   std::uint64_t num_calls_ = 0;
   std::uint32_t fusion_fingerprint_ = 0;

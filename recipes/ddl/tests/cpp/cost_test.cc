@@ -110,6 +110,29 @@ TEST(CostTest, ASlowHostNeedsToSendItsDataOnce) {
   EXPECT_DOUBLE_EQ(lower_bound(even, 100, rates_only()), 2 * 3 * 100 / (4 * 8.0));
 }
 
+TEST(CostTest, FewChunksAreUnderWayBeforeANarrowPlace) {
+  const auto racks = [](double uplink) {
+    std::vector<Node> nodes;
+    for (int r = 0; r < 2; ++r) {
+      nodes.push_back(group({host(2 * r, 25 * kMB), host(2 * r + 1, 25 * kMB)}, uplink));
+    }
+    return group(std::move(nodes));
+  };
+  const auto window = [](const Node& tree, Wire wire = rates_only()) {
+    return predict(tree, kDirect, 16 << 20, wire).window;
+  };
+  const std::size_t slots = Chunking().slots;
+  EXPECT_EQ(window(racks(5 * kMB)), 3U);
+  EXPECT_EQ(window(group({host(0, 8), host(1, 8), host(2, 8), host(3, 2)})), 3U);
+  // A host's own link has its queue in the host, which waits.
+  EXPECT_EQ(window(flat(8, 25 * kMB)), slots);
+  EXPECT_EQ(window(racks(50 * kMB)), slots);
+  EXPECT_EQ(window(flat(8)), slots);
+  Wire far = rates_only();
+  far.latency = 0.05;  // as long as 10 chunks take on the uplink
+  EXPECT_EQ(window(racks(5 * kMB), far), slots);
+}
+
 TEST(CostTest, GoodputCountsAsANarrowerLink) {
   Wire half = rates_only();
   half.goodput = 0.5;

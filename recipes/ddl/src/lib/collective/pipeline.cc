@@ -39,6 +39,7 @@ Pipeline::Pipeline(Comm& comm, std::size_t chunks, std::size_t width, ReduceFunc
       arrived_(host_.arrived()),
       done_(host_.done()),
       slots_(host_.slots()),
+      window_(std::min(comm.window(), slots_.size())),
       batch_(comm.transport()) {}
 
 void Pipeline::run() {
@@ -65,7 +66,7 @@ void Pipeline::run() {
 
 bool Pipeline::bring_next() {
   const std::size_t c = brought_;
-  if (c == chunks_ || c - released_ == slots_.size()) return false;
+  if (c == chunks_ || c - released_ == window_) return false;
   bring(c);
   host_.post_arrived();
   ++brought_;

@@ -25,6 +25,7 @@ class Loads {
     state.exchange = node.exchange;
     state.rate = rates_.of(node);
     state.latency = rates_.latency(node);
+    state.is_narrow = rates_.is_narrow(node);
     state.parent = open_.empty() ? 0 : open_.back();
     nodes_.push_back(std::move(state));
     if (!node.is_host()) open_.push_back(nodes_.size() - 1);
@@ -73,12 +74,16 @@ class Loads {
     return sum;
   }
 
-  double busiest_link(std::string* name) const {
-    double most = 0;
+  struct Busiest {
+    double seconds = 0;
+    std::string name;
+    bool is_narrow = false;
+  };
+  Busiest busiest_link() const {
+    Busiest most;
     for (const State& node : nodes_) {
-      const double time = 2 * node.total / node.rate;
-      if (time > most) *name = node.name;
-      most = std::max(most, time);
+      const double seconds = 2 * node.total / node.rate;
+      if (seconds > most.seconds) most = {seconds, node.name, node.is_narrow};
     }
     return most;
   }
@@ -100,6 +105,7 @@ class Loads {
     Exchange exchange = Exchange::kDirect;  // of its children
     double rate = 0;
     double latency = 0;
+    bool is_narrow = false;
     std::size_t parent = 0;
     // In the group that is being left: elements that leave this node, that enter it, and a host's
     // messages.
@@ -230,6 +236,7 @@ Prediction predict_allreduce(const Node& tree, std::size_t nbytes, const Chunkin
   Prediction result;
   result.bound = lower_bound(tree, static_cast<double>(nbytes), wire);
   result.chunk = std::min(nbytes, chunking.chunk_bytes(nbytes));
+  result.window = chunking.slots;
   if (nbytes == 0) return result;
   result.chunks = (nbytes + result.chunk - 1) / result.chunk;
 
@@ -239,11 +246,10 @@ Prediction predict_allreduce(const Node& tree, std::size_t nbytes, const Chunkin
   Walk<Loads>(kPlanUnit, &loads).run(tree, slice);
   const double within = wire.within_host * static_cast<double>(result.chunk);
   const double alone = loads.alone() + within;
-  std::string link;
-  const double links = loads.busiest_link(&link);
+  const Loads::Busiest link = loads.busiest_link();
   const double processor = loads.busiest_processor() + within;
   const double window = alone / static_cast<double>(chunking.slots);
-  const double each = std::max({links, processor, window});
+  const double each = std::max({link.seconds, processor, window});
   const double more = static_cast<double>(nbytes) / static_cast<double>(result.chunk) - 1;
 
   const double agreement =
@@ -255,7 +261,12 @@ Prediction predict_allreduce(const Node& tree, std::size_t nbytes, const Chunkin
   if (latency > result.seconds / 2) {
     result.limit = "latency";
   } else {
-    result.limit = links >= processor ? "link of " + link : "processors";
+    result.limit = link.seconds >= processor ? "link of " + link.name : "processors";
+  }
+  if (link.is_narrow && link.seconds > processor) {
+    // One more, for the copies and sums in the hosts.
+    const double enough = std::ceil(alone / link.seconds) + 1;
+    result.window = std::min(result.window, static_cast<std::size_t>(enough));
   }
   return result;
 }

@@ -22,6 +22,14 @@ class Rates {
     return std::numeric_limits<double>::infinity();
   }
 
+  // Whether more can be sent into the node's link than it carries: by the hosts below, or to a host
+  // by a faster one. Nobody knows of links that are not measured.
+  bool is_narrow(const Node& node) const {
+    constexpr double kAlike = 0.9;
+    if (!are_measured()) return false;
+    return of(node) < kAlike * (node.is_host() ? fastest_ * wire_.goodput : comes_from(node));
+  }
+
   double latency(const Node& node) const {
     return node.is_host() && node.up.latency == 0 ? wire_.latency : node.up.latency;
   }
@@ -30,12 +38,21 @@ class Rates {
   bool are_measured() const { return known_ == hosts_; }
 
  private:
+  double comes_from(const Node& group) const {
+    double sum = 0;
+    for (const Node& child : group.children) {
+      sum += child.is_host() ? of(child) : std::min(of(child), comes_from(child));
+    }
+    return sum;
+  }
+
   void add(const Node& node) {
     for (const Node& child : node.children) add(child);
     if (!node.is_host()) return;
     ++hosts_;
     if (node.up.bandwidth > 0) ++known_;
     sum_ += node.up.bandwidth;
+    fastest_ = std::max(fastest_, node.up.bandwidth);
     least_latency_ = std::min(least_latency_, latency(node));
   }
 
@@ -43,6 +60,7 @@ class Rates {
   int hosts_ = 0;
   int known_ = 0;
   double sum_ = 0;  // of the known hosts' bandwidths
+  double fastest_ = 0;
   double unknown_ = 0;
   double least_latency_ = std::numeric_limits<double>::infinity();
 };
