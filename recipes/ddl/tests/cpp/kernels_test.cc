@@ -249,16 +249,18 @@ TEST_P(KernelsTest, DividesAfterTheSum) {
   EXPECT_EQ(average[0], sixty_thousand);
 }
 
-TEST_P(KernelsTest, StreamingCopyCopiesAllAndNoMore) {
+TEST_P(KernelsTest, CopiesCopyAllAndNoMore) {
   std::vector<char> from(5000);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 37);
   for (std::size_t shift : {0, 1, 31, 32, 33}) {
     for (std::size_t n : {0, 1, 31, 1023, 1024, 1025, 1151, 1152, 4096, 4900}) {
-      std::vector<char> to(5000, 'x');
-      GetParam()->copy_streaming(to.data() + shift, from.data() + 3, n);
-      EXPECT_EQ(std::memcmp(to.data() + shift, from.data() + 3, n), 0) << shift << ' ' << n;
-      EXPECT_EQ(to[shift + n], 'x');
-      if (shift > 0) EXPECT_EQ(to[shift - 1], 'x');
+      for (const CopyFunction copy : {GetParam()->copy, GetParam()->copy_streaming}) {
+        std::vector<char> to(5000, 'x');
+        copy(to.data() + shift, from.data() + 3, n);
+        EXPECT_EQ(std::memcmp(to.data() + shift, from.data() + 3, n), 0) << shift << ' ' << n;
+        EXPECT_EQ(to[shift + n], 'x');
+        if (shift > 0) EXPECT_EQ(to[shift - 1], 'x');
+      }
     }
   }
 }

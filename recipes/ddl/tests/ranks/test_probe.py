@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ddl.probe import Group, find_groups, of_a_kind, to_yaml
+from ddl.probe import Group, find_groups, of_a_kind, rate_of, to_yaml
 
 from conftest import MPIEXEC, Launch, environment
 
@@ -57,6 +57,22 @@ def test_racks_are_found_by_rates(
 
     groups = find_groups(alone, len(racks), together)
     assert [group.hosts for group in groups] == expected
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "seconds", "more", "longer", "expected"),
+    [
+        (400, 4.0, 200, 2.0, 100),
+        (400, 3.0, 200, 2.0, 100),  # 100 bytes were let through at once
+        (400, 4.1, 200, 2.0, 100),  # 0.1 s of latency
+        (400, 4.0, 200, 1.0, 100),  # the one before was held up by 1 s
+        (400, 4.0, 200, -1.0, 100),
+    ],
+)
+def test_the_rate_of_a_transfer(
+    nbytes: int, seconds: float, more: int, longer: float, expected: float
+) -> None:
+    assert rate_of(nbytes, seconds, more, longer) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

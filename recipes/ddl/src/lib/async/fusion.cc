@@ -1,8 +1,7 @@
 #include "async/fusion.h"
 
-#include <cstring>
-
 #include "collective/collectives.h"
+#include "reduce/kernels.h"
 
 namespace ddl {
 namespace {
@@ -86,7 +85,7 @@ void Fusion::run_fused(const std::vector<Allreduce>& parts) {
   std::size_t count = 0;
   std::byte* end = buffer_.get();
   for (const Allreduce& part : parts) {
-    if (part.count > 0) std::memcpy(end, part.send, part.nbytes());
+    if (part.count > 0) copy_bytes(end, part.send, part.nbytes());
     end += part.nbytes();
     count += part.count;
   }
@@ -96,7 +95,7 @@ void Fusion::run_fused(const std::vector<Allreduce>& parts) {
   }
   const std::byte* begin = buffer_.get();
   for (const Allreduce& part : parts) {
-    if (part.count > 0) std::memcpy(part.recv, begin, part.nbytes());
+    if (part.count > 0) copy_bytes(part.recv, begin, part.nbytes());
     begin += part.nbytes();
   }
   num_requests_.fetch_add(parts.size(), std::memory_order_relaxed);

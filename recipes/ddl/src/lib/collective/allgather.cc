@@ -1,9 +1,9 @@
 // All-gather. On one host, every rank puts a piece of its block per chunk into shared memory.
 #include <algorithm>
-#include <cstring>
 
 #include "collective/between_hosts.h"
 #include "collective/collectives.h"
+#include "reduce/kernels.h"
 
 namespace ddl {
 namespace {
@@ -15,13 +15,13 @@ void allgather_on_host(Comm& comm, const std::byte* send, std::byte* recv, std::
   for (std::size_t begin = 0; begin < nbytes; begin += piece, parity ^= 1) {
     const std::size_t n = std::min(piece, nbytes - begin);
     // This area was read by all: they arrived at the last chunk since.
-    std::memcpy(host.input(host.rank(), parity), send + begin, n);
+    copy_bytes(host.input(host.rank(), parity), send + begin, n);
     host.post_arrived();
     host.wait_all_arrived(host.arrived());
     for (int rank = 0; rank < comm.size(); ++rank) {
       std::byte* to = recv + rank * nbytes + begin;
       if (rank == comm.rank() && to == send + begin) continue;  // in place
-      std::memcpy(to, host.input(rank, parity), n);
+      copy_bytes(to, host.input(rank, parity), n);
     }
   }
 }

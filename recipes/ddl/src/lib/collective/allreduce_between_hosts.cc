@@ -1,10 +1,10 @@
 // Allreduce between hosts. A chunk's slices lie one after the other, as in the data; the k-th rank
 // of every host sums slice k of its host straight from the others' shared memory.
 #include <algorithm>
-#include <cstring>
 
 #include "collective/between_hosts.h"
 #include "collective/pipeline.h"
+#include "reduce/kernels.h"
 
 namespace ddl {
 namespace {
@@ -45,7 +45,7 @@ class PipelinedAllreduce final : public Pipeline {
     for (int lane = 0; lane < lanes_; ++lane) {
       const Span s = slice(c, lane);
       if (lane == host_.rank() || s.count() == 0) continue;  // ours is read where it is
-      std::memcpy(input + s.begin * width_, from + s.begin * width_, s.count() * width_);
+      copy_bytes(input + s.begin * width_, from + s.begin * width_, s.count() * width_);
     }
   }
 

@@ -4,7 +4,6 @@
 // further chunks in: where a core is shared with somebody else, every hand-over can cost a time
 // slice, and what is done in advance needs none of its own.
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "collective/on_host.h"
@@ -92,7 +91,7 @@ class SharedAllreduce {
     for (int lane = 0; lane < host_.size(); ++lane) {
       const Span s = slice(c, lane);
       if (lane == host_.rank() || s.count() == 0) continue;
-      std::memcpy(input + s.begin * width_, from + s.begin * width_, s.count() * width_);
+      copy_bytes(input + s.begin * width_, from + s.begin * width_, s.count() * width_);
     }
     host_.post_arrived();
   }

@@ -2,10 +2,10 @@
 // in shared memory lane by lane, and in a lane's slice host by host, so that what a host has, or
 // gets, is one span of the slice.
 #include <algorithm>
-#include <cstring>
 
 #include "collective/between_hosts.h"
 #include "collective/pipeline.h"
+#include "reduce/kernels.h"
 
 namespace ddl {
 namespace {
@@ -77,7 +77,7 @@ class PipelinedAllgather final : public Blocks {
     std::byte* input = host_.input(host_.rank(), slot_index(c));
     const std::size_t me = first_ + host_.rank();
     for_each_part(c, me, me + 1, [&](int, std::size_t from, std::size_t to, std::size_t n) {
-      std::memcpy(input + to, send_ + from, n);
+      copy_bytes(input + to, send_ + from, n);
     });
   }
 
@@ -90,7 +90,7 @@ class PipelinedAllgather final : public Blocks {
     const std::size_t n = part(c, host_.rank()).count();
     for (int i = 0; i < host_.size(); ++i) {
       const std::size_t at = (first_ + i) * n;
-      std::memcpy(slot->work + at, host_.input(i, slot_index(c)) + s.begin + at, n);
+      copy_bytes(slot->work + at, host_.input(i, slot_index(c)) + s.begin + at, n);
     }
   }
 
@@ -126,7 +126,7 @@ class PipelinedReduceScatter final : public Blocks {
     std::byte* input = host_.input(host_.rank(), slot_index(c));
     for_each_part(
         c, 0, ranks_.size(), [&](int rank, std::size_t from, std::size_t to, std::size_t n) {
-          std::memcpy(input + to * width_, send_ + (rank * block_ + from) * width_, n * width_);
+          copy_bytes(input + to * width_, send_ + (rank * block_ + from) * width_, n * width_);
         });
   }
 
@@ -149,7 +149,7 @@ class PipelinedReduceScatter final : public Blocks {
     const std::byte* output = host_.output(slot_index(c));
     const std::size_t me = first_ + host_.rank();
     for_each_part(c, me, me + 1, [&](int, std::size_t to, std::size_t from, std::size_t n) {
-      std::memcpy(recv_ + to * width_, output + from * width_, n * width_);
+      copy_bytes(recv_ + to * width_, output + from * width_, n * width_);
     });
   }
 

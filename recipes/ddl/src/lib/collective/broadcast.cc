@@ -1,10 +1,10 @@
 // Broadcast. On one host, the root writes a chunk to shared memory while the others read the one
 // before.
 #include <algorithm>
-#include <cstring>
 
 #include "collective/between_hosts.h"
 #include "collective/collectives.h"
+#include "reduce/kernels.h"
 
 namespace ddl {
 namespace {
@@ -23,12 +23,12 @@ void broadcast_on_host(Comm& comm, std::byte* buffer, std::size_t nbytes, int ro
     std::byte* shared = host.output(c & 1);
     if (is_root) {
       if (c >= 2) host.wait_all_done(done + c - 1);  // all have read the chunk before the last
-      std::memcpy(shared, buffer + begin, n);
+      copy_bytes(shared, buffer + begin, n);
       host.post_arrived();
     } else {
       host.post_arrived();  // keeps the counters of all ranks equal
       host.wait_arrived(writer, arrived + c + 1);
-      std::memcpy(buffer + begin, shared, n);
+      copy_bytes(buffer + begin, shared, n);
     }
     host.post_done();
   }

@@ -1,9 +1,9 @@
 // Broadcast between hosts: the root's chunk lies in its host's memory for all lanes to send.
 #include <algorithm>
-#include <cstring>
 
 #include "collective/between_hosts.h"
 #include "collective/pipeline.h"
+#include "reduce/kernels.h"
 
 namespace ddl {
 namespace {
@@ -24,7 +24,7 @@ class PipelinedBroadcast final : public Pipeline {
 
   void bring(std::size_t c) override {
     if (!is_root()) return;
-    std::memcpy(host_.input(host_.rank(), slot_index(c)), buffer_ + c * chunk_, length(c));
+    copy_bytes(host_.input(host_.rank(), slot_index(c)), buffer_ + c * chunk_, length(c));
   }
 
   void start(std::size_t c, Slot* slot) override {
@@ -35,14 +35,14 @@ class PipelinedBroadcast final : public Pipeline {
     slot->own = slot->work;
     if (comm_.host_index() != root_host_) return;
     const int local_root = comm_.topology().local_rank(root_);
-    std::memcpy(slot->work, host_.input(local_root, slot_index(c)) + s.begin, s.count());
+    copy_bytes(slot->work, host_.input(local_root, slot_index(c)) + s.begin, s.count());
   }
 
   void finish(std::size_t, const Slot&) override {}
 
   void release(std::size_t c) override {
     if (is_root()) return;
-    std::memcpy(buffer_ + c * chunk_, host_.output(slot_index(c)), length(c));
+    copy_bytes(buffer_ + c * chunk_, host_.output(slot_index(c)), length(c));
   }
 
   std::size_t inbox_bytes() override { return 0; }

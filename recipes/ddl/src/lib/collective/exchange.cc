@@ -2,9 +2,8 @@
 // shared memory or the network as fits.
 #include "collective/exchange.h"
 
-#include <cstring>
-
 #include "collective/collectives.h"
+#include "reduce/kernels.h"
 
 namespace ddl {
 namespace {
@@ -16,7 +15,7 @@ const std::byte* at(const void* buffer, std::size_t offset) {
 std::byte* at(void* buffer, std::size_t offset) { return static_cast<std::byte*>(buffer) + offset; }
 
 void copy_own(void* to, const void* from, std::size_t nbytes) {
-  if (nbytes > 0 && to != from) std::memcpy(to, from, nbytes);
+  if (nbytes > 0 && to != from) copy_bytes(to, from, nbytes);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // Reduce-scatter. On one host, every rank puts a piece of each block per chunk into shared memory,
 // and sums the pieces of its own.
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "collective/between_hosts.h"
@@ -25,8 +24,8 @@ void reduce_scatter_on_host(Comm& comm, const std::byte* send, std::byte* recv, 
     // This area's inputs of two chunks ago were read by all: they arrived at the last chunk since.
     for (int rank = 0; rank < comm.size(); ++rank) {
       if (rank == me) continue;  // read where it is
-      std::memcpy(host.input(me, parity) + rank * piece * width,
-                  send + (rank * count + begin) * width, n * width);
+      copy_bytes(host.input(me, parity) + rank * piece * width,
+                 send + (rank * count + begin) * width, n * width);
     }
     host.post_arrived();
     host.wait_all_arrived(host.arrived());

@@ -1,7 +1,5 @@
 #include "reduce/kernels.h"
 
-#include <cstring>
-
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -10,8 +8,6 @@ namespace ddl {
 namespace {
 
 constexpr std::size_t kStreamingBytes = std::size_t{16} << 20;
-
-void copy_cached(void* out, const void* in, std::size_t n) { std::memcpy(out, in, n); }
 
 }  // namespace
 
@@ -24,7 +20,7 @@ const KernelTable& kernels() {
 }
 
 CopyFunction copy_function(std::size_t nbytes, bool is_in_place) {
-  return nbytes >= kStreamingBytes && !is_in_place ? kernels().copy_streaming : copy_cached;
+  return nbytes >= kStreamingBytes && !is_in_place ? kernels().copy_streaming : kernels().copy;
 }
 
 void end_copies() {

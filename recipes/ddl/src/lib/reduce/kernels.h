@@ -13,12 +13,13 @@ namespace ddl {
 using ReduceFunction = void (*)(void* out, const void* const* in, int n_in, std::size_t count,
                                 double divisor);
 
-// memcpy that keeps `out` out of the caches: for results that are not read again soon.
+// memcpy, or one that keeps `out` out of the caches: for results that are not read again soon.
 using CopyFunction = void (*)(void* out, const void* in, std::size_t nbytes);
 
 struct KernelTable {
   const char* name;
   ReduceFunction reduce[6][4];  // [type][op]; an average is a sum with a divisor
+  CopyFunction copy;
   CopyFunction copy_streaming;
 };
 
@@ -27,6 +28,12 @@ const KernelTable* avx512_kernels();  // null when this processor or build has n
 const KernelTable* avx2_kernels();    // likewise
 const KernelTable* power9_kernels();  // likewise
 const KernelTable& kernels();         // the best for this processor
+
+// memcpy, whatever the C library makes of it: on AMD's processors those before glibc 2.39 use "rep
+// movsb" from 4 KiB on, which takes many times as long for some alignments (glibc's bug 30994).
+inline void copy_bytes(void* out, const void* in, std::size_t nbytes) {
+  kernels().copy(out, in, nbytes);
+}
 
 // For a result of `nbytes` in all: beyond the caches' size it is not worth caching. In place, the
 // caches have its lines already.

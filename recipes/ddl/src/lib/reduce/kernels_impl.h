@@ -377,6 +377,26 @@ void reduce(void* out, const void* const* in, int n_in, std::size_t count, doubl
   }
 }
 
+void copy(void* out, const void* in, std::size_t nbytes) { __builtin_memcpy(out, in, nbytes); }
+
+#if defined(__AVX2__)
+void copy_by_vectors(void* out, const void* in, std::size_t nbytes) {
+  auto* to = static_cast<char*>(out);
+  auto* from = static_cast<const char*>(in);
+  std::size_t i = 0;
+  for (; i + 128 <= nbytes; i += 128) {
+    __m256i vectors[4];
+    for (int k = 0; k < 4; ++k) {
+      vectors[k] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i + 32 * k));
+    }
+    for (int k = 0; k < 4; ++k) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i + 32 * k), vectors[k]);
+    }
+  }
+  __builtin_memcpy(to + i, from + i, nbytes - i);
+}
+#endif
+
 void copy_streaming(void* out, const void* in, std::size_t nbytes) {
 #if defined(__AVX2__)
   auto* to = static_cast<char*>(out);
@@ -418,6 +438,10 @@ KernelTable make_table(const char* name) {
   fill<Bfloat>(&table, DDL_TYPE_BFLOAT16);
   fill<Plain<std::int32_t>>(&table, DDL_TYPE_INT32);
   fill<Plain<std::int64_t>>(&table, DDL_TYPE_INT64);
+  table.copy = copy;
+#if defined(__AVX2__)
+  if (__builtin_cpu_is("amd")) table.copy = copy_by_vectors;
+#endif
   table.copy_streaming = copy_streaming;
   return table;
 }

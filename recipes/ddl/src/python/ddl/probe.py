@@ -104,14 +104,22 @@ class Wire:
             times = self.share(time.perf_counter() - begin)
             slowest = max(times[sender] for sender, _ in pairs)
             if slowest >= LONG_ENOUGH or 2 * nbytes > MOST:
-                longer = [times[sender] - last[sender] for sender, _ in pairs]
-                if min(longer) <= 0:  # the one before was held up
-                    return [nbytes / times[sender] for sender, _ in pairs]
-                return [(nbytes - last_nbytes) / time for time in longer]
+                more = nbytes - last_nbytes
+                return [rate_of(nbytes, times[s], more, times[s] - last[s]) for s, _ in pairs]
             last, last_nbytes = times, nbytes
             # Straight to about the right size, doubling at least.
             wanted = nbytes * LONG_ENOUGH / max(slowest, 1e-6)
             nbytes = min(MOST, max(2 * nbytes, int(wanted)))
+
+
+def rate_of(nbytes: int, seconds: float, more: int, longer: float) -> float:
+    """Bytes/s of a transfer that had so much more than the one before, and took so much longer.
+
+    What buffers and shapers take at once makes the whole look faster than the difference. Where
+    that is the faster one, the transfer before was held up, and only the whole counts.
+    """
+    whole = nbytes / seconds
+    return whole if longer <= 0 or more / longer > OF_A_KIND * whole else more / longer
 
 
 def best_rates(rates: dict[Pair, float], n_hosts: int) -> list[float]:
