@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import bench.lab
+from bench.lab.bar import LEAST_SIZE
 from bench.lab.cell import Budget, measure
 from bench.lab.layout import parse_layout, rank_order
 from bench.lab.network import Lab, bring_up
@@ -43,7 +44,7 @@ def ddl() -> Ddl:
 )
 def test_the_data_crosses_an_uplink_once(ddl: Ddl, layout: str, order: str) -> None:
     with bring_up(parse_layout(layout)) as lab:
-        cell = measure(lab, order, 2 << 20, ddl, Budget(iterations=3))
+        cell = measure(lab, order, LEAST_SIZE, ddl, Budget(iterations=3))
     assert cell.failure == ""  # every element was checked
     assert 1.0 <= cell.uplink <= 1.03
     assert cell.orphans == 0
