@@ -15,6 +15,7 @@ import pytest
 import bench.lab
 from bench.lab.bar import LEAST_SIZE
 from bench.lab.cell import Budget, measure
+from bench.lab.faults import PROGRAMS, told
 from bench.lab.layout import parse_layout, rank_order
 from bench.lab.network import Lab, bring_up
 from bench.lab.peers.ddl import Ddl, built, run_probe, start_told
@@ -27,7 +28,6 @@ pytestmark = [
 ]
 
 TIMEOUT = 3.0
-PROGRAMS = Path(__file__).parents[2] / "recipes" / "ddl" / "tests" / "ranks" / "programs"
 MOVE = Path(bench.lab.__file__).parent / "workers" / "move.py"
 
 
@@ -38,13 +38,24 @@ def ddl() -> Ddl:
     return peer
 
 
-@pytest.mark.parametrize(
-    ("layout", "order"),
-    [("racks-2x4", "interleaved"), ("ragged-3+1", "random:1"), ("racks-2x2x2", "interleaved")],
+SHORT_PACKETS = pytest.mark.xfail(
+    reason="1.032: few chunks are under way before an uplink, and at 2 MiB they are short"
 )
-def test_the_data_crosses_an_uplink_once(ddl: Ddl, layout: str, order: str) -> None:
+
+
+@pytest.mark.parametrize(
+    ("layout", "order", "nbytes"),
+    [
+        ("ragged-3+1", "random:1", 2 << 20),
+        ("racks-2x4", "interleaved", LEAST_SIZE),
+        ("racks-2x2x2", "interleaved", LEAST_SIZE),
+        pytest.param("racks-2x4", "interleaved", 2 << 20, marks=SHORT_PACKETS),
+        pytest.param("racks-2x2x2", "interleaved", 2 << 20, marks=SHORT_PACKETS),
+    ],
+)
+def test_the_data_crosses_an_uplink_once(ddl: Ddl, layout: str, order: str, nbytes: int) -> None:
     with bring_up(parse_layout(layout)) as lab:
-        cell = measure(lab, order, LEAST_SIZE, ddl, Budget(iterations=3))
+        cell = measure(lab, order, nbytes, ddl, Budget(iterations=3))
     assert cell.failure == ""  # every element was checked
     assert 1.0 <= cell.uplink <= 1.03
     assert cell.orphans == 0
@@ -121,11 +132,11 @@ def test_a_cable_cut_at_a_random_moment_is_an_error_on_every_rank(layout: str, s
         victim.start()
         outcome = run_on(lab, "h0", started.command, {**started.env, "SURVIVE": str(ended)}, 60)
         victim.join()
-        told = {int(file.name): file.read_text() for file in reports.glob("[0-9]*")}
-    assert set(told) == set(range(len(hosts))), (told, outcome)
+        reported = told(reports)
+    assert set(reported) == set(range(len(hosts))), (reported, outcome)
     assert outcome.code == 1, outcome  # not killed at the limit
     assert outcome.orphans == 0
-    for rank, text in told.items():
+    for rank, text in reported.items():
         found = re.match(rf"rank {rank}: (\w+) after .* calls, (\S+) s late: (.*)", text)
         assert found, text
         assert found[1] in {"TIMEOUT", "PEER_LOST", "MPI"}, text
