@@ -27,7 +27,7 @@ int rank_in(MPI_Comm comm) {
 // Bytes of every rank's part of a chunk. Inside a host, chunks that stay in the caches are best;
 // between hosts, longer messages are. A chunk has room for a piece for every rank.
 std::size_t choose_chunk(const Topology& topology, const Settings& settings) {
-  constexpr std::size_t kWithinHost = std::size_t{128} << 10;
+  constexpr std::size_t kWithinHost = std::size_t{64} << 10;
   constexpr std::size_t kBetweenHosts = std::size_t{2} << 20;
   const std::size_t natural = topology.hosts().size() > 1 ? kBetweenHosts : kWithinHost;
   const std::size_t wanted = settings.chunk_bytes > 0 ? settings.chunk_bytes : natural;
@@ -75,13 +75,13 @@ HostGroup make_host_group(MpiTransport& transport, const Topology& topology, int
   const std::size_t chunk = choose_chunk(topology, settings);
   check_same_on_all_ranks(transport, chunk, settings);
   // Chunks under way: between hosts, so that every link has something to carry; inside one, for a
-  // rank that would wait. Memory that nobody touches is none.
-  constexpr int kSlots = 16;
+  // rank that would wait, and so that a slot's last chunk has left the caches of those who read it
+  // before it is written again. Memory that nobody touches is none.
+  const int slots = topology.hosts().size() > 1 ? 16 : 32;
   std::optional<HostGroup> group;
   std::optional<Error> error;
   try {
-    group.emplace(transport, topology.host_of(rank).ranks, topology.local_rank(rank), chunk,
-                  kSlots);
+    group.emplace(transport, topology.host_of(rank).ranks, topology.local_rank(rank), chunk, slots);
   } catch (const Error& e) {
     error = e;
   }

@@ -11,17 +11,17 @@ namespace {
 void allgather_on_host(Comm& comm, const std::byte* send, std::byte* recv, std::size_t nbytes) {
   HostGroup& host = comm.host();
   const std::size_t piece = host.chunk_bytes();
-  int parity = 0;
-  for (std::size_t begin = 0; begin < nbytes; begin += piece, parity ^= 1) {
+  std::size_t slot = host.take_slots((nbytes + piece - 1) / piece);
+  for (std::size_t begin = 0; begin < nbytes; begin += piece, ++slot) {
     const std::size_t n = std::min(piece, nbytes - begin);
     // This area was read by all: they arrived at the last chunk since.
-    copy_bytes(host.input(host.rank(), parity), send + begin, n);
+    copy_bytes(host.input(host.rank(), slot), send + begin, n);
     host.post_arrived();
     host.wait_all_arrived(host.arrived());
     for (int rank = 0; rank < comm.size(); ++rank) {
       std::byte* to = recv + rank * nbytes + begin;
       if (rank == comm.rank() && to == send + begin) continue;  // in place
-      copy_bytes(to, host.input(rank, parity), n);
+      copy_bytes(to, host.input(rank, slot), n);
     }
   }
 }

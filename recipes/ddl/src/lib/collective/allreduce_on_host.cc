@@ -28,6 +28,7 @@ class SharedAllreduce {
         copy_out_(copy_function(count * width_, send == recv)),
         inputs_(host_.size()),
         chunks_((count + chunk_ - 1) / chunk_),
+        first_(host_.take_slots(chunks_)),
         arrived_(host_.arrived()),
         done_(host_.done()) {}
 
@@ -82,7 +83,7 @@ class SharedAllreduce {
   std::uint32_t completion(std::size_t c) const {
     return done_ + static_cast<std::uint32_t>(c) + 1;
   }
-  int slot(std::size_t c) const { return static_cast<int>(c % host_.slots()); }
+  std::size_t slot(std::size_t c) const { return first_ + c; }
 
   // Our own slice is read where it is.
   void copy_in(std::size_t c) {
@@ -134,6 +135,7 @@ class SharedAllreduce {
   CopyFunction copy_out_;
   std::vector<const void*> inputs_;
   std::size_t chunks_;
+  std::size_t first_;
   std::uint32_t arrived_;  // the counters as the call began
   std::uint32_t done_;
   std::size_t copied_in_ = 0;  // chunks of which this rank has done so

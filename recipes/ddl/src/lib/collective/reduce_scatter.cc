@@ -18,19 +18,19 @@ void reduce_scatter_on_host(Comm& comm, const std::byte* send, std::byte* recv, 
   const std::size_t piece = host.chunk_bytes() / width / comm.size();
   const int me = comm.rank();
   std::vector<const void*> inputs(comm.size());
-  int parity = 0;
-  for (std::size_t begin = 0; begin < count; begin += piece, parity ^= 1) {
+  std::size_t slot = host.take_slots((count + piece - 1) / piece);
+  for (std::size_t begin = 0; begin < count; begin += piece, ++slot) {
     const std::size_t n = std::min(piece, count - begin);
-    // This area's inputs of two chunks ago were read by all: they arrived at the last chunk since.
+    // This area's inputs were read by all: they arrived at the last chunk since.
     for (int rank = 0; rank < comm.size(); ++rank) {
       if (rank == me) continue;  // read where it is
-      copy_bytes(host.input(me, parity) + rank * piece * width,
-                 send + (rank * count + begin) * width, n * width);
+      copy_bytes(host.input(me, slot) + rank * piece * width, send + (rank * count + begin) * width,
+                 n * width);
     }
     host.post_arrived();
     host.wait_all_arrived(host.arrived());
     for (int rank = 0; rank < comm.size(); ++rank) {
-      inputs[rank] = host.input(rank, parity) + me * piece * width;
+      inputs[rank] = host.input(rank, slot) + me * piece * width;
     }
     inputs[me] = send + (me * count + begin) * width;
     reduce_function(type, op)(recv + begin * width, inputs.data(), comm.size(), n,

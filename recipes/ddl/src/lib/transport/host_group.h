@@ -42,10 +42,19 @@ class HostGroup {
 
   // Data areas, two or more so that one can be filled while others are read.
   // area() = the inputs of all ranks (chunk_bytes each) followed by the output (chunk_bytes).
-  std::byte* area(int slot) const { return data_ + slot * area_bytes(); }
+  // Slots count on without end, round the areas.
+  std::byte* area(std::size_t slot) const { return data_ + slot % slots_ * area_bytes(); }
   std::size_t area_bytes() const { return (peers_.size() + 1) * chunk_bytes_; }
-  std::byte* input(int rank, int slot) const { return area(slot) + rank * chunk_bytes_; }
-  std::byte* output(int slot) const { return input(size(), slot); }
+  std::byte* input(int rank, std::size_t slot) const { return area(slot) + rank * chunk_bytes_; }
+  std::byte* output(std::size_t slot) const { return input(size(), slot); }
+  // The first of the slots for a collective of `chunks`, which all ranks take. Each goes on where
+  // the one before ended: to write what another core has just read takes several times as long as
+  // to write what has left its caches since.
+  std::size_t take_slots(std::size_t chunks) {
+    const std::size_t first = next_slot_;
+    next_slot_ = (first + chunks) % slots_;
+    return first;
+  }
   // Where a rank has `nbytes` (<= kSmallBytes) that it announces: of up to kTinyBytes, beside the
   // call.
   std::byte* small(int rank, int parity, std::size_t nbytes) const;
@@ -104,6 +113,7 @@ class HostGroup {
   SpinBudget spins_;
   SharedMemory memory_;
   std::byte* data_ = nullptr;
+  std::size_t next_slot_ = 0;
   std::uint32_t arrived_ = 0;
   std::uint32_t done_ = 0;
 };

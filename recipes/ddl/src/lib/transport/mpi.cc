@@ -244,11 +244,12 @@ void Batch::explain_end() const {
   // As if half of the timeout was over without a word: time to ask who is lost.
   const double half = g_timeout_seconds / 2;
   const Clock::time_point start = Clock::now();
-  std::vector<int> lost = awaited();
+  const std::vector<int> silent = awaited();
+  std::vector<int> lost = silent;
   try {
     for (std::chrono::duration<double> waited{0}; waited.count() < half;
          waited = Clock::now() - start) {
-      lost = transport_.on_wait(awaited(), half + waited.count());
+      lost = transport_.on_wait(silent, half + waited.count());
       std::this_thread::sleep_for(Flag::kSleep);
     }
     fail(DDL_ERROR_PEER_LOST, "the connection to ", describe(transport_.peers(), lost),

@@ -12,8 +12,8 @@ from helpers import in_threads
 
 ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()
-CHUNK = int(os.environ.get("DDL_SHM_CHUNK", 256 << 10))
-COUNTS = (0, 1, 7, CHUNK - 1, CHUNK, CHUNK + 1, 6 * CHUNK + 13)
+CHUNK = int(os.environ.get("DDL_SHM_CHUNK", 64 << 10))
+COUNTS = (0, 1, 7, CHUNK - 1, CHUNK, CHUNK + 1, 6 * CHUNK + 13, 70 * CHUNK + 1)
 
 
 def pattern(rank: int, count: int) -> np.ndarray:

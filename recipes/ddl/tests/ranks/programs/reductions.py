@@ -15,7 +15,7 @@ HOSTS = [
     [rank for rank in range(SIZE) if ddl.host_name(rank) == name]
     for name in dict.fromkeys(ddl.host_name(rank) for rank in range(SIZE))
 ]
-CHUNK = int(os.environ.get("DDL_SHM_CHUNK", 128 << 10))
+CHUNK = int(os.environ.get("DDL_SHM_CHUNK", 64 << 10))
 FLOATS = ("float16", "float32", "float64")
 INTEGERS = ("int32", "int64")
 
