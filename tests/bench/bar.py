@@ -74,20 +74,25 @@ def _lab(found: Found) -> list[Check]:
     return lab_bar.checks([Cell(**cell) for cell in found["cells"]])
 
 
-def medians(found: Found, name: str, times: str) -> dict[tuple[int, int, str], float]:
-    """Of host.json or types.json, by ranks, bytes and what a cell has under `name`."""
+def host_medians(found: Found) -> dict[tuple[int, int, str], float]:
+    """Seconds of host.json, by ranks, bytes and library."""
     return {
-        (cell["ranks"], cell["bytes"], cell[name]): statistics.median(cell[times])
+        (cell["ranks"], cell["bytes"], cell["library"]): statistics.median(cell["seconds"])
         for cell in found["cells"]
     }
 
 
+def times_of_types(found: Found) -> bench_types.Times:
+    """What types.json has."""
+    return {(cell["ranks"], cell["bytes"], cell["type"]): cell["us"] for cell in found["cells"]}
+
+
 def _host(found: Found) -> list[Check]:
-    return bar_host.host_checks(medians(found, "library", "seconds"))
+    return bar_host.host_checks(host_medians(found))
 
 
 def _types(found: Found) -> list[Check]:
-    return bench_types.checks(medians(found, "type", "us"))
+    return bench_types.checks(times_of_types(found))
 
 
 def _faults(found: Found) -> list[Check]:

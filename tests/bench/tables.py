@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -47,7 +48,7 @@ def digits(value: float | None) -> str:
 
 def host(found: Found) -> Lines:
     """One host: microseconds of each library."""
-    seconds = bar.medians(found, "library", "seconds")
+    seconds = bar.host_medians(found)
     times = {key: 1e6 * time for key, time in seconds.items()}
     names = list(dict.fromkeys(name for _, _, name in times))
     for ranks in dict.fromkeys(n for n, _, _ in times):
@@ -64,12 +65,14 @@ def host(found: Found) -> Lines:
 
 def types(found: Found) -> Lines:
     """Sums of 16-bit floats beside float32."""
-    medians = bar.medians(found, "type", "us")
+    times = bar.times_of_types(found)
     rows = []
-    for ranks, nbytes in dict.fromkeys((n, size) for n, size, _ in medians):
-        times = [medians[ranks, nbytes, name] for name in bench_types.TYPES]
-        rates = [f"{times[0] / other:.2f}" for other in times[1:]]
-        rows.append([str(ranks), size_text(nbytes), *map(digits, times), *rates])
+    for ranks, nbytes in dict.fromkeys((n, size) for n, size, _ in times):
+        us = [statistics.median(times[ranks, nbytes, name]) for name in bench_types.TYPES]
+        rates = [bench_types.rate(times, ranks, nbytes, name) for name in bench_types.TYPES[1:]]
+        rows.append(
+            [str(ranks), size_text(nbytes), *map(digits, us), *(f"{each:.2f}" for each in rates)]
+        )
     yield "us per call, out of place:"
     yield ""
     rates = [f"{name}'s rate" for name in bench_types.TYPES[1:]]
