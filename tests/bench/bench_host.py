@@ -43,6 +43,9 @@ SIZES = [4, 64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20
 LIMITS = ["copy", "exchange"]
 NAMES = ["ddl", "intelmpi", "oneccl", "openmpi", "mpich", "gloo", *LIMITS]
 INTEL = {"I_MPI_FABRICS": "shm"}
+# A limit is not to be one of glibc's: on AMD's processors, "rep movsb" takes many times as long for
+# some alignments (its bug 30994).
+PLAIN_COPIES = {"GLIBC_TUNABLES": f"glibc.cpu.x86_rep_movsb_threshold={1 << 40}"}
 OPENMPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -119,7 +122,8 @@ def make(
         mpi = (mpi_prefix or prefix).resolve()
         source, options = ("allreduce_ddl.c", ["-lddl"]) if name == "ddl" else (f"{name}.c", [])
         worker = compile_worker(source, prefix, mpi / "bin" / "mpicc", *options)
-        return Library(name, mpiexec(mpi), str(worker), {})
+        env = {} if name == "ddl" else PLAIN_COPIES
+        return Library(name, mpiexec(mpi), str(worker), env)
     if name == "gloo":
         start = [str(python_with_torch(torch_prefix)), str(LAB / "workers" / "host_gloo.py")]
         return Library(name, start, "", {})

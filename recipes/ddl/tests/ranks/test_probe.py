@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ddl.probe import Group, find_groups, of_a_kind, rate_of, to_yaml
+from ddl.probe import Group, find_groups, measure_uplinks, of_a_kind, rate_of, to_yaml
 
 from conftest import MPIEXEC, Launch, environment
 
@@ -86,6 +86,13 @@ def test_the_rate_of_a_transfer(
 )
 def test_rates_that_hardly_differ_are_one(measured: list[float], expected: list[float]) -> None:
     assert of_a_kind(measured) == expected
+
+
+def test_a_transfer_that_is_held_up_does_not_slow_an_uplink() -> None:
+    groups = [Group([0, 1]), Group([2, 3])]
+    measured = iter([[12.0, 10.0], [3.0, 11.0], [8.0, 2.0], [11.0, 11.0]])
+    measure_uplinks(groups, [50.0] * 4, lambda _: next(measured))
+    assert [group.bandwidth for group in groups] == [20.0, 22.0]
 
 
 def test_the_file_names_racks_and_links() -> None:

@@ -204,13 +204,16 @@ def find_groups(
     return sorted(groups, key=lambda group: group.hosts[0])
 
 
-def measure_uplinks(wire: Wire, groups: list[Group], best: list[float]) -> None:
+def measure_uplinks(
+    groups: list[Group], best: list[float], rates_together: Callable[[list[Pair]], list[float]]
+) -> None:
     """Let each group's hosts send to the other groups' at once, and set its uplink's bandwidth."""
     for group in groups:
         others = [host for other in groups if other is not group for host in other.hosts]
         pairs = list(zip(group.hosts, others, strict=False))
         # Those who are done early leave the uplink to the others: only the last one's time is fair.
-        together = len(pairs) * min(wire.rates(pairs))
+        # The better of two: a packet that is lost holds a transfer up for longer than it takes.
+        together = len(pairs) * max(min(rates_together(pairs)) for _ in range(2))
         if together < UNSEEN * sum(best[host] for host, _ in pairs):
             group.bandwidth = together
 
@@ -259,7 +262,7 @@ def probe() -> str:
     best = best_rates(rates, wire.size)
     groups = find_groups(rates, wire.size, wire.rates)
     if len(groups) > 1:
-        measure_uplinks(wire, groups, best)
+        measure_uplinks(groups, best, wire.rates)
     # A host alone behind an uplink has a link like the racks'.
     rates_found = of_a_kind(best + [group.bandwidth for group in groups])
     for group, bandwidth in zip(groups, rates_found[wire.size :], strict=True):
