@@ -189,7 +189,9 @@ class Job:
         grace = UNREACHED if self.way == "cut" and not survive else GRACE
         outcome = run_on(self.lab, "h0", started.command, started.env, PATIENCE, grace)
         helper.join()
-        return outcome, told_at_end(outcome, reports / "fault", ended) | told(reports)
+        # Without survive.py nobody writes down when a rank has ended.
+        last_words = told_at_end(outcome, reports / "fault", ended) if survive else {}
+        return outcome, last_words | told(reports)
 
     def _help(self, reports: Path, ended: Path, survive: bool) -> None:
         """Cuts the cable when storm.py says so; ends the fault when the others have reported."""
