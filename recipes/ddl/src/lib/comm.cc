@@ -6,6 +6,7 @@
 #include "reduce/kernels.h"
 #include "schedule/choose.h"
 #include "schedule/spread.h"
+#include "topology/sockets.h"
 
 namespace ddl {
 namespace {
@@ -81,7 +82,12 @@ HostGroup make_host_group(MpiTransport& transport, const Topology& topology, int
   std::optional<HostGroup> group;
   std::optional<Error> error;
   try {
-    group.emplace(transport, topology.host_of(rank).ranks, topology.local_rank(rank), chunk, slots);
+    const Host& host = topology.host_of(rank);
+    // By socket would be another order.
+    const std::vector<int> sockets = settings.is_deterministic
+                                         ? std::vector<int>(host.ranks.size(), 0)
+                                         : useful_sockets(host.sockets);
+    group.emplace(transport, host.ranks, sockets, topology.local_rank(rank), chunk, slots);
   } catch (const Error& e) {
     error = e;
   }

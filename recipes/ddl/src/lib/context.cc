@@ -163,8 +163,11 @@ void Context::print_topology() const {
                world_->num_hosts(), kernels().name);
   for (const Host& host : world_->topology().hosts()) {
     std::string ranks;
-    for (const int rank : host.ranks) ranks += " " + std::to_string(rank);
-    std::fprintf(stderr, "[ddl]   %s: ranks%s\n", host.name.c_str(), ranks.c_str());
+    for (std::size_t i = 0; i < host.ranks.size(); ++i) {
+      ranks += " " + std::to_string(host.ranks[i]);
+      if (host.sockets[i] >= 0) ranks += "@" + std::to_string(host.sockets[i]);
+    }
+    std::fprintf(stderr, "[ddl]   %s: ranks (@ socket)%s\n", host.name.c_str(), ranks.c_str());
   }
   std::istringstream lines(describe_tree(world_->topology().tree()));
   for (std::string line; std::getline(lines, line);) {

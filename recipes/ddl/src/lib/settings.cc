@@ -152,6 +152,9 @@ Settings parse_settings(const std::string& options) {
   if (const char* text = std::getenv("DDL_FAKE_HOSTS")) {
     settings.fake_hosts = parse_int("DDL_FAKE_HOSTS", text, kMany);
   }
+  if (const char* text = std::getenv("DDL_FAKE_SOCKETS")) {
+    settings.fake_sockets = parse_int("DDL_FAKE_SOCKETS", text, kMany);
+  }
 
   std::istringstream words(options);
   for (std::string word; words >> word;) {

@@ -84,6 +84,7 @@ void bind_schedules(nb::module_& m) {
       .def_ro("children", &ddl::Node::children)
       .def_prop_ro("bandwidth", [](const ddl::Node& node) { return node.up.bandwidth; })
       .def_prop_ro("latency", [](const ddl::Node& node) { return node.up.latency; })
+      .def_ro("sockets", &ddl::Node::sockets)
       .def("num_hosts", &ddl::Node::num_hosts)
       .def("is_measured", &ddl::is_measured)
       .def("usual_wire", &ddl::usual_wire);

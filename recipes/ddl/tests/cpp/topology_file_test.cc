@@ -33,6 +33,14 @@ TEST(TopologyFileTest, ReadsRacksLinksAndRanges) {
   EXPECT_EQ(tree.children[1].children[2].name, "h4");
 }
 
+TEST(TopologyFileTest, HostsKeepTheirSockets) {
+  const Node tree =
+      place_hosts(parse_topology("children: [{host: 'h[0-1]', sockets: 2}, {host: h2}]", "t.yaml"),
+                  {"h2", "h1"}, "t.yaml");
+  EXPECT_EQ(tree.children[0].sockets, 2);
+  EXPECT_EQ(tree.children[1].sockets, 0);
+}
+
 TEST(TopologyFileTest, PlacesTheJobsHosts) {
   const Node tree =
       place_hosts(parse_topology(kRacks, "lab.yaml"), {"h4.site.org", "h0", "h2"}, "lab.yaml");
@@ -63,6 +71,9 @@ TEST(TopologyFileTest, ErrorsNameTheLineAndTheFault) {
       {"name: x\n", "t.yaml:1: neither 'host' nor 'children'"},
       {"children:\n- host: h0\n  children: []\n", "t.yaml:2: both 'host' and 'children'"},
       {"children:\n- host: h0\n  speed: 3\n", "t.yaml:3: unknown key 'speed'"},
+      {"sockets: 2\nchildren:\n- host: h0\n", "t.yaml:1: 'sockets' belongs to a 'host'"},
+      {"host: h0\nsockets: 0\n", "t.yaml:2: 'sockets' must be a whole number from 1 to 1024"},
+      {"host: h0\nsockets: 2x\n", "not '2x'"},
       {"children:\n- host: h0\n  bandwidth: -3\n", "t.yaml:3: 'bandwidth' must be a number"},
       {"children:\n- host: h0\n  bandwidth: 3x\n", "'bandwidth' must be a number of Gbit/s"},
       {"children:\n- host: h0\n- host: h0\n", "t.yaml:3: host 'h0' stands in the file twice"},

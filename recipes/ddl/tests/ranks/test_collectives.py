@@ -29,6 +29,15 @@ def test_sums_are_rounded_once_per_level_in_order(passes: Launch, n: int, hosts:
     passes("reductions", "order", n=n, hosts=hosts, chunk=8 * SMALL_CHUNK)
 
 
+# (ranks, pretended hosts, pretended sockets of each): as many ranks on each socket, and not.
+@pytest.mark.parametrize(("n", "hosts", "sockets"), [(4, 0, 2), (5, 0, 2), (6, 2, 2)])
+def test_sockets_are_summed_first(passes: Launch, n: int, hosts: int, sockets: int) -> None:
+    on_sockets = {"DDL_FAKE_SOCKETS": str(sockets)}
+    passes("reductions", "exact", n=n, hosts=hosts, chunk=SMALL_CHUNK, env=on_sockets)
+    passes("reductions", "order", n=n, hosts=hosts, chunk=8 * SMALL_CHUNK, env=on_sockets)
+    passes("movement", n=n, hosts=hosts, chunk=SMALL_CHUNK, env=on_sockets)
+
+
 def topology(folder: Path, text: str) -> dict[str, str]:
     """Options with a topology file of pretended hosts: `@0` is the first of them."""
     file = folder / "topology.yaml"
@@ -46,6 +55,15 @@ children:
   children: [{host: "@1"}]
 - children: [{host: "@7"}]
 """
+
+
+def test_sockets_of_a_topology_file_come_first(passes: Launch, tmp_path: Path) -> None:
+    text = 'children: [{host: "@0", sockets: 2}, {host: "@1", sockets: 1}]'
+    options = topology(tmp_path, text)["DDL_OPTIONS"] + " -dbg_level 1"
+    env = {"DDL_OPTIONS": options, "DDL_FAKE_SOCKETS": "3"}
+    told = passes("movement", n=6, hosts=2, chunk=SMALL_CHUNK, env=env).stderr
+    assert re.search(r"/0: ranks \(@ socket\) 0@0 2@0 4@1$", told, re.M), told
+    assert re.search(r"/1: ranks \(@ socket\) 1@0 3@0 5@0$", told, re.M), told
 
 
 @pytest.mark.parametrize(("n", "hosts"), [(3, 3), (4, 3), (2, 2)])
@@ -91,6 +109,7 @@ def test_deterministic_sums_know_no_topology(
         for hosts, env in [
             *((hosts, always) for hosts in (0, 2, 3, 4)),
             (3, {"DDL_OPTIONS": f"-deterministic 1 {racks}"}),
+            (0, always | {"DDL_FAKE_SOCKETS": "2"}),
         ]
     }
     assert len(digests) == 1

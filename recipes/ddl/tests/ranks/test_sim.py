@@ -25,7 +25,7 @@ children:
 - name: rack1
   bandwidth: 1
   children:
-  - {host: 'node[13-24]', bandwidth: 25, latency: 5}
+  - {host: 'node[13-24]', bandwidth: 25, latency: 5, sockets: 2}
 """
 
 
@@ -59,6 +59,7 @@ def test_it_says_that_it_is_a_simulation(racks: Path) -> None:
     assert "24 hosts x 1 rank(s)" in lines[0]
     assert "  rack0: 1 Gbit/s" in lines
     assert "    node01 … node12 (12 hosts): 25 Gbit/s, 5 us each" in lines
+    assert "    node13 … node24 (12 hosts): 25 Gbit/s, 5 us, 2 sockets each" in lines
     assert [line.split()[:2] for line in lines[-2:]] == [["64", "KiB"], ["4", "MiB"]]
 
 
@@ -137,7 +138,7 @@ def test_a_file_and_hosts_show_the_jobs_part(racks: Path) -> None:
     done = run("ddlrun", "-show_topology", *words)
     assert done.stdout.startswith(f"3 hosts with 2 ranks each, connected as in {racks}\n")
     assert "    node01 node02: 25 Gbit/s, 5 us each\n" in done.stdout
-    assert "  node14: 1 Gbit/s, 5 us each\n" in done.stdout
+    assert "  node14: 1 Gbit/s, 5 us, 2 sockets each\n" in done.stdout
 
 
 def test_a_mode_shows_groups_without_times() -> None:

@@ -1,8 +1,10 @@
 // Allreduce between hosts. A chunk's slices lie one after the other, as in the data; the k-th rank
-// of every host sums slice k of its host straight from the others' shared memory.
+// of every host sums slice k of its host straight from the others' shared memory; where the host
+// has several sockets, from the sockets' sums, of which each rank has added up its part.
 #include <algorithm>
 
 #include "collective/between_hosts.h"
+#include "collective/divisors.h"
 #include "collective/pipeline.h"
 #include "reduce/kernels.h"
 
@@ -20,7 +22,9 @@ class PipelinedAllreduce final : public Pipeline {
         count_(count),
         chunk_(chunk),
         divisor_(divisors.first),
-        copy_out_(copy_function(count * width_, send == recv)) {}
+        copy_out_(copy_function(count * width_, send == recv)) {
+    by_socket_ = host_.num_sockets() > 1;
+  }
 
  private:
   std::size_t begin(std::size_t c) const { return c * chunk_; }
@@ -42,11 +46,29 @@ class PipelinedAllreduce final : public Pipeline {
   void bring(std::size_t c) override {
     std::byte* input = host_.input(host_.rank(), slot_index(c));
     const std::byte* from = send_ + begin(c) * width_;
-    for (int lane = 0; lane < lanes_; ++lane) {
-      const Span s = slice(c, lane);
-      if (lane == host_.rank() || s.count() == 0) continue;  // ours is read where it is
+    const Span own = by_socket_ ? part(c) : is_lane() ? slice(c, host_.rank()) : Span{};
+    for (const Span s : {Span{0, own.begin}, Span{own.end, length(c)}}) {
+      if (s.count() == 0) continue;  // ours is read where it is
       copy_bytes(input + s.begin * width_, from + s.begin * width_, s.count() * width_);
     }
+  }
+
+  // Of our socket's sum, what we add up.
+  Span part(std::size_t c) const {
+    return part_of(length(c), static_cast<int>(host_.neighbours().size()), host_.socket_rank());
+  }
+
+  void sum(std::size_t c) override {
+    const Span s = part(c);
+    if (s.count() == 0) return;
+    inputs_.clear();
+    for (const int rank : host_.neighbours()) {
+      const std::byte* all =
+          rank == host_.rank() ? send_ + begin(c) * width_ : host_.input(rank, slot_index(c));
+      inputs_.push_back(all + s.begin * width_);
+    }
+    std::byte* sum = host_.socket_sum(slot_index(c), host_.socket()) + s.begin * width_;
+    reduce_(sum, inputs_.data(), static_cast<int>(inputs_.size()), s.count(), divisor_);
   }
 
   // A rank that is alone on its host works in the caller's memory.
@@ -62,12 +84,15 @@ class PipelinedAllreduce final : public Pipeline {
     } else {
       slot->work = host_.output(slot_index(c)) + s.begin * width_;
     }
-    inputs_.resize(host_.size());
-    for (int i = 0; i < host_.size(); ++i) {
-      inputs_[i] = host_.input(i, slot_index(c)) + s.begin * width_;
+    inputs_.resize(by_socket_ ? host_.num_sockets() : host_.size());
+    for (int i = 0; i < static_cast<int>(inputs_.size()); ++i) {
+      const std::byte* all =
+          by_socket_ ? host_.socket_sum(slot_index(c), i) : host_.input(i, slot_index(c));
+      inputs_[i] = all + s.begin * width_;
     }
-    inputs_[host_.rank()] = own;
-    reduce_(slot->work, inputs_.data(), host_.size(), s.count(), divisor_);
+    if (!by_socket_) inputs_[host_.rank()] = own;
+    reduce_(slot->work, inputs_.data(), static_cast<int>(inputs_.size()), s.count(),
+            by_socket_ ? 1.0 : divisor_);
     slot->own = slot->work;
   }
 
@@ -95,15 +120,7 @@ class PipelinedAllreduce final : public Pipeline {
   CopyFunction copy_out_;
 };
 
-bool is_16_bit(DDL_Type type) { return type == DDL_TYPE_HALF || type == DDL_TYPE_BFLOAT16; }
-
 }  // namespace
-
-Divisors::Divisors(int ranks, DDL_Type type, DDL_Op op) {
-  if (op != DDL_OP_AVERAGE) return;
-  while (is_16_bit(type) && first < ranks) first *= 2;
-  last = ranks / first;
-}
 
 void allreduce_between_hosts(Comm& comm, const void* send, void* recv, std::size_t count,
                              DDL_Type type, DDL_Op op) {

@@ -1,11 +1,13 @@
 // Allreduce on one host through shared memory. A chunk is cut into one slice per rank, which
-// reduces it straight from the others' shared memory. Two chunks are in flight, which stay in the
-// caches: while one is reduced, the next is copied in. A rank that would wait for another copies
-// further chunks in: where a core is shared with somebody else, every hand-over can cost a time
-// slice, and what is done in advance needs none of its own.
+// reduces it straight from the others' shared memory; on several sockets, one per rank of each
+// socket, which does so for its own socket, then adds the other sockets' sums. Two chunks are in
+// flight, which stay in the caches: while one is reduced, the next is copied in. A rank that would
+// wait for another copies further chunks in: where a core is shared with somebody else, every
+// hand-over can cost a time slice, and what is done in advance needs none of its own.
 #include <algorithm>
 #include <vector>
 
+#include "collective/divisors.h"
 #include "collective/on_host.h"
 #include "reduce/kernels.h"
 
@@ -24,18 +26,21 @@ class SharedAllreduce {
         reduce_(reduce_function(type, op)),
         width_(size_of(type)),
         chunk_(host_.chunk_bytes() / width_),
-        divisor_(op == DDL_OP_AVERAGE ? comm.size() : 1.0),
+        by_socket_(host_.num_sockets() > 1),
+        divisors_(comm.size(), type, op),
         copy_out_(copy_function(count * width_, send == recv)),
-        inputs_(host_.size()),
+        inputs_(by_socket_ ? std::max<std::size_t>(host_.neighbours().size(), host_.num_sockets())
+                           : host_.size()),
         chunks_((count + chunk_ - 1) / chunk_),
         first_(host_.take_slots(chunks_)),
         arrived_(host_.arrived()),
+        summed_before_(host_.summed()),
         done_(host_.done()) {}
 
   void run() {
     while (copied_out_ < chunks_) {
       if (copied_in_ <= copied_out_ + 1 && copy_next_in()) continue;
-      if (reduce_next() || copy_next_out() || copy_next_in()) continue;
+      if (sum_next() || reduce_next() || copy_next_out() || copy_next_in()) continue;
       wait();
     }
   }
@@ -46,7 +51,8 @@ class SharedAllreduce {
 
   std::size_t begin(std::size_t c) const { return c * chunk_; }
   std::size_t length(std::size_t c) const { return std::min(chunk_, count_ - begin(c)); }
-  Span slice(std::size_t c, int lane) const { return part_of(length(c), host_.size(), lane); }
+  int lanes() const { return static_cast<int>(host_.neighbours().size()); }
+  Span slice(std::size_t c, int lane) const { return part_of(length(c), lanes(), lane); }
 
   // The area of c was that of c - slots, whose inputs and output nobody reads any more: we have
   // copied it out, so all ranks had reduced it; and each copies it out before it posts c's arrival.
@@ -56,8 +62,17 @@ class SharedAllreduce {
     return true;
   }
 
+  bool sum_next() {
+    if (!by_socket_ || summed_ == copied_in_ || !host_.all_arrived(arrival(summed_))) return false;
+    sum(summed_++);
+    return true;
+  }
+
   bool reduce_next() {
-    if (reduced_ == copied_in_ || !host_.all_arrived(arrival(reduced_))) return false;
+    if (by_socket_ ? reduced_ == summed_ || !host_.all_summed(sum_of(reduced_))
+                   : reduced_ == copied_in_ || !host_.all_arrived(arrival(reduced_))) {
+      return false;
+    }
     reduce(reduced_++);
     return true;
   }
@@ -72,6 +87,8 @@ class SharedAllreduce {
   void wait() {
     if (copied_out_ < reduced_) {
       host_.wait_all_done(completion(copied_out_));
+    } else if (reduced_ < summed_) {
+      host_.wait_all_summed(sum_of(reduced_));
     } else {
       host_.wait_all_arrived(arrival(reduced_));
     }
@@ -79,6 +96,9 @@ class SharedAllreduce {
 
   std::uint32_t arrival(std::size_t c) const {
     return arrived_ + static_cast<std::uint32_t>(c) + 1;
+  }
+  std::uint32_t sum_of(std::size_t c) const {
+    return summed_before_ + static_cast<std::uint32_t>(c) + 1;
   }
   std::uint32_t completion(std::size_t c) const {
     return done_ + static_cast<std::uint32_t>(c) + 1;
@@ -89,36 +109,60 @@ class SharedAllreduce {
   void copy_in(std::size_t c) {
     std::byte* input = host_.input(host_.rank(), slot(c));
     const std::byte* from = send_ + begin(c) * width_;
-    for (int lane = 0; lane < host_.size(); ++lane) {
+    for (int lane = 0; lane < lanes(); ++lane) {
       const Span s = slice(c, lane);
-      if (lane == host_.rank() || s.count() == 0) continue;
+      if (lane == host_.socket_rank() || s.count() == 0) continue;
       copy_bytes(input + s.begin * width_, from + s.begin * width_, s.count() * width_);
     }
     host_.post_arrived();
   }
 
+  // The inputs of our socket's ranks, from element `at` on; how many.
+  int inputs_at(std::size_t c, std::size_t at) {
+    for (int i = 0; i < lanes(); ++i) {
+      const std::byte* from = i == host_.socket_rank()
+                                  ? send_ + begin(c) * width_
+                                  : host_.input(host_.neighbours()[i], slot(c));
+      inputs_[i] = from + at * width_;
+    }
+    return lanes();
+  }
+
+  int socket_sums_at(std::size_t c, std::size_t at) {
+    for (int socket = 0; socket < host_.num_sockets(); ++socket) {
+      inputs_[socket] = host_.socket_sum(slot(c), socket) + at * width_;
+    }
+    return host_.num_sockets();
+  }
+
+  void sum(std::size_t c) {
+    const Span s = slice(c, host_.socket_rank());
+    if (s.count() > 0) {
+      std::byte* sum = host_.socket_sum(slot(c), host_.socket()) + s.begin * width_;
+      reduce_(sum, inputs_.data(), inputs_at(c, s.begin), s.count(), divisors_.first);
+    }
+    host_.post_summed();
+  }
+
   void reduce(std::size_t c) {
-    const int lane = host_.rank();
-    const Span s = slice(c, lane);
+    const double divisor = by_socket_ ? divisors_.last : divisors_.first * divisors_.last;
+    const Span s = slice(c, host_.socket_rank());
     for (std::size_t at = s.begin; at < s.end; at += kBlock / width_) {
       const std::size_t n = std::min(kBlock / width_, s.end - at);
-      for (int i = 0; i < host_.size(); ++i) {
-        const std::byte* from = i == lane ? send_ + begin(c) * width_ : host_.input(i, slot(c));
-        inputs_[i] = from + at * width_;
-      }
-      std::byte* output = host_.output(slot(c)) + at * width_;
-      reduce_(output, inputs_.data(), host_.size(), n, divisor_);
+      const int num_inputs = by_socket_ ? socket_sums_at(c, at) : inputs_at(c, at);
+      std::byte* output = host_.output(slot(c), host_.socket()) + at * width_;
+      reduce_(output, inputs_.data(), num_inputs, n, divisor);
       copy_out_(recv_ + (begin(c) + at) * width_, output, n * width_);
     }
     host_.post_done();
   }
 
   void copy_out(std::size_t c) {
-    const std::byte* output = host_.output(slot(c));
+    const std::byte* output = host_.output(slot(c), host_.socket());
     std::byte* to = recv_ + begin(c) * width_;
-    for (int lane = 0; lane < host_.size(); ++lane) {
+    for (int lane = 0; lane < lanes(); ++lane) {
       const Span s = slice(c, lane);
-      if (lane == host_.rank() || s.count() == 0) continue;
+      if (lane == host_.socket_rank() || s.count() == 0) continue;
       copy_out_(to + s.begin * width_, output + s.begin * width_, s.count() * width_);
     }
   }
@@ -131,14 +175,17 @@ class SharedAllreduce {
   ReduceFunction reduce_;
   std::size_t width_;  // bytes per element
   std::size_t chunk_;  // elements
-  double divisor_;
+  bool by_socket_;
+  Divisors divisors_;
   CopyFunction copy_out_;
   std::vector<const void*> inputs_;
   std::size_t chunks_;
   std::size_t first_;
   std::uint32_t arrived_;  // the counters as the call began
+  std::uint32_t summed_before_;
   std::uint32_t done_;
   std::size_t copied_in_ = 0;  // chunks of which this rank has done so
+  std::size_t summed_ = 0;     // stays so on one socket
   std::size_t reduced_ = 0;
   std::size_t copied_out_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "collective/between_hosts.h"
+#include "collective/divisors.h"
 #include "collective/pipeline.h"
 #include "reduce/kernels.h"
 

@@ -17,13 +17,13 @@ void broadcast_on_host(Comm& comm, std::byte* buffer, std::size_t nbytes, int ro
   const std::uint32_t arrived = host.arrived();
   const std::uint32_t done = host.done();
 
+  const auto slots = static_cast<std::uint32_t>(host.slots());
   const std::size_t first = host.take_slots((nbytes + chunk - 1) / chunk);
   std::uint32_t c = 0;
   for (std::size_t begin = 0; begin < nbytes; begin += chunk, ++c) {
     const std::size_t n = std::min(chunk, nbytes - begin);
     std::byte* shared = host.output(first + c);
     if (is_root) {
-      const auto slots = static_cast<std::uint32_t>(host.slots());
       if (c >= slots) host.wait_all_done(done + c + 1 - slots);  // all have read what was there
       copy_bytes(shared, buffer + begin, n);
       host.post_arrived();

@@ -37,6 +37,7 @@ Pipeline::Pipeline(Comm& comm, std::size_t chunks, std::size_t width, ReduceFunc
       last_divisor_(last_divisor),
       chunks_(chunks),
       arrived_(host_.arrived()),
+      summed_before_(host_.summed()),
       done_(host_.done()),
       slots_(host_.slots()),
       window_(std::min(comm.window(), slots_.size())),
@@ -52,6 +53,7 @@ void Pipeline::run() {
   while (released_ < chunks_) {
     bool has_moved = false;
     while (bring_next()) has_moved = true;
+    while (sum_next()) has_moved = true;
     while (start_next()) has_moved = true;
     has_moved |= batch_.poll([this](std::uint64_t id) { complete(id); });
     while (finish_next()) has_moved = true;
@@ -73,10 +75,24 @@ bool Pipeline::bring_next() {
   return true;
 }
 
-bool Pipeline::start_next() {
-  const std::size_t c = started_;
+bool Pipeline::sum_next() {
+  const std::size_t c = summed_;
   if (c == brought_) return false;
   if (!host_.all_arrived(arrived_ + static_cast<std::uint32_t>(c) + 1)) return false;
+  if (by_socket_) {
+    sum(c);
+    host_.post_summed();
+  }
+  ++summed_;
+  return true;
+}
+
+bool Pipeline::start_next() {
+  const std::size_t c = started_;
+  if (c == summed_) return false;
+  if (by_socket_ && !host_.all_summed(summed_before_ + static_cast<std::uint32_t>(c) + 1)) {
+    return false;
+  }
   ++started_;
   Slot& slot = slots_[slot_index(c)];
   slot.plan = nullptr;
@@ -217,9 +233,11 @@ void Pipeline::complete(std::uint64_t id) {
 }
 
 std::vector<int> Pipeline::missing_ranks() const {
-  const std::size_t arrived = started_ + (started_ < brought_ ? 1 : 0);
+  const std::size_t arrived = summed_ + (summed_ < brought_ ? 1 : 0);
+  const std::size_t summed = by_socket_ ? started_ + (started_ < summed_ ? 1 : 0) : 0;
   const std::size_t done = released_ + (released_ < finished_ ? 1 : 0);
   std::vector<int> ranks = host_.missing(arrived_ + static_cast<std::uint32_t>(arrived),
+                                         summed_before_ + static_cast<std::uint32_t>(summed),
                                          done_ + static_cast<std::uint32_t>(done));
   const std::vector<int> there = batch_.awaited();
   ranks.insert(ranks.end(), there.begin(), there.end());

@@ -13,10 +13,10 @@ namespace ddl {
 // Elements of `width` bytes that a chunk has, of a collective that moves `nbytes` in all.
 std::size_t chunk_elements(const Comm& comm, std::size_t nbytes, std::size_t width);
 
-// A chunk is cut into one slice per lane. The k-th rank of every host follows a plan for slice k
-// with the k-th ranks of the other hosts, and leaves the result in shared memory for its host. Each
-// chunk is in a step of its own: while one moves inside the racks, another is between racks and a
-// third on its way back, so that all links are busy.
+// A chunk is cut into one slice per lane, once every socket of several has summed it. The k-th rank
+// of every host follows a plan for slice k with the k-th ranks of the other hosts, and leaves the
+// result in shared memory for its host. Each chunk is in a step of its own: while one moves inside
+// the racks, another is between racks and a third on its way back, so that all links are busy.
 class Pipeline {
  public:
   virtual ~Pipeline() = default;
@@ -43,7 +43,8 @@ class Pipeline {
   // What a collective does with a chunk, in this order; the memory of a slot is its own until all
   // of the host have released it.
   virtual void bring(std::size_t c) = 0;              // our input, to shared memory
-  virtual void start(std::size_t c, Slot* slot) = 0;  // all inputs are there: sets plan, own, work
+  virtual void sum(std::size_t) {}                    // all inputs are there: our part, by socket
+  virtual void start(std::size_t c, Slot* slot) = 0;  // all inputs, sums are: sets plan, own, work
   virtual void finish(std::size_t c, const Slot& slot) = 0;  // our slice is done
   virtual void release(std::size_t c) = 0;  // all slices are: to the caller's memory
   // The most that start() gives a plan to receive, in bytes; lanes only.
@@ -57,11 +58,13 @@ class Pipeline {
   const int lanes_;
   const std::size_t width_;
   const ReduceFunction reduce_;
+  bool by_socket_ = false;           // whether the collective sums each socket's inputs first
   std::vector<const void*> inputs_;  // of the sum at hand
 
  private:
   // Each says whether it could do its part for the next chunk.
   bool bring_next();
+  bool sum_next();
   bool start_next();
   bool finish_next();
   bool release_next();
@@ -77,8 +80,10 @@ class Pipeline {
   double last_divisor_;
   std::size_t chunks_;
   std::uint32_t arrived_;
+  std::uint32_t summed_before_;
   std::uint32_t done_;
   std::size_t brought_ = 0;  // chunks that have passed each step
+  std::size_t summed_ = 0;
   std::size_t started_ = 0;
   std::size_t finished_ = 0;
   std::size_t released_ = 0;

@@ -14,9 +14,12 @@ namespace ddl {
 namespace {
 
 constexpr char kKeys[] =
-    "a node has 'host' or 'children', and may have 'name', 'bandwidth' (Gbit/s) and 'latency' (us)";
+    "a node has 'host' or 'children', and may have 'name', 'bandwidth' (Gbit/s) and 'latency' "
+    "(us), "
+    "and a host 'sockets'";
 constexpr int kMaxDepth = 16;  // no cluster is deeper
 constexpr long kMaxRange = 1'000'000;
+constexpr int kMaxSockets = 1024;
 
 class Document {
  public:
@@ -69,6 +72,17 @@ class Document {
     return value;
   }
 
+  int sockets_of(const yaml_node_t& node) const {
+    const std::string text = text_of(node, "sockets");
+    char* end = nullptr;
+    const long value = std::strtol(text.c_str(), &end, 10);
+    if (*end != '\0' || value < 1 || value > kMaxSockets) {
+      reject(node, "'sockets' must be a whole number from 1 to ", kMaxSockets, ", not '", text,
+             "'");
+    }
+    return static_cast<int>(value);
+  }
+
   // One node, or several where 'host' is a range.
   std::vector<Node> read_node(const yaml_node_t& yaml, int depth) {
     if (yaml.type != YAML_MAPPING_NODE) reject(yaml, "expected a node; ", kKeys);
@@ -90,6 +104,8 @@ class Document {
         node.up.bandwidth = number_of(value, "bandwidth", "Gbit/s") * 1e9 / 8;
       } else if (key == "latency") {
         node.up.latency = number_of(value, "latency", "microseconds") * 1e-6;
+      } else if (key == "sockets") {
+        node.sockets = sockets_of(value);
       } else if (key == "children") {
         children = &value;
       } else {
@@ -101,6 +117,7 @@ class Document {
              "; ", kKeys);
     }
     if (children == nullptr) return read_hosts(yaml, node, host);
+    if (node.sockets > 0) reject(yaml, "'sockets' belongs to a 'host'; ", kKeys);
     if (children->type != YAML_SEQUENCE_NODE ||
         children->data.sequence.items.start == children->data.sequence.items.top) {
       reject(*children, "'children' must be a list of one node or more");

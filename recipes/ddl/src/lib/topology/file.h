@@ -8,6 +8,8 @@
 //     children:
 //     - host: node[01-18]   # 18 hosts, each with its own link
 //       bandwidth: 25
+//       sockets: 2          # the host's ranks, in order, are spread over so many; absent: as Linux
+//                           # tells of the cores that each is bound to
 #pragma once
 
 #include <string>

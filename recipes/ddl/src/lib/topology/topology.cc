@@ -10,6 +10,7 @@
 
 #include "topology/file.h"
 #include "topology/place.h"
+#include "topology/sockets.h"
 #include "transport/mpi.h"
 
 namespace ddl {
@@ -37,6 +38,14 @@ HostIdentity identify_host(MPI_Comm comm) {
             "MPI_Allreduce");
   MPI_Comm_free(&shared);
   return identity;
+}
+
+// The sockets of all ranks.
+std::vector<int> gather_sockets(MPI_Comm comm, int size) {
+  const int mine = own_socket();
+  std::vector<int> all(size);
+  check_mpi(MPI_Allgather(&mine, 1, MPI_INT, all.data(), 1, MPI_INT, comm), "MPI_Allgather");
+  return all;
 }
 
 // Of every host, what its first rank says; "" for hosts that are told nothing.
@@ -84,18 +93,30 @@ std::string read_on_first_rank(MPI_Comm comm, const std::string& path) {
   return text;
 }
 
+// As the tree says; where it does not, what the ranks have found holds.
+void spread_over_sockets(const Node& node, std::vector<Host>* hosts) {
+  for (const Node& child : node.children) spread_over_sockets(child, hosts);
+  if (node.sockets == 0) return;
+  std::vector<int>& sockets = (*hosts)[node.host].sockets;
+  for (std::size_t i = 0; i < sockets.size(); ++i) {
+    sockets[i] = static_cast<int>(i * static_cast<std::size_t>(node.sockets) / sockets.size());
+  }
+}
+
 }  // namespace
 
-Topology::Topology(const std::vector<int>& host_of, const std::vector<std::string>& names) {
+Topology::Topology(const std::vector<int>& host_of, const std::vector<std::string>& names,
+                   const std::vector<int>& socket_of) {
   std::map<int, int> index_of;
   for (int rank = 0; rank < static_cast<int>(host_of.size()); ++rank) {
     const auto [entry, is_new] =
         index_of.try_emplace(host_of[rank], static_cast<int>(hosts_.size()));
-    if (is_new) hosts_.push_back({names[rank], {}});
+    if (is_new) hosts_.push_back({names[rank], {}, {}});
     Host& host = hosts_[entry->second];
     host_index_.push_back(entry->second);
     local_rank_.push_back(static_cast<int>(host.ranks.size()));
     host.ranks.push_back(rank);
+    host.sockets.push_back(socket_of[rank]);
   }
   tree_ = flat_tree(names_of(hosts_));
 }
@@ -121,11 +142,17 @@ Topology Topology::discover(MPI_Comm comm, const Settings& settings) {
     while (std::memcmp(&all[first], &all[rank], sizeof(HostIdentity)) != 0) ++first;
     host_of[rank] = first;
   }
-  Topology topology(host_of, names);
+  Topology topology(host_of, names, gather_sockets(comm, size));
+  if (settings.fake_sockets > 0) {
+    for (Host& host : topology.hosts_) {
+      for (std::size_t i = 0; i < host.ranks.size(); ++i) {
+        host.sockets[i] = static_cast<int>(i) % settings.fake_sockets;
+      }
+    }
+  }
   if (!settings.topology_file.empty()) {
     const std::string text = read_on_first_rank(comm, settings.topology_file);
-    topology.tree_ = place_hosts(parse_topology(text, settings.topology_file),
-                                 names_of(topology.hosts_), settings.topology_file);
+    topology.follow_file(text, settings.topology_file);
   } else if (settings.mode != 0) {
     topology.follow_mode(settings.dimensions);
   } else {
@@ -133,6 +160,11 @@ Topology Topology::discover(MPI_Comm comm, const Settings& settings) {
         tree_of_places(names_of(topology.hosts_), gather_places(comm, topology.hosts_));
   }
   return topology;
+}
+
+void Topology::follow_file(const std::string& text, const std::string& source) {
+  tree_ = place_hosts(parse_topology(text, source), names_of(hosts_), source);
+  spread_over_sockets(tree_, &hosts_);
 }
 
 // -mode X:AxBxC says that a host has A ranks, a rack B hosts, and so on.
@@ -147,11 +179,14 @@ void Topology::follow_mode(const std::vector<int>& dimensions) {
 Topology Topology::subset(const std::vector<int>& ranks) const {
   std::vector<int> host_of;
   std::vector<std::string> names;
+  std::vector<int> socket_of;
   for (const int rank : ranks) {
+    const Host& host = hosts_[host_index_[rank]];
     host_of.push_back(host_index_[rank]);
-    names.push_back(hosts_[host_index_[rank]].name);
+    names.push_back(host.name);
+    socket_of.push_back(host.sockets[local_rank_[rank]]);
   }
-  Topology part(host_of, names);
+  Topology part(host_of, names, socket_of);
   std::vector<int> new_index(hosts_.size(), -1);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     new_index[host_index_[ranks[i]]] = part.host_index_[i];

@@ -14,18 +14,21 @@ namespace ddl {
 
 struct Host {
   std::string name;
-  std::vector<int> ranks;  // ascending
+  std::vector<int> ranks;    // ascending
+  std::vector<int> sockets;  // of each of them; any numbers, -1: not known
 };
 
 // A set of ranks grouped by host. Hosts are ordered by their lowest rank.
 class Topology {
  public:
-  // `host_of[r]` is any number that is equal for ranks on one host; `names[r]` the host's name.
-  Topology(const std::vector<int>& host_of, const std::vector<std::string>& names);
+  // `host_of[r]` is any number that is equal for ranks on one host; `names[r]` the host's name;
+  // `socket_of[r]` the rank's socket there.
+  Topology(const std::vector<int>& host_of, const std::vector<std::string>& names,
+           const std::vector<int>& socket_of);
 
-  // Asks all ranks of `comm` (collective): where they are, and how the hosts are connected, from
-  // the settings' topology file or mode, else from the hosts' places. Throws DDL_ERROR_ARGUMENT
-  // when these do not fit the job.
+  // Asks all ranks of `comm` (collective): where they are, on which socket too, and how the hosts
+  // are connected, from the settings' topology file or mode, else from the hosts' places. Throws
+  // DDL_ERROR_ARGUMENT when these do not fit the job.
   static Topology discover(MPI_Comm comm, const Settings& settings);
 
   // The part of this topology that `ranks` see; rank i of the result is ranks[i] here.
@@ -42,6 +45,7 @@ class Topology {
 
  private:
   void follow_mode(const std::vector<int>& dimensions);
+  void follow_file(const std::string& text, const std::string& source);
 
   std::vector<Host> hosts_;
   std::vector<int> host_index_;

@@ -137,6 +137,7 @@ Node select_hosts(const Node& tree, const std::vector<int>& new_index) {
   copy.up = tree.up;
   if (tree.is_host()) {
     copy.host = tree.host < 0 ? -1 : new_index[tree.host];
+    copy.sockets = tree.sockets;
     return copy;
   }
   for (const Node& child : tree.children) {

@@ -22,6 +22,7 @@ struct Node {
   int host = -1;  // a leaf: its index among the job's hosts
   std::vector<Node> children;
   Exchange exchange = Exchange::kDirect;  // of the children
+  int sockets = 0;  // a leaf: its ranks are spread over so many, in order; 0: as the host says
 
   bool is_host() const { return children.empty(); }
   int num_hosts() const;

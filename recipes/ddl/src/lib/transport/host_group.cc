@@ -47,6 +47,7 @@ struct alignas(64) HostGroup::Mail {
 struct HostGroup::RankBlock {
   Flag arrived;
   Flag done;
+  Flag summed;
   Mail mails[2];
   pid_t pid;
   std::uint64_t start_time;
@@ -72,15 +73,21 @@ struct HostGroup::Reply {
   int is_ok;
 };
 
-HostGroup::HostGroup(MpiTransport& transport, const std::vector<int>& members, int me,
-                     std::size_t chunk_bytes, int slots)
+HostGroup::HostGroup(MpiTransport& transport, const std::vector<int>& members,
+                     const std::vector<int>& sockets, int me, std::size_t chunk_bytes, int slots)
     : transport_(transport),
       members_(members),
       me_(me),
+      num_sockets_(*std::max_element(sockets.begin(), sockets.end()) + 1),
+      socket_(sockets[me]),
       chunk_bytes_(chunk_bytes),
       slots_(slots),
       spins_(static_cast<int>(members.size())) {
   for (const int member : members) peers_.push_back(transport.peers()[member]);
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank == me_) socket_rank_ = static_cast<int>(neighbours_.size());
+    if (sockets[rank] == socket_) neighbours_.push_back(rank);
+  }
   set_up(transport, members);
   RankBlock& own = block(me_);
   own.pid = getpid();
@@ -185,6 +192,8 @@ void HostGroup::post_arrived() { block(me_).arrived.post(++arrived_); }
 
 void HostGroup::post_done() { block(me_).done.post(++done_); }
 
+void HostGroup::post_summed() { block(me_).summed.post(++summed_); }
+
 void HostGroup::wait_arrived(int rank, std::uint32_t target) {
   wait(&RankBlock::arrived, rank, target);
 }
@@ -197,6 +206,10 @@ void HostGroup::wait_all_arrived(std::uint32_t target) {
 
 void HostGroup::wait_all_done(std::uint32_t target) {
   for (int rank = 0; rank < size(); ++rank) wait(&RankBlock::done, rank, target);
+}
+
+void HostGroup::wait_all_summed(std::uint32_t target) {
+  for (int rank = 0; rank < size(); ++rank) wait(&RankBlock::summed, rank, target);
 }
 
 bool HostGroup::all_reached(Flag RankBlock::*flag, std::uint32_t target) const {
@@ -214,11 +227,20 @@ bool HostGroup::all_done(std::uint32_t target) const {
   return all_reached(&RankBlock::done, target);
 }
 
-std::vector<int> HostGroup::missing(std::uint32_t arrived, std::uint32_t done) const {
+bool HostGroup::all_summed(std::uint32_t target) const {
+  return all_reached(&RankBlock::summed, target);
+}
+
+std::vector<int> HostGroup::missing(std::uint32_t arrived, std::uint32_t summed,
+                                    std::uint32_t done) const {
   std::vector<int> who;
   for (int rank = 0; rank < size(); ++rank) {
     if (rank == me_) continue;  // it comes late because others do
-    if (block(rank).arrived.reached(arrived) && block(rank).done.reached(done)) continue;
+    const RankBlock& other = block(rank);
+    if (other.arrived.reached(arrived) && other.summed.reached(summed) &&
+        other.done.reached(done)) {
+      continue;
+    }
     who.push_back(members_[rank]);
   }
   return who;

@@ -22,31 +22,41 @@ struct Verdict {
   Call calls[2];
 };
 
-// Every rank has two counters that it alone raises: `arrived` (my input lies there) and `done` (my
-// output lies there). All ranks of the group raise them equally often in every collective, so each
-// knows from its own counters what to wait for.
+// Every rank has counters that it alone raises: `arrived` (my input lies there), `done` (my output
+// lies there) and, where there are several sockets, `summed` (my part of my socket's sum lies
+// there). All ranks of the group raise them equally often in every collective, so each knows from
+// its own counters what to wait for.
 class HostGroup {
  public:
   static constexpr std::size_t kSmallBytes = 8192;
   static constexpr std::size_t kTinyBytes = 24;
 
   // Collective over `members` (ranks of `transport`; `me` is an index into them). Every rank gives
-  // the same `chunk_bytes`, a multiple of 64, and `slots` (>= 2), how many chunks can be under way.
-  HostGroup(MpiTransport& transport, const std::vector<int>& members, int me,
-            std::size_t chunk_bytes, int slots);
+  // the same `sockets`, of each member, numbered from 0 without gaps; the same `chunk_bytes`, a
+  // multiple of 64, and `slots` (>= 2), how many chunks can be under way.
+  HostGroup(MpiTransport& transport, const std::vector<int>& members,
+            const std::vector<int>& sockets, int me, std::size_t chunk_bytes, int slots);
 
   int size() const { return static_cast<int>(peers_.size()); }
   int rank() const { return me_; }
+  int num_sockets() const { return num_sockets_; }
+  int socket() const { return socket_; }
+  // The ranks of our socket, ascending, and which of them we are.
+  const std::vector<int>& neighbours() const { return neighbours_; }
+  int socket_rank() const { return socket_rank_; }
   std::size_t chunk_bytes() const { return chunk_bytes_; }
   int slots() const { return slots_; }
 
   // Data areas, two or more so that one can be filled while others are read.
-  // area() = the inputs of all ranks (chunk_bytes each) followed by the output (chunk_bytes).
-  // Slots count on without end, round the areas.
+  // area() = the inputs of all ranks (chunk_bytes each), and for every socket the sum of its inputs
+  // and the output. Slots count on without end, round the areas.
   std::byte* area(std::size_t slot) const { return data_ + slot % slots_ * area_bytes(); }
-  std::size_t area_bytes() const { return (peers_.size() + 1) * chunk_bytes_; }
+  std::size_t area_bytes() const { return (peers_.size() + 2 * num_sockets_) * chunk_bytes_; }
   std::byte* input(int rank, std::size_t slot) const { return area(slot) + rank * chunk_bytes_; }
-  std::byte* output(std::size_t slot) const { return input(size(), slot); }
+  std::byte* output(std::size_t slot, int socket = 0) const { return input(size() + socket, slot); }
+  std::byte* socket_sum(std::size_t slot, int socket) const {
+    return input(size() + num_sockets_ + socket, slot);
+  }
   // The first of the slots for a collective of `chunks`, which all ranks take. Each goes on where
   // the one before ended: to write what another core has just read takes several times as long as
   // to write what has left its caches since.
@@ -63,22 +73,26 @@ class HostGroup {
 
   std::uint32_t arrived() const { return arrived_; }
   std::uint32_t done() const { return done_; }
+  std::uint32_t summed() const { return summed_; }
   // Raises `arrived` like post_arrived(), and says with which call. wait_all_announced() must
   // follow.
   void announce(const Call& call, int parity);
   void wait_all_announced(int parity);
   void post_arrived();
   void post_done();
+  void post_summed();
   // These throw when a rank dies, gives up, or does not come within the timeout.
   void wait_arrived(int rank, std::uint32_t target);
   void wait_done(int rank, std::uint32_t target);
   void wait_all_arrived(std::uint32_t target);
   void wait_all_done(std::uint32_t target);
+  void wait_all_summed(std::uint32_t target);
   // For those who have other things to do meanwhile.
   bool all_arrived(std::uint32_t target) const;
   bool all_done(std::uint32_t target) const;
-  // Who, of the communicator's ranks, has not raised both counters so far.
-  std::vector<int> missing(std::uint32_t arrived, std::uint32_t done) const;
+  bool all_summed(std::uint32_t target) const;
+  // Who, of the communicator's ranks, has not raised its counters so far.
+  std::vector<int> missing(std::uint32_t arrived, std::uint32_t summed, std::uint32_t done) const;
   // Throws when some rank has died or given up.
   void check_members() const;
 
@@ -108,6 +122,10 @@ class HostGroup {
   std::vector<int> members_;  // ranks of the communicator
   std::vector<Peer> peers_;   // by rank in this group
   int me_;
+  int num_sockets_;
+  int socket_;
+  std::vector<int> neighbours_;
+  int socket_rank_ = 0;
   std::size_t chunk_bytes_;
   int slots_;
   SpinBudget spins_;
@@ -116,6 +134,7 @@ class HostGroup {
   std::size_t next_slot_ = 0;
   std::uint32_t arrived_ = 0;
   std::uint32_t done_ = 0;
+  std::uint32_t summed_ = 0;
 };
 
 }  // namespace ddl

@@ -99,7 +99,7 @@ def _tree_lines(node: Tree, indent: str) -> Iterator[str]:
     indent += "  "
     shown = 0
     children = node.children
-    for (is_host, _, _), same in itertools.groupby(children, _kind):
+    for (is_host, *_), same in itertools.groupby(children, _kind):
         alike = list(same)
         if is_host:
             yield f"{indent}{_names_text(alike)}{_link_text(alike[0], ' each')}"
@@ -112,8 +112,8 @@ def _tree_lines(node: Tree, indent: str) -> Iterator[str]:
         yield f"{indent}… and {shown - MOST} more groups"
 
 
-def _kind(node: Tree) -> tuple[bool, float, float]:
-    return (not node.children, node.bandwidth, node.latency)
+def _kind(node: Tree) -> tuple[bool, float, float, int]:
+    return (not node.children, node.bandwidth, node.latency, node.sockets)
 
 
 def _names_text(hosts: list[Tree]) -> str:
@@ -128,4 +128,6 @@ def _link_text(node: Tree, each: str) -> str:
         parts.append(f"{node.bandwidth * 8e-9:.4g} Gbit/s")
     if node.latency:
         parts.append(f"{node.latency * 1e6:.4g} us")
+    if node.sockets:
+        parts.append(f"{node.sockets} socket{'s' * (node.sockets > 1)}")
     return f": {', '.join(parts)}{each}" if parts else ""

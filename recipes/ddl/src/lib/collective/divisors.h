@@ -1,0 +1,16 @@
+// How an average is divided. 16-bit floats are summed in float32 and rounded once per level: inside
+// a socket, inside the host, and at every level of the tree. Their averages are divided by a power
+// of two on the first level, so that no sum overflows, and by the rest on the last.
+#pragma once
+
+#include <ddl/ddl.h>
+
+namespace ddl {
+
+struct Divisors {
+  Divisors(int ranks, DDL_Type type, DDL_Op op);
+  double first = 1.0;
+  double last = 1.0;
+};
+
+}  // namespace ddl
