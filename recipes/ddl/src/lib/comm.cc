@@ -36,6 +36,13 @@ std::size_t choose_chunk(const Topology& topology, const Settings& settings) {
   return (std::max(wanted, least) + 63) / 64 * 64;
 }
 
+// All ranks of the host on one, unless it is to sum by socket: that is another order of the sums.
+std::vector<int> choose_sockets(const Host& host, const Settings& settings) {
+  const bool pays = settings.fake_sockets > 0 || pays_by_socket(host.sockets);
+  if (settings.is_deterministic || !pays) return std::vector<int>(host.ranks.size(), 0);
+  return number_sockets(host.sockets);
+}
+
 // Ranks that cut, fuse or sum differently would not meet.
 void check_same_on_all_ranks(MpiTransport& transport, std::size_t chunk, const Settings& settings) {
   struct Setting {
@@ -83,11 +90,8 @@ HostGroup make_host_group(MpiTransport& transport, const Topology& topology, int
   std::optional<Error> error;
   try {
     const Host& host = topology.host_of(rank);
-    // By socket would be another order.
-    const std::vector<int> sockets = settings.is_deterministic
-                                         ? std::vector<int>(host.ranks.size(), 0)
-                                         : useful_sockets(host.sockets);
-    group.emplace(transport, host.ranks, sockets, topology.local_rank(rank), chunk, slots);
+    group.emplace(transport, host.ranks, choose_sockets(host, settings), topology.local_rank(rank),
+                  chunk, slots);
   } catch (const Error& e) {
     error = e;
   }

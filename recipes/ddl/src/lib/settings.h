@@ -39,7 +39,8 @@ struct Settings {
   // Knobs for tests.
   std::size_t chunk_bytes = 0;  // DDL_SHM_CHUNK: bytes per rank and chunk; 0 = choose
   int fake_hosts = 0;           // DDL_FAKE_HOSTS: rank r counts as on host r % K; 0 = real hosts
-  int fake_sockets = 0;  // DDL_FAKE_SOCKETS: a host's i-th rank counts as on socket i % K; 0 = real
+  int fake_sockets = 0;  // DDL_FAKE_SOCKETS: a host's i-th rank counts as on socket i % K, and
+                         // sums by socket whether that pays or not; 0 = real ones
 };
 
 // Reads `options` and the environment. Throws DDL_ERROR_ARGUMENT with the list of valid options.

@@ -11,27 +11,39 @@ namespace {
 
 using Sockets = std::vector<int>;
 
-TEST(UsefulSocketsTest, AreNumberedByTheirFirstRank) {
-  EXPECT_EQ(useful_sockets({8, 0, 8, 0}), (Sockets{0, 1, 0, 1}));
-  EXPECT_EQ(useful_sockets({3, 3, 3, 5, 5, 5}), (Sockets{0, 0, 0, 1, 1, 1}));
+// Ranks on sockets 0, 1, …: so many of them on each.
+Sockets spread(const std::vector<int>& ranks_on) {
+  Sockets sockets;
+  for (std::size_t i = 0; i < ranks_on.size(); ++i) {
+    sockets.insert(sockets.end(), ranks_on[i], static_cast<int>(i));
+  }
+  return sockets;
 }
 
-TEST(UsefulSocketsTest, OneIsOne) {
-  EXPECT_EQ(useful_sockets({1, 1, 1, 1}), (Sockets{0, 0, 0, 0}));
-  EXPECT_EQ(useful_sockets({7}), (Sockets{0}));
+TEST(SocketsTest, AreNumberedByTheirFirstRank) {
+  EXPECT_EQ(number_sockets({8, 0, 8, 3}), (Sockets{0, 1, 0, 2}));
+  EXPECT_EQ(number_sockets({7}), (Sockets{0}));
 }
 
-// Two ranks read half of the data and half of the result from each other, or all of each other's.
-TEST(UsefulSocketsTest, AreUsedWhereThatTakesFewerBytes) {
-  EXPECT_EQ(useful_sockets({0, 1}), (Sockets{0, 0}));
-  EXPECT_EQ(useful_sockets({0, 0, 1}), (Sockets{0, 0, 1}));
-  EXPECT_EQ(useful_sockets({0, 1, 2, 3}), (Sockets{0, 0, 0, 0}));
-  EXPECT_EQ(useful_sockets({0, 1, 2, 3, 0, 1, 2, 3}), (Sockets{0, 0, 0, 0, 0, 0, 0, 0}));
-  EXPECT_EQ(useful_sockets({0, 0, 0, 1, 1, 1, 2, 2, 2}), (Sockets{0, 0, 0, 1, 1, 1, 2, 2, 2}));
+TEST(SocketsTest, PayWhereTheLinkBetweenThemIsNarrow) {
+  EXPECT_FALSE(pays_by_socket(spread({64})));
+  EXPECT_FALSE(pays_by_socket(spread({1, 1})));
+  EXPECT_FALSE(pays_by_socket(spread({3, 3})));
+  EXPECT_FALSE(pays_by_socket(spread({12, 12})));  // 12 / 40 of the link, 3.1 / 10 of a core
+  EXPECT_TRUE(pays_by_socket(spread({13, 13})));
+  EXPECT_TRUE(pays_by_socket(spread({32, 32})));
 }
 
-TEST(UsefulSocketsTest, ARankThatMayRunAnywhereMakesThemUseless) {
-  EXPECT_EQ(useful_sockets({0, 0, -1, 1, 1, 1}), (Sockets{0, 0, 0, 0, 0, 0}));
+// Whose ranks would have to do much more.
+TEST(SocketsTest, DoNotPayWhereOneHasFewRanks) {
+  EXPECT_FALSE(pays_by_socket(spread({63, 1})));
+  EXPECT_FALSE(pays_by_socket(spread({28, 4})));
+}
+
+TEST(SocketsTest, DoNotPayWhereARankMayRunAnywhere) {
+  Sockets sockets = spread({32, 32});
+  sockets[5] = -1;
+  EXPECT_FALSE(pays_by_socket(sockets));
 }
 
 class OwnSocketTest : public testing::Test {

@@ -8,6 +8,14 @@
 #include <memory>
 
 namespace ddl {
+namespace {
+
+// Bytes/s: what a rank reads and writes elsewhere, as 2 ranks of 64 MiB do on the hosts of
+// tests/bench/results; and what goes one way between two sockets, as two links of 20 GB/s (UPI).
+constexpr double kCore = 10e9;
+constexpr double kLink = 40e9;
+
+}  // namespace
 
 int own_socket(const std::string& root) {
   constexpr int kMaxCpus = 1 << 14;
@@ -27,22 +35,34 @@ int own_socket(const std::string& root) {
   return socket;
 }
 
-std::vector<int> useful_sockets(const std::vector<int>& socket_of) {
-  const std::size_t p = socket_of.size();
+std::vector<int> number_sockets(const std::vector<int>& socket_of) {
   std::map<int, int> number_of;
-  std::map<int, std::size_t> ranks_on;
   std::vector<int> numbers;
   for (const int socket : socket_of) {
-    numbers.push_back(
-        number_of.try_emplace(socket, static_cast<int>(number_of.size())).first->second);
-    ++ranks_on[socket];
+    const int next = static_cast<int>(number_of.size());
+    numbers.push_back(number_of.try_emplace(socket, next).first->second);
   }
-  // In units of S/p.
-  std::size_t straight = 0;
-  for (const auto& [socket, ranks] : ranks_on) straight += 2 * ranks * (p - ranks);
-  const std::size_t by_socket = ranks_on.size() * (ranks_on.size() - 1) * p;
-  if (ranks_on.count(-1) > 0 || by_socket >= straight) numbers.assign(p, 0);
   return numbers;
+}
+
+bool pays_by_socket(const std::vector<int>& socket_of) {
+  std::map<int, double> ranks_on;
+  for (const int socket : socket_of) ++ranks_on[socket];
+  if (ranks_on.count(-1) > 0) return false;
+  const auto p = static_cast<double>(socket_of.size());
+  const auto sockets = static_cast<double>(ranks_on.size());
+  double fewest = p;
+  double into_socket = 0;  // straight: of the inputs of the others, and of their results
+  for (const auto& [socket, ranks] : ranks_on) {
+    fewest = std::min(fewest, ranks);
+    into_socket = std::max(into_socket, 2 * ranks * (p - ranks) / p);
+  }
+  // Per byte of the data. A rank copies its input in, all but its own slice; reads a slice of all
+  // that are summed (by socket, then one of each socket's sum); and copies the result out.
+  const double straight = std::max((3 - 1 / p) / kCore, into_socket / kLink);
+  const double by_socket =
+      std::max((3 - 1 / fewest + sockets / fewest) / kCore, (sockets - 1) / kLink);
+  return by_socket < straight;
 }
 
 }  // namespace ddl

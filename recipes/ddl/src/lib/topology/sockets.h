@@ -10,10 +10,13 @@ namespace ddl {
 // when it may run on several, or nobody tells.
 int own_socket(const std::string& root = "");
 
-// The sockets of a host's ranks, numbered from 0 in the order of their first rank. All 0 where
-// summing by socket would not take fewer bytes over the links between them: there each rank reads
-// its slice of the sum from all ranks (S/p bytes from each of p, and as many of the result), here
-// the slices of the other sockets' sums (every socket all of them). And where one is not known.
-std::vector<int> useful_sockets(const std::vector<int>& socket_of);
+// The same sockets, numbered from 0 in the order of their first rank.
+std::vector<int> number_sockets(const std::vector<int>& socket_of);
+
+// Whether an allreduce on a host whose ranks are on these sockets (-1: not known) is faster if each
+// socket sums its own ranks' data before the others read it. That takes less over the links between
+// sockets, and more of every rank; so it pays where these links, not the ranks, are what the host
+// waits for. By calculation, with the rates of sockets.cc.
+bool pays_by_socket(const std::vector<int>& socket_of);
 
 }  // namespace ddl
