@@ -6,7 +6,6 @@
 #include "reduce/kernels.h"
 #include "schedule/choose.h"
 #include "schedule/spread.h"
-#include "topology/sockets.h"
 
 namespace ddl {
 namespace {
@@ -36,13 +35,6 @@ std::size_t choose_chunk(const Topology& topology, const Settings& settings) {
   return (std::max(wanted, least) + 63) / 64 * 64;
 }
 
-// All ranks of the host on one, unless it is to sum by socket: that is another order of the sums.
-std::vector<int> choose_sockets(const Host& host, const Settings& settings) {
-  const bool pays = settings.fake_sockets > 0 || pays_by_socket(host.sockets);
-  if (settings.is_deterministic || !pays) return std::vector<int>(host.ranks.size(), 0);
-  return number_sockets(host.sockets);
-}
-
 // Ranks that cut, fuse or sum differently would not meet.
 void check_same_on_all_ranks(MpiTransport& transport, std::size_t chunk, const Settings& settings) {
   struct Setting {
@@ -52,6 +44,7 @@ void check_same_on_all_ranks(MpiTransport& transport, std::size_t chunk, const S
   };
   const Setting same[] = {
       {"DDL_SHM_CHUNK", static_cast<long>(chunk), true},
+      {"DDL_FAKE_SOCKETS", settings.fake_sockets, true},
       {"-fusion_bytes (or DDL_FUSION_BYTES)", static_cast<long>(settings.fusion_bytes), true},
       {"-deterministic", settings.is_deterministic ? 1 : 0, false},
       {"-schedule", settings.schedule, false},
@@ -90,7 +83,7 @@ HostGroup make_host_group(MpiTransport& transport, const Topology& topology, int
   std::optional<Error> error;
   try {
     const Host& host = topology.host_of(rank);
-    group.emplace(transport, host.ranks, choose_sockets(host, settings), topology.local_rank(rank),
+    group.emplace(transport, host.ranks, host.sockets_in_sums(settings), topology.local_rank(rank),
                   chunk, slots);
   } catch (const Error& e) {
     error = e;

@@ -165,9 +165,12 @@ void Context::print_topology() const {
     std::string ranks;
     for (std::size_t i = 0; i < host.ranks.size(); ++i) {
       ranks += " " + std::to_string(host.ranks[i]);
-      if (host.sockets[i] >= 0) ranks += "@" + std::to_string(host.sockets[i]);
+      if (host.sockets[i] >= 0) ranks += "@" + std::to_string(host.sockets[i]);  // socket
     }
-    std::fprintf(stderr, "[ddl]   %s: ranks (@ socket)%s\n", host.name.c_str(), ranks.c_str());
+    const std::vector<int> summed = host.sockets_in_sums(settings_);
+    const bool by_socket = *std::max_element(summed.begin(), summed.end()) > 0;
+    std::fprintf(stderr, "[ddl]   %s: ranks%s%s\n", host.name.c_str(), ranks.c_str(),
+                 by_socket ? " (rank@socket), summed by socket" : "");
   }
   std::istringstream lines(describe_tree(world_->topology().tree()));
   for (std::string line; std::getline(lines, line);) {

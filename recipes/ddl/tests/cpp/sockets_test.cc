@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -75,7 +76,7 @@ class OwnSocketTest : public testing::Test {
     std::ofstream(folder + "/physical_package_id") << text << "\n";
   }
 
-  const std::string root_ = testing::TempDir() + "own_socket";
+  const std::string root_ = testing::TempDir() + "own_socket" + std::to_string(getpid());
   cpu_set_t before_;
 };
 

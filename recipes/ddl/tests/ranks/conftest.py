@@ -59,6 +59,7 @@ def launch() -> Launch:
         env: dict[str, str] | None = None,
     ) -> Result:
         variables = environment(DDL_FAKE_HOSTS=hosts, DDL_SHM_CHUNK=chunk, DDL_TIMEOUT=timeout)
+        variables["DDL_FAKE_SOCKETS"] = "1"  # whatever this machine has
         return subprocess.run(
             command(program, *arguments, n=n),
             env=variables | (env or {}),

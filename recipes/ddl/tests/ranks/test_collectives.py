@@ -61,9 +61,10 @@ def test_sockets_of_a_topology_file_come_first(passes: Launch, tmp_path: Path) -
     text = 'children: [{host: "@0", sockets: 2}, {host: "@1", sockets: 1}]'
     options = topology(tmp_path, text)["DDL_OPTIONS"] + " -dbg_level 1"
     env = {"DDL_OPTIONS": options, "DDL_FAKE_SOCKETS": "3"}
-    told = passes("movement", n=6, hosts=2, chunk=SMALL_CHUNK, env=env).stderr
-    assert re.search(r"/0: ranks \(@ socket\) 0@0 2@0 4@1$", told, re.M), told
-    assert re.search(r"/1: ranks \(@ socket\) 1@0 3@0 5@0$", told, re.M), told
+    told = passes("reductions", "exact", n=6, hosts=2, chunk=SMALL_CHUNK, env=env).stderr
+    by_socket = r" \(rank@socket\), summed by socket"
+    assert re.search(rf"/0: ranks 0@0 2@0 4@1{by_socket}$", told, re.M), told
+    assert re.search(r"/1: ranks 1@0 3@0 5@0$", told, re.M), told
 
 
 @pytest.mark.parametrize(("n", "hosts"), [(3, 3), (4, 3), (2, 2)])

@@ -54,7 +54,8 @@ typedef enum {
   DDL_TYPE_FLOAT = 0,  /* IEEE binary32 */
   DDL_TYPE_DOUBLE = 1, /* IEEE binary64 */
   /* 16-bit floats are accumulated in binary32 and rounded once per level of the topology: once on
-   * one host; on several, inside each host and at each level (racks, ...) between them. */
+   * one host, and before in each of its sockets where many ranks are on several; on several hosts,
+   * inside each and at each level (racks, ...) between them. */
   DDL_TYPE_HALF = 2,     /* IEEE binary16 */
   DDL_TYPE_BFLOAT16 = 3, /* bfloat16 */
   DDL_TYPE_INT32 = 4,

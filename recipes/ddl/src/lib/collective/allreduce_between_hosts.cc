@@ -16,15 +16,13 @@ class PipelinedAllreduce final : public Pipeline {
   PipelinedAllreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
                      DDL_Op op, std::size_t chunk, Divisors divisors)
       : Pipeline(comm, (count + chunk - 1) / chunk, size_of(type), reduce_function(type, op),
-                 divisors.last),
+                 divisors.last, comm.host().num_sockets() > 1),
         send_(static_cast<const std::byte*>(send)),
         recv_(static_cast<std::byte*>(recv)),
         count_(count),
         chunk_(chunk),
         divisor_(divisors.first),
-        copy_out_(copy_function(count * width_, send == recv)) {
-    by_socket_ = host_.num_sockets() > 1;
-  }
+        copy_out_(copy_function(count * width_, send == recv)) {}
 
  private:
   std::size_t begin(std::size_t c) const { return c * chunk_; }

@@ -29,8 +29,7 @@ class SharedAllreduce {
         by_socket_(host_.num_sockets() > 1),
         divisors_(comm.size(), type, op),
         copy_out_(copy_function(count * width_, send == recv)),
-        inputs_(by_socket_ ? std::max<std::size_t>(host_.neighbours().size(), host_.num_sockets())
-                           : host_.size()),
+        inputs_(std::max<std::size_t>(host_.neighbours().size(), host_.num_sockets())),
         chunks_((count + chunk_ - 1) / chunk_),
         first_(host_.take_slots(chunks_)),
         arrived_(host_.arrived()),

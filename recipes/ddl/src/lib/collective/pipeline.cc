@@ -28,12 +28,13 @@ std::size_t chunk_elements(const Comm& comm, std::size_t nbytes, std::size_t wid
 }
 
 Pipeline::Pipeline(Comm& comm, std::size_t chunks, std::size_t width, ReduceFunction reduce,
-                   double last_divisor)
+                   double last_divisor, bool by_socket)
     : comm_(comm),
       host_(comm.host()),
       lanes_(comm.num_lanes()),
       width_(width),
       reduce_(reduce),
+      by_socket_(by_socket),
       last_divisor_(last_divisor),
       chunks_(chunks),
       arrived_(host_.arrived()),
@@ -53,8 +54,7 @@ void Pipeline::run() {
   while (released_ < chunks_) {
     bool has_moved = false;
     while (bring_next()) has_moved = true;
-    while (sum_next()) has_moved = true;
-    while (start_next()) has_moved = true;
+    while (start_next() || sum_next()) has_moved = true;
     has_moved |= batch_.poll([this](std::uint64_t id) { complete(id); });
     while (finish_next()) has_moved = true;
     while (release_next()) has_moved = true;

@@ -13,7 +13,7 @@ namespace ddl {
 // Elements of `width` bytes that a chunk has, of a collective that moves `nbytes` in all.
 std::size_t chunk_elements(const Comm& comm, std::size_t nbytes, std::size_t width);
 
-// A chunk is cut into one slice per lane, once every socket of several has summed it. The k-th rank
+// A chunk is cut into one slice per lane. The k-th rank
 // of every host follows a plan for slice k with the k-th ranks of the other hosts, and leaves the
 // result in shared memory for its host. Each chunk is in a step of its own: while one moves inside
 // the racks, another is between racks and a third on its way back, so that all links are busy.
@@ -36,9 +36,10 @@ class Pipeline {
   };
 
   // `width`: bytes per element. `reduce` divides the last sum of each element by
-  // `last_divisor`; null for plans without reductions.
+  // `last_divisor`; null for plans without reductions. `by_socket`: the ranks of every socket sum
+  // their inputs first.
   Pipeline(Comm& comm, std::size_t chunks, std::size_t width, ReduceFunction reduce,
-           double last_divisor);
+           double last_divisor, bool by_socket = false);
 
   // What a collective does with a chunk, in this order; the memory of a slot is its own until all
   // of the host have released it.
@@ -58,7 +59,7 @@ class Pipeline {
   const int lanes_;
   const std::size_t width_;
   const ReduceFunction reduce_;
-  bool by_socket_ = false;           // whether the collective sums each socket's inputs first
+  const bool by_socket_;
   std::vector<const void*> inputs_;  // of the sum at hand
 
  private:

@@ -14,9 +14,8 @@ namespace ddl {
 namespace {
 
 constexpr char kKeys[] =
-    "a node has 'host' or 'children', and may have 'name', 'bandwidth' (Gbit/s) and 'latency' "
-    "(us), "
-    "and a host 'sockets'";
+    "a node has 'host' or 'children', and may have 'name', 'bandwidth' (Gbit/s), 'latency' (us) "
+    "and, if it is a host, 'sockets'";
 constexpr int kMaxDepth = 16;  // no cluster is deeper
 constexpr long kMaxRange = 1'000'000;
 constexpr int kMaxSockets = 1024;

@@ -105,6 +105,13 @@ void spread_over_sockets(const Node& node, std::vector<Host>* hosts) {
 
 }  // namespace
 
+std::vector<int> Host::sockets_in_sums(const Settings& settings) const {
+  const bool pays = settings.fake_sockets > 0 || pays_by_socket(sockets);
+  // By socket is another order of the sums.
+  if (settings.is_deterministic || !pays) return std::vector<int>(ranks.size(), 0);
+  return number_sockets(sockets);
+}
+
 Topology::Topology(const std::vector<int>& host_of, const std::vector<std::string>& names,
                    const std::vector<int>& socket_of) {
   std::map<int, int> index_of;

@@ -16,6 +16,9 @@ struct Host {
   std::string name;
   std::vector<int> ranks;    // ascending
   std::vector<int> sockets;  // of each of them; any numbers, -1: not known
+
+  // By which sockets the ranks sum, numbered from 0: all 0 where they do not.
+  std::vector<int> sockets_in_sums(const Settings& settings) const;
 };
 
 // A set of ranks grouped by host. Hosts are ordered by their lowest rank.

@@ -48,10 +48,12 @@ class HostGroup {
   int slots() const { return slots_; }
 
   // Data areas, two or more so that one can be filled while others are read.
-  // area() = the inputs of all ranks (chunk_bytes each), and for every socket the sum of its inputs
-  // and the output. Slots count on without end, round the areas.
+  // area() = the inputs of all ranks (chunk_bytes each), an output for every socket and, if these
+  // are several, the sum of its inputs. Slots count on without end, round the areas.
   std::byte* area(std::size_t slot) const { return data_ + slot % slots_ * area_bytes(); }
-  std::size_t area_bytes() const { return (peers_.size() + 2 * num_sockets_) * chunk_bytes_; }
+  std::size_t area_bytes() const {
+    return (peers_.size() + (num_sockets_ > 1 ? 2 * num_sockets_ : 1)) * chunk_bytes_;
+  }
   std::byte* input(int rank, std::size_t slot) const { return area(slot) + rank * chunk_bytes_; }
   std::byte* output(std::size_t slot, int socket = 0) const { return input(size() + socket, slot); }
   std::byte* socket_sum(std::size_t slot, int socket) const {

@@ -25,7 +25,9 @@ def counts(itemsize: int) -> list[int]:
     """Nothing, one, odd, the borders of the small path, of slices and of chunks, several chunks."""
     chunk = CHUNK // itemsize
     small = 8192 // itemsize
-    return [0, 1, 2, 63, 64, 65, 1001, small, small + 1, chunk - 1, chunk, chunk + 1, 5 * chunk + 7]
+    borders = [small, small + 1, chunk - 1, chunk, chunk + 1, 5 * chunk + 7]
+    many = [70 * chunk + 1] if itemsize == 8 else []  # more than twice round the slots
+    return [0, 1, 2, 63, 64, 65, 1001, *borders, *many]
 
 
 def small_numbers(rank: int, count: int, dtype: str) -> np.ndarray[Any, Any]:
