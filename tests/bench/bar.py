@@ -4,9 +4,9 @@
     python tests/bench/bar.py --out FOLDER --since 1790000000
 
 `make bench` ends with it. Of each figure that a row demands, the table has the worst; a row that
-was not measured says so. Then every figure that falls short, with the reason, if one is known by
+was not measured falls short, too. Then every figure that does, with the reason, if one is known by
 measurement: "unreachable", where by the same run's own figures no library could do it, or what
-`explained.yaml` says. Ends with 1 and names each of them.
+`explained.yaml` says, of figures down to a share of the demand. Ends with 1 and names each of them.
 """
 
 from __future__ import annotations
@@ -153,12 +153,13 @@ def read_all(folder: Path, since: float) -> tuple[list[Check], dict[str, str]]:
 # -- What is shown ----------------------------------------------------------------------------
 
 
-def explain(check: Check, explained: list[dict[str, str]]) -> str:
+def explain(check: Check, explained: list[dict[str, Any]]) -> str:
     """Why it falls short, by measurement; or that this is not known."""
     if check.unreachable:
         return check.unreachable
     for entry in explained:
-        if entry["row"] == check.row and re.search(entry["of"], check.line()):
+        is_of_it = entry["row"] == check.row and re.search(entry["of"], check.line())
+        if is_of_it and check.share >= entry["least_share"]:
             return f"{entry['because'].strip()} ({entry['measured']})"
     return "not explained"
 
@@ -193,11 +194,13 @@ def make_table(checks: list[Check], sources: dict[str, str]) -> Table:
     return table
 
 
-def shortfalls(checks: list[Check]) -> list[str]:
-    """A line for each figure that falls short, with the reason."""
+def shortfalls(checks: list[Check], sources: dict[str, str]) -> list[str]:
+    """A line for each figure that falls short, with the reason, and each row without figures."""
     explained = yaml.safe_load(EXPLAINED.read_text())
     short = dict.fromkeys(check for check in checks if not check.met)
-    return [f"{c.row}: {c.line()}: {explain(c, explained)}" for c in short]
+    lines = [f"{c.row}: {c.line()}: {explain(c, explained)}" for c in short]
+    empty = (row for row in worst(checks, sources) if row[-1] == "-")
+    return lines + [f"{row}: {why}" for row, _, _, why, _ in empty]
 
 
 def main() -> None:
@@ -214,7 +217,7 @@ def main() -> None:
     if not list(Path("/dev").glob("nvidia[0-9]*")):
         print("gpu: not run: this machine has no GPU")
     Console(width=150).print(make_table(checks, sources))
-    end(shortfalls(checks))
+    end(shortfalls(checks, sources))
 
 
 if __name__ == "__main__":

@@ -47,14 +47,16 @@ def test_the_room_s_long_tests_pass(prefix: Path, tmp_path: Path, room: str) -> 
     run_suite(prefix, f"{room}/tests", tmp_path)
 
 
-@pytest.mark.parametrize("part", ["failures", "async", "storm", "sim", "probe", "schedules"])
+@pytest.mark.parametrize(
+    "part", ["failures", "async", "storm", "sim", "probe", "schedules", "direct"]
+)
 def test_real_ranks(prefix: Path, tmp_path: Path, part: str) -> None:
     run_suite(prefix, "ddl/tests/ranks", tmp_path, f"test_{part}.py", "-m", "not slow")
 
 
 # The temporary folder is named after the test, and -k looks at names of folders, too.
 def test_ranks_on_trees(prefix: Path, tmp_path: Path) -> None:
-    chosen = ("-m", "not slow", "-k", "in_order or topology or mode or place")
+    chosen = ("-m", "not slow", "-k", "in_order or topology or mode or place or socket")
     run_suite(prefix, "ddl/tests/ranks", tmp_path, "test_collectives.py", *chosen)
 
 

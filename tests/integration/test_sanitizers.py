@@ -66,8 +66,7 @@ def test_real_ranks(prefix: Path, instrumented: tuple[str, Path], tmp_path: Path
         prefix,
         "ddl/tests/ranks",
         tmp_path,
-        # These load the environment's own libddl by its path, beside the instrumented one.
-        *(*PARTS[kind], "-m", "not slow", "-k", "not direct_exchanges"),
+        *(*PARTS[kind], "-m", "not slow"),
         variables={
             **options(tmp_path),
             "LD_PRELOAD": ":".join(preload),

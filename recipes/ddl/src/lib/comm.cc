@@ -6,6 +6,7 @@
 #include "reduce/kernels.h"
 #include "schedule/choose.h"
 #include "schedule/spread.h"
+#include "transport/roll_call.h"
 
 namespace ddl {
 namespace {
@@ -138,7 +139,14 @@ Comm::~Comm() {
   }
 }
 
-std::unique_ptr<Comm> Comm::subset(const std::vector<int>& ranks, int tag) const {
+void Comm::meet(const std::vector<int>& ranks, int tag) {
+  std::string group = "a group of ranks";
+  for (const int rank : ranks) group += " " + std::to_string(transport_.peers()[rank].world_rank);
+  call_roll(transport_, ranks, kRollCallTag + 2 * tag, group);
+}
+
+std::unique_ptr<Comm> Comm::subset(const std::vector<int>& ranks, int tag) {
+  meet(ranks, tag);  // MPI would wait for them without a limit
   MPI_Group all = MPI_GROUP_NULL;
   MPI_Group members = MPI_GROUP_NULL;
   check_mpi(MPI_Comm_group(transport_.comm(), &all), "MPI_Comm_group");

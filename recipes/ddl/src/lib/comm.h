@@ -49,7 +49,9 @@ class Comm {
 
   // A communicator of these of its ranks, in this order; `tag` as in ddl_comm_create. Collective
   // over them.
-  std::unique_ptr<Comm> subset(const std::vector<int>& ranks, int tag) const;
+  std::unique_ptr<Comm> subset(const std::vector<int>& ranks, int tag);
+  // Returns when all of these ranks have come here, for the same ranks and tag; throws else.
+  void meet(const std::vector<int>& ranks, int tag);
 
   int rank() const { return rank_; }
   int size() const { return topology_.size(); }

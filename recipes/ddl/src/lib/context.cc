@@ -4,12 +4,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <optional>
 #include <sstream>
 
 #include "reduce/kernels.h"
+#include "reminder.h"
+#include "transport/roll_call.h"
 
 namespace ddl {
 namespace {
+
+constexpr int kTagOfMpiGroups = 1 << 15;  // those of ddl_comm_create are below
 
 // Whether MPI is ours to end. It outlives a failed start, since MPI cannot be started twice.
 bool g_owns_mpi = false;
@@ -32,6 +37,7 @@ void start_mpi() {
   }
   if (is_initialized) return;
   int provided = MPI_THREAD_SINGLE;
+  const Reminder reminder("MPI_Init");
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   g_owns_mpi = true;
   // Calls on several requests report errors through this handler, not through a communicator's.
@@ -54,6 +60,20 @@ std::vector<int> iota(int n) {
   return numbers;
 }
 
+// Returns when all ranks are there, and all have good `settings`: else `error` says what is wrong
+// with ours. What follows would not meet where the settings below differ.
+void agree_on_start(const Settings& settings, const std::optional<Error>& error) {
+  int size = 0;
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  std::string alike = settings.topology_file.empty() ? "no -topology" : "a -topology";
+  alike += settings.mode == 0 ? " and no -mode" : " and -mode";
+  for (const int dimension : settings.dimensions) alike += " " + std::to_string(dimension);
+  std::vector<Peer> peers;
+  for (int rank = 0; rank < size; ++rank) peers.push_back({rank, ""});
+  MpiTransport everybody(MPI_COMM_WORLD, peers, MpiTransport::Use::kBorrowed);
+  call_roll(everybody, iota(size), kRollCallTag, alike, error);
+}
+
 MPI_Group group_of(MPI_Comm comm) {
   MPI_Group group = MPI_GROUP_NULL;
   check_mpi(MPI_Comm_group(comm, &group), "MPI_Comm_group");
@@ -62,15 +82,26 @@ MPI_Group group_of(MPI_Comm comm) {
 
 }  // namespace
 
-Context::Context(const Settings& settings) : settings_(settings) {
-  start_mpi();
-  g_timeout_seconds = settings.timeout;
+Context::Context(const std::string& options) {
+  std::optional<Error> error;
+  try {
+    settings_ = parse_settings(options);
+    g_timeout_seconds = settings_.timeout;
+  } catch (const Error& e) {
+    error = e;
+  }
+  start_mpi();  // the others do so, too, and shall not wait for us there
   int size = 0;
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
-  check_mode(settings, size);
+  try {
+    check_mode(settings_, size);
+  } catch (const Error& e) {
+    error = e;
+  }
+  agree_on_start(settings_, error);
   const MPI_Comm comm = duplicate(MPI_COMM_WORLD);
-  world_ = std::make_unique<Comm>(comm, Topology::discover(comm, settings), iota(size), settings);
-  if (settings.debug_level >= 1 && world_->rank() == 0) print_topology();
+  world_ = std::make_unique<Comm>(comm, Topology::discover(comm, settings_), iota(size), settings_);
+  if (settings_.debug_level >= 1 && world_->rank() == 0) print_topology();
 }
 
 Context::~Context() {
@@ -78,7 +109,9 @@ Context::~Context() {
   world_.reset();
   int is_finalized = 0;
   MPI_Finalized(&is_finalized);
-  if (g_owns_mpi && !is_finalized) MPI_Finalize();
+  if (!g_owns_mpi || is_finalized) return;
+  const Reminder reminder("MPI_Finalize");
+  MPI_Finalize();
 }
 
 Comm* Context::create(const std::vector<int>& world_ranks, int tag) {
@@ -115,6 +148,7 @@ Comm* Context::create(MPI_Comm comm) {
   if (std::count(world_ranks.begin(), world_ranks.end(), MPI_UNDEFINED) > 0) {
     fail(DDL_ERROR_ARGUMENT, "the MPI communicator has ranks outside MPI_COMM_WORLD");
   }
+  world_->meet(world_ranks, kTagOfMpiGroups);
   auto group = std::make_unique<Comm>(duplicate(comm), world_->topology().subset(world_ranks),
                                       world_ranks, settings_);
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -190,8 +224,7 @@ void start(const char* options) {
   const std::lock_guard<std::mutex> lock(g_life_mutex);
   if (has_context()) return;
   if (options == nullptr) options = std::getenv("DDL_OPTIONS");
-  const Settings settings = parse_settings(options == nullptr ? "" : options);
-  std::atomic_store(&g_context, std::make_shared<Context>(settings));
+  std::atomic_store(&g_context, std::make_shared<Context>(options == nullptr ? "" : options));
 }
 
 void stop() {

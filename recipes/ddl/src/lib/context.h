@@ -11,8 +11,9 @@ namespace ddl {
 
 class Context {
  public:
-  // Starts MPI if need be, finds the topology and connects all ranks. Collective.
-  explicit Context(const Settings& settings);
+  // Starts MPI if need be, finds the topology and connects all ranks. Collective. `options` as in
+  // DDL_OPTIONS.
+  explicit Context(const std::string& options);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;

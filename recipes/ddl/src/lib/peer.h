@@ -12,9 +12,12 @@ namespace ddl {
 
 struct Peer {
   int world_rank;
-  std::string host;
+  std::string host;  // "" while it is not known
 
-  std::string describe() const { return concat("rank ", world_rank, " (host ", host, ")"); }
+  std::string describe() const {
+    return host.empty() ? concat("rank ", world_rank)
+                        : concat("rank ", world_rank, " (host ", host, ")");
+  }
 };
 
 // "rank 3 (host h1), rank 4 (host h2)"; -1 stands for one that nobody knows.

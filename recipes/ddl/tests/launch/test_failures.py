@@ -127,6 +127,24 @@ def test_signals_are_passed_on(
     assert marked.all_gone()
 
 
+def test_a_signal_for_the_program_does_not_end_it(start: Start, marked: Marked) -> None:
+    code = (
+        "got = []\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: got.append(1))\n"
+        "print('up', flush=True)\n"
+        "while not got: time.sleep(0.01)\n"
+        "print('saved', rank)"
+    )
+    process = start("-np", "2", *ranks(marked, code))
+    assert process.stdout
+    assert [process.stdout.readline()[-3:] for _ in range(2)] == ["up\n", "up\n"]
+    process.send_signal(signal.SIGUSR1)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert sorted(out.splitlines()) == [f"[{n}@localhost] saved {n}" for n in (0, 1)]
+    assert marked.all_gone()
+
+
 def wait_for_ranks(marked: Marked, ddlrun: int, count: int) -> dict[int, str]:
     """The programs themselves, without ddlrun, mpiexec and the wrappers."""
 

@@ -61,10 +61,11 @@ void check_mpi(int code, const char* what) {
   fail(DDL_ERROR_MPI, what, " failed: ", text);
 }
 
-MpiTransport::MpiTransport(MPI_Comm comm, std::vector<Peer> peers)
-    : comm_(comm), peers_(std::move(peers)) {
+MpiTransport::MpiTransport(MPI_Comm comm, std::vector<Peer> peers, Use use)
+    : comm_(comm), peers_(std::move(peers)), use_(use) {
+  if (use_ == Use::kBorrowed) MPI_Comm_get_errhandler(comm_, &before_);
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-  prepare_isend(comm_);
+  if (use_ == Use::kPrivate) prepare_isend(comm_);
   static const int registered = std::atexit(explain_end);
   static_cast<void>(registered);
 }
@@ -74,7 +75,12 @@ MpiTransport::~MpiTransport() {
   MPI_Finalized(&is_finalized);
   if (is_finalized) return;
   const auto turn = mpi_turn();
-  MPI_Comm_free(&comm_);
+  if (use_ == Use::kBorrowed) {
+    MPI_Comm_set_errhandler(comm_, before_);
+    MPI_Errhandler_free(&before_);
+  } else {
+    MPI_Comm_free(&comm_);
+  }
 }
 
 Batch::~Batch() {
@@ -285,7 +291,7 @@ void Patience::wait(const std::function<std::vector<int>()>& whom) {
   last_look_ = now;
   const std::chrono::duration<double> idle = now - last_progress_;
   const std::vector<int> lost = transport_.on_wait(whom(), idle.count());
-  if (idle.count() <= g_timeout_seconds) return;
+  if (idle.count() <= g_timeout_seconds + more_) return;
   fail(DDL_ERROR_TIMEOUT, "no answer within ", g_timeout_seconds.load(), " s from ", what_,
        describe(transport_.peers(), lost),
        "; it is slow, stuck, dead or cut off (the limit is set by DDL_TIMEOUT or -timeout)");

@@ -19,10 +19,12 @@ namespace ddl {
 // Throws DDL_ERROR_MPI with MPI's own words when `code` is not MPI_SUCCESS.
 void check_mpi(int code, const char* what);
 
-// A private MPI communicator; rank i of it is `peers[i]`. Owns and frees `comm`.
+// An MPI communicator; rank i of it is `peers[i]`.
 class MpiTransport {
  public:
-  MpiTransport(MPI_Comm comm, std::vector<Peer> peers);
+  // A private one is freed at the end; a borrowed one is left as it was.
+  enum class Use { kPrivate, kBorrowed };
+  MpiTransport(MPI_Comm comm, std::vector<Peer> peers, Use use = Use::kPrivate);
   ~MpiTransport();
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
@@ -37,6 +39,8 @@ class MpiTransport {
  private:
   MPI_Comm comm_;
   std::vector<Peer> peers_;
+  Use use_;
+  MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;  // of a borrowed one
 };
 
 // Messages that are under way together. They belong to the batch until they complete; buffers must
@@ -105,9 +109,10 @@ class Batch {
 // comes is seen at most an eighth later than it could be, at next to no cost.
 class Patience {
  public:
-  // `what` of a rank is awaited: "" or a text that its name completes.
-  explicit Patience(MpiTransport& transport, const char* what = "")
-      : transport_(transport), what_(what) {}
+  // `what` of a rank is awaited: "" or a text that its name completes. `more`: seconds that are
+  // added to the timeout.
+  explicit Patience(MpiTransport& transport, const char* what = "", double more = 0)
+      : transport_(transport), what_(what), more_(more) {}
   void start_over();
   // Called when nothing moved. Looks around now and then (on_wait); throws DDL_ERROR_TIMEOUT once
   // nothing has moved for the timeout, which is for `whom()`.
@@ -116,6 +121,7 @@ class Patience {
  private:
   MpiTransport& transport_;
   const char* what_;
+  double more_;
   Clock::time_point last_progress_ = Clock::now();
   Clock::time_point last_look_ = last_progress_;
 };

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from pathlib import Path
 
 import ddl
@@ -11,7 +10,8 @@ import numpy as np
 
 ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()
-LIB = ctypes.CDLL(str(Path(sys.prefix) / "lib" / "libddl.so.1"))
+MAPS = Path("/proc/self/maps").read_text().splitlines()
+LIB = ctypes.CDLL(next(line.split()[-1] for line in MAPS if "/libddl.so" in line))
 LIB.ddl_last_error.restype = ctypes.c_char_p
 MISMATCH = 3
 WORLD = None

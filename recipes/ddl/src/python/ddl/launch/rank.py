@@ -34,7 +34,8 @@ def main() -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     # Blocked from here on, and fetched by sigtimedwait: no signal can fall between two steps.
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    # SIGUSR1 is for the program alone, and comes to the whole process group (see run.py).
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals | {signal.SIGUSR1})
     if os.getppid() != parent:
         os._exit(1)
     token = os.environ.pop("DDLRUN_TOKEN", "")

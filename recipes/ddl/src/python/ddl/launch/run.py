@@ -18,6 +18,7 @@ from ddl.launch.layout import Job
 
 TAIL_LINES = 12  # of each rank's output, repeated after a failure
 GRACE = 4.0  # seconds for the ranks to end by themselves; longer than rank.py's
+PASSED_ON = signal.SIGUSR1  # as batch systems send it before the time is over; by mpiexec, too
 EXIT_TIMEOUT = 124
 EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
 _PR_SET_PDEATHSIG = 1
@@ -156,7 +157,9 @@ class Run:
             self.stop(signal.SIGPIPE, signal.SIGTERM)
 
     def _signal(self, number: int, _frame: FrameType | None) -> None:
-        if self._kill_at is None:
+        if number == PASSED_ON:
+            self._process.send_signal(number)
+        elif self._kill_at is None:
             self.stop(number, signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
         else:
             self._kill_at = time.monotonic()  # asked twice: now
@@ -292,12 +295,12 @@ def signal_name(number: int) -> str:
 
 
 def _catch_signals(handler: "signal._HANDLER") -> int:
-    """Calls `handler` for the signals that end us; the file that select() wakes up by."""
+    """Calls `handler` for what ends us, and what is passed on; the file select() wakes up by."""
     reader, writer = os.pipe()
     for end in (reader, writer):
         os.set_blocking(end, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, PASSED_ON):
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup sets it
             signal.signal(number, handler)
     return reader

@@ -1,0 +1,27 @@
+// For MPI's own calls that wait for all ranks and cannot be given a limit: says after the timeout
+// what the process is in, so that nobody looks at a job that hangs without a word.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace ddl {
+
+class Reminder {
+ public:
+  explicit Reminder(const char* call);
+  ~Reminder();
+  Reminder(const Reminder&) = delete;
+  Reminder& operator=(const Reminder&) = delete;
+
+ private:
+  void wait(const char* call);
+
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ddl
