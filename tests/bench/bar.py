@@ -6,7 +6,7 @@
 `make bench` ends with it. Of each figure that a row demands, the table has the worst; a row that
 was not measured falls short, too. Then every figure that does, with the reason, if one is known by
 measurement: "unreachable", where by the same run's own figures no library could do it, or what
-`explained.yaml` says, of figures down to a share of the demand. Ends with 1 and names each of them.
+`explained.yaml` says of figures that are near enough. Ends with 1 and names each of them.
 """
 
 from __future__ import annotations

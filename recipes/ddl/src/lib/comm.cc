@@ -140,9 +140,15 @@ Comm::~Comm() {
 }
 
 void Comm::meet(const std::vector<int>& ranks, int tag) {
-  std::string group = "a group of ranks";
+  std::string group = "a group of " + std::to_string(ranks.size()) + " ranks:";
   for (const int rank : ranks) group += " " + std::to_string(transport_.peers()[rank].world_rank);
-  call_roll(transport_, ranks, kRollCallTag + 2 * tag, group);
+  check_usable();
+  try {
+    call_roll(transport_, ranks, kRollCallTag + 2 * tag, group);
+  } catch (const Error& error) {
+    if (!is_agreed(error)) give_up(error);
+    throw;
+  }
 }
 
 std::unique_ptr<Comm> Comm::subset(const std::vector<int>& ranks, int tag) {
@@ -229,10 +235,7 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
     queue_.run_behind([&] { run(call, collective); });
     return;
   }
-  if (failure_) {
-    throw Error(failure_->code(),
-                concat("this communicator is unusable since an earlier error: ", failure_->what()));
-  }
+  check_usable();
   const auto every = static_cast<std::uint64_t>(settings_.dump_every);
   const bool is_traced = settings_.debug_level >= 2 || (every > 0 && (num_calls_ + 1) % every == 0);
   const Clock::time_point start = is_traced ? Clock::now() : Clock::time_point();
@@ -242,8 +245,7 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
   } catch (const Disagreement&) {
     throw;
   } catch (const Error& error) {
-    failure_ = error;
-    tell_others(error);
+    give_up(error);
     throw;
   }
   if (call.collective != Collective::kIallreduce) {
@@ -255,6 +257,21 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
                  static_cast<unsigned long long>(num_calls_),
                  ddl::describe(announced(call)).c_str(), elapsed.count());
   }
+}
+
+void Comm::check_usable() {
+  const std::lock_guard<std::mutex> lock(failure_mutex_);
+  if (!failure_) return;
+  fail(failure_->code(),
+       "this communicator is unusable since an earlier error: ", failure_->what());
+}
+
+void Comm::give_up(const Error& error) {
+  {
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    failure_ = error;
+  }
+  tell_others(error);
 }
 
 void Comm::tell_others(const Error& error) {

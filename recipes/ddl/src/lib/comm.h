@@ -50,7 +50,9 @@ class Comm {
   // A communicator of these of its ranks, in this order; `tag` as in ddl_comm_create. Collective
   // over them.
   std::unique_ptr<Comm> subset(const std::vector<int>& ranks, int tag);
-  // Returns when all of these ranks have come here, for the same ranks and tag; throws else.
+  // Returns when all of these ranks have come here, for the same ranks and tag. Throws
+  // DDL_ERROR_MISMATCH when they came for others; after any other error this communicator is
+  // unusable, as after a collective's.
   void meet(const std::vector<int>& ranks, int tag);
 
   int rank() const { return rank_; }
@@ -111,7 +113,9 @@ class Comm {
   int call_parity() const { return static_cast<int>(num_calls_ & 1); }
 
  private:
-  // That this rank gave up, and why.
+  void check_usable();
+  // From now on no call succeeds; the others are told that this rank gave up, and why.
+  void give_up(const Error& error);
   void tell_others(const Error& error);
   Call announced(Call call) const;
   Plan make_plan(const PlanKey& key, const Node& tree) const;
@@ -140,6 +144,7 @@ class Comm {
   std::uint64_t num_calls_ = 0;
   std::uint32_t fusion_fingerprint_ = 0;
   std::atomic<std::uint64_t> num_collectives_{0};
+  std::mutex failure_mutex_;
   std::optional<Error> failure_;
   std::unique_ptr<Fusion> fusion_;
   std::unique_ptr<Device> device_;

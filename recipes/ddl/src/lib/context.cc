@@ -14,7 +14,9 @@
 namespace ddl {
 namespace {
 
-constexpr int kTagOfMpiGroups = 1 << 15;  // those of ddl_comm_create are below
+// Tags of ddl_comm_create, and others of ours, are below.
+constexpr int kTagOfMpiGroups = 1 << 16;
+constexpr int kNumMpiGroups = 1 << 14;
 
 // Whether MPI is ours to end. It outlives a failed start, since MPI cannot be started twice.
 bool g_owns_mpi = false;
@@ -23,7 +25,23 @@ bool g_owns_mpi = false;
 std::mutex g_life_mutex;
 std::shared_ptr<Context> g_context;
 
-void drop_context() { std::atomic_store(&g_context, std::shared_ptr<Context>()); }
+// A start that failed on all ranks alike: MPI is then ended with the process.
+bool g_has_failed_alike = false;
+// One that did not: old messages may be under way.
+std::optional<Error> g_start_failure;
+
+void end_mpi() {
+  int is_finalized = 0;
+  MPI_Finalized(&is_finalized);
+  if (!g_owns_mpi || is_finalized) return;
+  const Reminder reminder("MPI_Finalize");
+  MPI_Finalize();
+}
+
+void drop_context() {
+  std::atomic_store(&g_context, std::shared_ptr<Context>());
+  if (g_has_failed_alike) end_mpi();
+}
 
 // Starts MPI unless someone has.
 void start_mpi() {
@@ -61,8 +79,13 @@ std::vector<int> iota(int n) {
 }
 
 // Returns when all ranks are there, and all have good `settings`: else `error` says what is wrong
-// with ours. What follows would not meet where the settings below differ.
+// with ours. Ranks that differ in what is compared here would wait for each other in
+// Topology::discover.
 void agree_on_start(const Settings& settings, const std::optional<Error>& error) {
+  if (g_start_failure) {
+    fail(g_start_failure->code(),
+         "ddl_init cannot succeed after an earlier error: ", g_start_failure->what());
+  }
   int size = 0;
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   std::string alike = settings.topology_file.empty() ? "no -topology" : "a -topology";
@@ -71,7 +94,19 @@ void agree_on_start(const Settings& settings, const std::optional<Error>& error)
   std::vector<Peer> peers;
   for (int rank = 0; rank < size; ++rank) peers.push_back({rank, ""});
   MpiTransport everybody(MPI_COMM_WORLD, peers, MpiTransport::Use::kBorrowed);
-  call_roll(everybody, iota(size), kRollCallTag, alike, error);
+  everybody.on_end = [](const Error& e) {
+    std::fprintf(stderr, "[ddl] MPI ends this process in ddl_init: %s\n", e.what());
+  };
+  try {
+    call_roll(everybody, iota(size), kRollCallTag, alike, error);
+  } catch (const Error& e) {
+    if (is_agreed(e)) {
+      g_has_failed_alike = true;
+    } else {
+      g_start_failure = e;
+    }
+    throw;
+  }
 }
 
 MPI_Group group_of(MPI_Comm comm) {
@@ -107,11 +142,7 @@ Context::Context(const std::string& options) {
 Context::~Context() {
   groups_.clear();
   world_.reset();
-  int is_finalized = 0;
-  MPI_Finalized(&is_finalized);
-  if (!g_owns_mpi || is_finalized) return;
-  const Reminder reminder("MPI_Finalize");
-  MPI_Finalize();
+  end_mpi();
 }
 
 Comm* Context::create(const std::vector<int>& world_ranks, int tag) {
@@ -148,7 +179,9 @@ Comm* Context::create(MPI_Comm comm) {
   if (std::count(world_ranks.begin(), world_ranks.end(), MPI_UNDEFINED) > 0) {
     fail(DDL_ERROR_ARGUMENT, "the MPI communicator has ranks outside MPI_COMM_WORLD");
   }
-  world_->meet(world_ranks, kTagOfMpiGroups);
+  std::size_t hash = 0;  // threads may do so for several at a time
+  for (const int rank : world_ranks) hash = hash * 31 + static_cast<std::size_t>(rank);
+  world_->meet(world_ranks, kTagOfMpiGroups + static_cast<int>(hash % kNumMpiGroups));
   auto group = std::make_unique<Comm>(duplicate(comm), world_->topology().subset(world_ranks),
                                       world_ranks, settings_);
   const std::lock_guard<std::mutex> lock(mutex_);

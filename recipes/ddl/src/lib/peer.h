@@ -22,8 +22,11 @@ struct Peer {
 
 // "rank 3 (host h1), rank 4 (host h2)"; -1 stands for one that nobody knows.
 inline std::string describe(const std::vector<Peer>& peers, const std::vector<int>& ranks) {
+  constexpr std::size_t kMost = 16;  // of a large job, not more than one can read
   std::string text;
-  for (const int rank : ranks) {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i == kMost) return text + " and " + std::to_string(ranks.size() - kMost) + " more";
+    const int rank = ranks[i];
     text += text.empty() ? "" : ", ";
     text += rank < 0 ? "some rank of the group" : peers[rank].describe();
   }

@@ -2,14 +2,22 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <system_error>
 
 #include "peer.h"
 
 namespace ddl {
 
-Reminder::Reminder(const char* call) : thread_([this, call] { wait(call); }) {}
+Reminder::Reminder(const char* call) {
+  try {
+    thread_ = std::thread([this, call] { wait(call); });
+  } catch (const std::system_error&) {
+    // No thread, no reminder: the call itself matters more.
+  }
+}
 
 Reminder::~Reminder() {
   {
@@ -17,11 +25,12 @@ Reminder::~Reminder() {
     is_over_ = true;
   }
   over_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Reminder::wait(const char* call) {
-  const std::chrono::duration<double> timeout(g_timeout_seconds.load());
+  constexpr double kMost = 1e8;  // what wait_for can count
+  const std::chrono::duration<double> timeout(std::min(g_timeout_seconds.load(), kMost));
   std::unique_lock<std::mutex> lock(mutex_);
   if (over_.wait_for(lock, timeout, [this] { return is_over_; })) return;
   char host[256] = "";

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BIN, PROGRAMS, Launch, command, environment
+from conftest import BIN, PROGRAMS, Launch, Result, command, environment
 
 # Far above what any of this takes: only a hang reaches it.
 LONG = 100.0
@@ -119,61 +119,80 @@ def test_an_uncaught_exception_ends_the_job(launch: Launch, n: int, hosts: int) 
     assert re.search(rf"\[ddl\] rank {n - 1} \(host \S+\) ends the job: uncaught", result.stderr)
 
 
-def tell_of_a_meeting(launch: Launch, folder: Path, how: str, n: int) -> list[str]:
-    """What the ranks say of the start, or of a group, to which not all have come alike."""
-    for name in ("told", "ended"):
-        (folder / name).mkdir()
-    words = ("survive", str(PROGRAMS / "meet.py"), how, str(folder / "told"))
+def tell_of_a_meeting(
+    launch: Launch, folder: Path, how: str, odd: int, hosts: int = 0
+) -> tuple[list[str], Result]:
+    """What three ranks say of the start, or of a group, where `odd` comes late or with others."""
+    told = folder / "told"
+    told.mkdir()
+    (folder / "ended").mkdir()
+    words = ("survive", str(PROGRAMS / "meet.py"), how, str(odd), str(told))
     env = {"SURVIVE": str(folder / "ended"), "DDL_TIMEOUT": "1"}
-    result = launch(*words, n=n, env=env)
-    told = [(folder / "told" / str(rank)) for rank in range(n)]
-    assert all(file.exists() for file in told), result.stderr
-    return [*(file.read_text() for file in told), result.stderr]
+    result = launch(*words, n=3, hosts=hosts, env=env)
+    assert len(list(told.iterdir())) == 3, result.stderr
+    return [(told / str(rank)).read_text() for rank in range(3)], result
 
 
+@pytest.mark.parametrize("odd", [0, 2])
 @pytest.mark.parametrize(
     ("how", "own", "theirs"),
     [
-        ("bad option", "unknown word '-speed'", r"rank 2: DDL options: unknown word '-speed'"),
-        ("mode", *[r"rank 0 has no -topology and -mode 1 3, but rank 2 has .* -mode 3"] * 2),
-        ("topology", *[r"rank 0 has no -topology and no -mode, but rank 2 has a -topology"] * 2),
+        ("bad option", "unknown word '-speed'", r"rank {odd}: DDL options: unknown word '-speed'"),
+        ("mode", *[r"rank 0 has .* -mode .*, but rank [12] has .* -mode "] * 2),
+        ("topology", *[r"rank 0 has .* -topology .*, but rank [12] has .* -topology"] * 2),
     ],
 )
 def test_ranks_that_start_differently_are_named_by_all(
-    launch: Launch, tmp_path: Path, how: str, own: str, theirs: str
+    launch: Launch, tmp_path: Path, how: str, own: str, theirs: str, odd: int
 ) -> None:
-    *others, last, _ = tell_of_a_meeting(launch, tmp_path, how, 3)
-    assert re.search(own, last), last
-    for text in others:
-        assert re.search(theirs, text), text
+    told, result = tell_of_a_meeting(launch, tmp_path, how, odd)
+    assert result.returncode == 0, result.stderr  # MPI has been ended
+    for rank, text in enumerate(told):
+        assert re.search(own if rank == odd else theirs.format(odd=odd), text), text
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py")
-def test_a_rank_that_does_not_start_the_library_is_named(launch: Launch, tmp_path: Path) -> None:
-    *others, _, _ = tell_of_a_meeting(launch, tmp_path, "late for the library", 3)
-    for text in others:
-        assert re.match(r"TIMEOUT: no answer within 1 s from rank 2; it is slow", text), text
+@pytest.mark.parametrize("odd", [0, 2])
+def test_a_rank_that_does_not_start_the_library_is_named(
+    launch: Launch, tmp_path: Path, odd: int
+) -> None:
+    told, _ = tell_of_a_meeting(launch, tmp_path, "late for the library", odd)
+    for rank, text in enumerate(told):
+        assert re.match(r"(TIMEOUT|PEER_LOST): .*no answer within 1 s from rank ", text), text
+        assert rank == odd or f"from rank {odd};" in text
 
 
-def test_a_rank_that_does_not_come_to_a_group_is_named(launch: Launch, tmp_path: Path) -> None:
-    *others, _, _ = tell_of_a_meeting(launch, tmp_path, "group", 3)
-    for text in others:
-        assert re.match(r"TIMEOUT: no answer within 1 s from rank 2 \(host \S+\); it is", text), (
-            text
+@pytest.mark.parametrize("hosts", [0, 3])
+@pytest.mark.parametrize("odd", [0, 2])
+def test_a_rank_that_does_not_come_to_a_group_is_named(
+    launch: Launch, tmp_path: Path, odd: int, hosts: int
+) -> None:
+    told, _ = tell_of_a_meeting(launch, tmp_path, "group", odd, hosts)
+    for text in told:  # and it is told itself
+        assert re.match(rf"TIMEOUT: .*no answer within 1 s from rank {odd} \(host \S+\); ", text), (
+            told
         )
 
 
 def test_groups_of_different_ranks_are_told(launch: Launch, tmp_path: Path) -> None:
-    first, other, last, _ = tell_of_a_meeting(launch, tmp_path, "group of others", 3)
+    (first, other, last), _ = tell_of_a_meeting(launch, tmp_path, "group of others", 2)
     assert other == "no error"
     for text in (first, last):
-        assert re.search(r"rank 0 .* a group of ranks 0 2, but rank 2 .* ranks 0 1 2", text), text
+        assert re.search(r"rank 0 .* of 2 ranks: 0 2, but rank 2 .* of 3 ranks: 0 1 2", text), text
+
+
+def test_groups_in_different_order_are_told(launch: Launch, tmp_path: Path) -> None:
+    told, result = tell_of_a_meeting(launch, tmp_path, "group in another order", 1)
+    assert result.returncode == 0, result.stderr
+    for text in told:
+        assert re.search(r"rank 0 .* ranks: 0 1 2, but rank 1 .* ranks: 2 1 0", text), text
 
 
 def test_what_waits_inside_mpi_says_so(launch: Launch, tmp_path: Path) -> None:
-    *told, errors = tell_of_a_meeting(launch, tmp_path, "late for MPI", 2)
-    assert told == ["no error", "no error"]
-    assert re.search(r"\[ddl\] process \d+ on host \S+ has been in MPI_Init for 1 s", errors)
+    told, result = tell_of_a_meeting(launch, tmp_path, "late for MPI", 2)
+    assert told == ["no error"] * 3
+    said = r"\[ddl\] process \d+ on host \S+ has been in MPI_Init for 1 s"
+    assert re.search(said, result.stderr), result.stderr
 
 
 def test_a_killed_job_leaves_nothing_behind() -> None:

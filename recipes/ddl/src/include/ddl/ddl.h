@@ -80,7 +80,8 @@ typedef struct ddl_comm* ddl_comm_t;
 /* Starts the library, and MPI unless the program has done so. Collective over all ranks. `options`
  * as in DDL_OPTIONS, whose value is used when `options` is NULL. A second call changes nothing.
  * Fails on all ranks when one has wrong options or another mode, or does not come within the
- * timeout; but MPI's own start and end wait without one, and the library then says so on stderr. */
+ * timeout; but MPI's own start and end wait without one, and the library then says so on stderr.
+ * A program that has started MPI has no receive of any tag posted on MPI_COMM_WORLD meanwhile. */
 DDL_API DDL_Result ddl_init(const char* options);
 
 /* Ends the library, and MPI if ddl_init started it. Collective over all ranks, and checked like any
@@ -144,7 +145,8 @@ DDL_API DDL_Result ddl_get_timeout(double* seconds);
 
 /* Makes a communicator of the `n` ranks in `world_ranks`, in that order. Called by these ranks
  * only, with the same list; `tag` (0 .. 32767) tells apart groups made at the same time. Fails on
- * all who have come when one has another list, or does not come within the timeout. */
+ * all when one has another list; and when one does not come within the timeout, after which
+ * DDL_COMM_WORLD is unusable, too. */
 DDL_API DDL_Result ddl_comm_create(const int* world_ranks, int n, int tag, ddl_comm_t* comm);
 DDL_API DDL_Result ddl_comm_free(ddl_comm_t comm); /* called by all its ranks; NULL is an error */
 DDL_API DDL_Result ddl_comm_rank(ddl_comm_t comm, int* rank);

@@ -10,84 +10,99 @@ namespace {
 
 constexpr std::size_t kText = 1024;
 
-// What a member brings, and what the first one answers: once when it is there itself, so that the
-// member knows whom it waits for from then on, and once when all are.
+// All messages of a roll call. A member greets; the leader answers that it is there, and for how
+// long; the member, if it still is, brings what it has; and the leader sends the verdict, to all
+// and perhaps before anything else.
 struct Slip {
-  DDL_Result code;
-  std::uint64_t hash;  // of all of `alike`
-  char text[kText];    // `alike` or the error, as much of it as there is room for
+  enum Kind { kGreeting, kHere, kBrought, kVerdict };
+  Kind kind = kGreeting;
+  DDL_Result code = DDL_SUCCESS;
+  double timeout = 0;      // of the leader, in kHere
+  std::uint64_t hash = 0;  // of all of the text
+  char text[kText] = {};   // what was brought, or an error: as much of it as there is room for
 
-  Slip() : code(DDL_SUCCESS), hash(0), text{} {}
-  Slip(DDL_Result result, const std::string& words)
-      : code(result), hash(std::hash<std::string>()(words)), text{} {
-    words.copy(text, kText - 1);
+  static Slip make(Kind kind, DDL_Result code = DDL_SUCCESS, const std::string& words = "") {
+    Slip slip;
+    slip.kind = kind;
+    slip.code = code;
+    slip.timeout = g_timeout_seconds;
+    slip.hash = std::hash<std::string>()(words);
+    words.copy(slip.text, kText - 1);
+    return slip;
   }
 };
-
-void poll(Batch& batch) {
-  batch.poll([](std::uint64_t) {});
-}
 
 // Has all that MPI is given: it must outlive a message that cannot be taken back.
 class Roll {
  public:
   Roll(MpiTransport& transport, const std::vector<int>& members, int tag, const Slip& own)
-      : transport_(transport),
-        members_(members),
-        tag_(tag),
-        own_(own),
-        slips_(members.size(), own),
-        is_here_(members.size()) {}
+      : transport_(transport), members_(members), tag_(tag), own_(own), slips_(members.size()) {
+    std::sort(members_.begin(), members_.end());  // the leader is the same, whatever their order
+    slips_[0] = own;
+  }
+
+  int leader() const { return members_.front(); }
 
   void lead() {
+    std::optional<Error> error;
     try {
       gather();
       compare();
-    } catch (const Error& error) {
-      verdict_ = Slip(error.code(), error.what());
+    } catch (const Error& e) {
+      error = e;
+      verdict_ = Slip::make(Slip::kVerdict, e.code(), e.what());
     }
-    tell();
-    if (verdict_.code != DDL_SUCCESS) throw Error(verdict_.code, verdict_.text);
+    Batch verdicts(transport_);
+    for (std::size_t i = 1; i < members_.size(); ++i) {
+      tell(&verdicts, members_[i], error.has_value());
+    }
+    try {
+      verdicts.wait();
+    } catch (const Error&) {
+      if (!error) throw;  // those who have it go on: to where they would wait for the lost one, too
+    }
+    if (error) throw *error;
   }
 
   void follow() {
-    const int first = members_.front();
-    Batch greeting(transport_);
-    greeting.send(&own_, sizeof(Slip), first, tag_);
-    greeting.recv(&here_, sizeof(Slip), first, tag_ + 1);
-    greeting.wait();
-    Batch answer(transport_);
-    answer.recv(&verdict_, sizeof(Slip), first, tag_ + 1);
-    constexpr double kMore = 1;  // the first one's own time is over a little later than ours
-    Patience patience(transport_, "", kMore);
-    while (!answer.is_empty()) {
-      if (!answer.poll([](std::uint64_t) {})) patience.wait([&] { return answer.awaited(); });
+    Batch batch(transport_);
+    batch.send(&greeting_, sizeof(Slip), leader(), tag_);
+    Slip answer = next(&batch, 0);
+    if (answer.kind == Slip::kHere) {
+      batch.send(&own_, sizeof(Slip), leader(), tag_);
+      constexpr double kMore = 1;  // for the verdict to come, once the leader's time is over
+      answer = next(&batch, answer.timeout + kMore - g_timeout_seconds);
     }
-    if (verdict_.code != DDL_SUCCESS) throw Relayed(verdict_.code, verdict_.text);
+    if (answer.code != DDL_SUCCESS) throw Relayed(answer.code, answer.text);
   }
 
  private:
-  void gather() {
-    Batch greetings(transport_);
-    Batch answers(transport_);
-    for (std::size_t i = 1; i < members_.size(); ++i) {
-      greetings.recv(&slips_[i], sizeof(Slip), members_[i], tag_, i);
+  Slip next(Batch* batch, double more) {
+    batch->recv(&incoming_, sizeof(Slip), leader(), tag_ + 1);
+    Patience patience(transport_, "", more);
+    while (!batch->is_empty()) {
+      if (!batch->poll([](std::uint64_t) {})) patience.wait([&] { return batch->awaited(); });
     }
-    is_here_[0] = true;
-    Patience patience(transport_);  // whoever comes, time goes on
-    while (!greetings.is_empty() || !answers.is_empty()) {
-      const bool has_moved = greetings.poll([&](std::uint64_t i) {
-        is_here_[i] = true;
-        answers.send(&here_, sizeof(Slip), members_[i], tag_ + 1);
-      });
-      poll(answers);
-      if (!has_moved) patience.wait([&] { return missing(greetings, answers); });
-    }
+    return incoming_;
   }
 
-  static std::vector<int> missing(const Batch& greetings, const Batch& answers) {
-    const std::vector<int> absent = greetings.awaited();
-    return absent.empty() ? answers.awaited() : absent;
+  // Two messages of each member: a greeting, which may be of one that has given up since, and what
+  // it brings.
+  void gather() {
+    Batch batch(transport_);
+    for (std::size_t i = 1; i < members_.size(); ++i) {
+      batch.recv(&slips_[i], sizeof(Slip), members_[i], tag_, i);
+    }
+    constexpr std::uint64_t kSent = 0;
+    const auto on_complete = [&](std::uint64_t i) {
+      if (i == kSent || slips_[i].kind != Slip::kGreeting) return;
+      batch.send(&here_, sizeof(Slip), members_[i], tag_ + 1, kSent);
+      batch.recv(&slips_[i], sizeof(Slip), members_[i], tag_, i);
+    };
+    Patience patience(transport_);  // whoever comes, time goes on
+    while (!batch.is_empty()) {
+      if (!batch.poll(on_complete)) patience.wait([&] { return batch.awaited(); });
+    }
   }
 
   void compare() const {
@@ -97,51 +112,64 @@ class Roll {
     }
     for (std::size_t i = 1; i < slips_.size(); ++i) {
       if (slips_[i].hash == slips_[0].hash) continue;
-      fail(DDL_ERROR_MISMATCH, "the ranks differ: ", describe(0), " has ", slips_[0].text, ", but ",
-           describe(i), " has ", slips_[i].text, "; give all of them the same");
+      fail(DDL_ERROR_MISMATCH, "the ranks differ: ", describe(0), " has ", brief(slips_[0]),
+           ", but ", describe(i), " has ", brief(slips_[i]), "; give all of them the same");
     }
   }
 
-  // Those who have come. Who is lost meanwhile shall not hide what the others are told.
-  void tell() {
+  // The verdict has room for two of these.
+  static std::string brief(const Slip& slip) {
+    constexpr std::size_t kMost = kText / 3;
+    const std::string text = slip.text;
+    return text.size() > kMost ? text.substr(0, kMost) + " ..." : text;
+  }
+
+  // Who is lost shall not keep an error from the others.
+  void tell(Batch* verdicts, int member, bool is_error) {
     try {
-      Batch verdicts(transport_);
-      for (std::size_t i = 1; i < members_.size(); ++i) {
-        if (is_here_[i]) verdicts.send(&verdict_, sizeof(Slip), members_[i], tag_ + 1);
-      }
-      verdicts.wait();
+      verdicts->send(&verdict_, sizeof(Slip), member, tag_ + 1);
     } catch (const Error&) {
-      if (verdict_.code == DDL_SUCCESS) throw;
+      if (!is_error) throw;
     }
   }
 
   std::string describe(std::size_t i) const { return transport_.peers()[members_[i]].describe(); }
 
   MpiTransport& transport_;
-  const std::vector<int>& members_;
+  std::vector<int> members_;
   int tag_;
   Slip own_;
-  Slip here_;
-  Slip verdict_;
-  std::vector<Slip> slips_;  // by member
-  std::vector<bool> is_here_;
+  Slip incoming_;
+  std::vector<Slip> slips_;  // of the members
+  const Slip greeting_ = Slip::make(Slip::kGreeting);
+  const Slip here_ = Slip::make(Slip::kHere);
+  Slip verdict_ = Slip::make(Slip::kVerdict);
 };
 
 }  // namespace
 
 void call_roll(MpiTransport& transport, const std::vector<int>& members, int tag,
                const std::string& alike, const std::optional<Error>& error) {
-  const Slip own = error ? Slip(error->code(), error->what()) : Slip(DDL_SUCCESS, alike);
+  const Slip own = error ? Slip::make(Slip::kBrought, error->code(), error->what())
+                         : Slip::make(Slip::kBrought, DDL_SUCCESS, alike);
   int rank = 0;
   check_mpi(MPI_Comm_rank(transport.comm(), &rank), "MPI_Comm_rank");
   auto roll = std::make_unique<Roll>(transport, members, tag, own);
   try {
-    members.front() == rank ? roll->lead() : roll->follow();
-  } catch (const Error&) {
-    static_cast<void>(roll.release());  // a rank that comes late may still be sent what is in it
-    if (error) throw *error;            // in its own words
+    rank == roll->leader() ? roll->lead() : roll->follow();
+  } catch (const Error& e) {
+    if (is_agreed(e) && error) throw *error;  // in its own words
+    if (!is_agreed(e)) static_cast<void>(roll.release());
+    throw;
+  } catch (...) {
+    static_cast<void>(roll.release());
     throw;
   }
+}
+
+bool is_agreed(const Error& error) {
+  const DDL_Result code = error.code();
+  return code == DDL_ERROR_MISMATCH || code == DDL_ERROR_ARGUMENT;
 }
 
 }  // namespace ddl

@@ -1,6 +1,6 @@
 """Ranks that do not come, or not with the same, where MPI would wait for them without a limit.
 
-Argument: which. Every rank prints its error; the last rank is the one that is different.
+Arguments: how, the rank that is different, and the folder to which each rank writes its error.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import time
 from pathlib import Path
 
 RANK, SIZE = int(os.environ["PMI_RANK"]), int(os.environ["PMI_SIZE"])
-IS_LAST = RANK == SIZE - 1
-how = sys.argv[1]
-if how == "late for MPI" and IS_LAST:
+how, odd, folder = sys.argv[1:]
+IS_ODD = int(odd) == RANK
+if how == "late for MPI" and IS_ODD:
     time.sleep(3)
 
 import ddl  # noqa: E402
 from helpers import error_of  # noqa: E402
 
 
-def start(usual: str, last: str) -> str:
-    return error_of(lambda: ddl.init(last if IS_LAST else usual))
+def start(usual: str, other: str) -> str:
+    return error_of(lambda: ddl.init(other if IS_ODD else usual))
 
 
 match how:
@@ -37,19 +37,28 @@ match how:
         from mpi4py import MPI
 
         assert MPI.COMM_WORLD.size == SIZE
-        if IS_LAST:
-            time.sleep(4)
+        if IS_ODD:
+            time.sleep(3)
         told = start("-timeout 1", "-timeout 1")
+        assert told.split(": ", 1)[1] in error_of(ddl.init)
     case "group":
         ddl.init("-timeout 1")
-        if IS_LAST:
-            time.sleep(4)
-            told = "no error"
-        else:
-            told = error_of(lambda: ddl.new_group(range(SIZE)))
+        if IS_ODD:
+            time.sleep(3)
+        told = error_of(lambda: ddl.new_group(range(SIZE)))
+        assert "unusable since an earlier error" in error_of(ddl.barrier)
     case "group of others":
         ddl.init("-timeout 2")
-        ranks = range(SIZE) if IS_LAST else [0, SIZE - 1]
+        ranks = range(SIZE) if IS_ODD else [0, SIZE - 1]
         told = "no error" if 0 < RANK < SIZE - 1 else error_of(lambda: ddl.new_group(ranks))
-Path(sys.argv[2], str(RANK)).write_text(told)
+    case "group in another order":
+        ddl.init("-timeout 2")
+        ranks = range(SIZE)
+        told = error_of(lambda: ddl.new_group(ranks[::-1] if IS_ODD else ranks))
+        assert error_of(ddl.barrier) == "no error"
+Path(folder, str(RANK)).write_text(told)
+while len(list(Path(folder).iterdir())) < SIZE:  # nobody shall be missed because it has ended
+    time.sleep(0.05)
+if "late" not in how or how == "late for MPI":
+    sys.exit()  # MPI ends well
 os._exit(0 if told == "no error" else 7)

@@ -158,7 +158,8 @@ class Run:
 
     def _signal(self, number: int, _frame: FrameType | None) -> None:
         if number == PASSED_ON:
-            self._process.send_signal(number)
+            if any(rank.started for rank in self.ranks):  # before that it would end mpiexec
+                self._process.send_signal(number)
         elif self._kill_at is None:
             self.stop(number, signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
         else:
