@@ -160,7 +160,7 @@ def main() -> None:
             print("\n".join(show(json.loads((folder / f"{name}.json").read_text()))))
     print("## The bar\n")
     print("\n".join(table(bar.HEAD, bar.worst(checks, sources))))
-    print("\n".join(f"- {line}" for line in bar.shortfalls(checks)))
+    print("\n".join(f"- {line}" for line in bar.shortfalls(checks, sources)))
 
 
 if __name__ == "__main__":
