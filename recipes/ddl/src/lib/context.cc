@@ -78,16 +78,14 @@ std::vector<int> iota(int n) {
   return numbers;
 }
 
-// Returns when all ranks are there, and all have good `settings`: else `error` says what is wrong
-// with ours. Ranks that differ in what is compared here would wait for each other in
+// Returns when all `size` ranks are there, and all have good `settings`: else `error` says what is
+// wrong with ours. Ranks that differ in what is compared here would wait for each other in
 // Topology::discover.
-void agree_on_start(const Settings& settings, const std::optional<Error>& error) {
+void agree_on_start(int size, const Settings& settings, const std::optional<Error>& error) {
   if (g_start_failure) {
     fail(g_start_failure->code(),
          "ddl_init cannot succeed after an earlier error: ", g_start_failure->what());
   }
-  int size = 0;
-  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   std::string alike = settings.topology_file.empty() ? "no -topology" : "a -topology";
   alike += settings.mode == 0 ? " and no -mode" : " and -mode";
   for (const int dimension : settings.dimensions) alike += " " + std::to_string(dimension);
@@ -133,7 +131,7 @@ Context::Context(const std::string& options) {
   } catch (const Error& e) {
     error = e;
   }
-  agree_on_start(settings_, error);
+  agree_on_start(size, settings_, error);
   const MPI_Comm comm = duplicate(MPI_COMM_WORLD);
   world_ = std::make_unique<Comm>(comm, Topology::discover(comm, settings_), iota(size), settings_);
   if (settings_.debug_level >= 1 && world_->rank() == 0) print_topology();

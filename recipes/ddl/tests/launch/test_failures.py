@@ -100,6 +100,15 @@ def test_timeout(ddlrun: Run, marked: Marked) -> None:
     assert marked.all_gone()
 
 
+def start_two(start: Start, marked: Marked, code: str) -> subprocess.Popen[str]:
+    """Two ranks, both of which have said "up"."""
+    process = start("-np", "2", *ranks(marked, code))
+    assert process.stdout
+    said = {process.stdout.readline(), process.stdout.readline()}
+    assert said == {"[0@localhost] up\n", "[1@localhost] up\n"}
+    return process
+
+
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
@@ -112,12 +121,7 @@ def test_signals_are_passed_on(
         "except KeyboardInterrupt: print('interrupted', rank)\n"
         "except SystemExit: print('terminated', rank)"
     )
-    process = start("-np", "2", *ranks(marked, code))
-    assert process.stdout
-    assert {process.stdout.readline(), process.stdout.readline()} == {
-        "[0@localhost] up\n",
-        "[1@localhost] up\n",
-    }
+    process = start_two(start, marked, code)
     process.send_signal(number)
     out, errors = process.communicate(timeout=60)
     assert process.returncode == status
@@ -135,9 +139,7 @@ def test_a_signal_for_the_program_does_not_end_it(start: Start, marked: Marked) 
         "while not got: time.sleep(0.01)\n"
         "print('saved', rank)"
     )
-    process = start("-np", "2", *ranks(marked, code))
-    assert process.stdout
-    assert [process.stdout.readline()[-3:] for _ in range(2)] == ["up\n", "up\n"]
+    process = start_two(start, marked, code)
     process.send_signal(signal.SIGUSR1)
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors

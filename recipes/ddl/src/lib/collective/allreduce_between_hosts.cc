@@ -59,14 +59,13 @@ class PipelinedAllreduce final : public Pipeline {
   void sum(std::size_t c) override {
     const Span s = part(c);
     if (s.count() == 0) return;
-    inputs_.clear();
-    for (const int rank : host_.neighbours()) {
-      const std::byte* all =
-          rank == host_.rank() ? send_ + begin(c) * width_ : host_.input(rank, slot_index(c));
-      inputs_.push_back(all + s.begin * width_);
-    }
+    list_inputs(c, s.begin);
     std::byte* sum = host_.socket_sum(slot_index(c), host_.socket()) + s.begin * width_;
     reduce_(sum, inputs_.data(), static_cast<int>(inputs_.size()), s.count(), divisor_);
+  }
+
+  void list_inputs(std::size_t c, std::size_t at) {
+    host_.list_inputs(slot_index(c), send_ + begin(c) * width_, at * width_, &inputs_);
   }
 
   // A rank that is alone on its host works in the caller's memory.
@@ -74,21 +73,18 @@ class PipelinedAllreduce final : public Pipeline {
     const Span s = slice(c, host_.rank());
     if (s.count() == 0) return;
     slot->plan = plan(s.count());
-    const std::byte* own = send_ + (begin(c) + s.begin) * width_;
     if (host_.size() == 1) {
       slot->work = recv_ + (begin(c) + s.begin) * width_;
-      slot->own = own;
+      slot->own = send_ + (begin(c) + s.begin) * width_;
       if (divisor_ == 1.0) return;
     } else {
       slot->work = host_.output(slot_index(c)) + s.begin * width_;
     }
-    inputs_.resize(by_socket_ ? host_.num_sockets() : host_.size());
-    for (int i = 0; i < static_cast<int>(inputs_.size()); ++i) {
-      const std::byte* all =
-          by_socket_ ? host_.socket_sum(slot_index(c), i) : host_.input(i, slot_index(c));
-      inputs_[i] = all + s.begin * width_;
+    if (by_socket_) {
+      host_.list_socket_sums(slot_index(c), s.begin * width_, &inputs_);
+    } else {
+      list_inputs(c, s.begin);
     }
-    if (!by_socket_) inputs_[host_.rank()] = own;
     reduce_(slot->work, inputs_.data(), static_cast<int>(inputs_.size()), s.count(),
             by_socket_ ? 1.0 : divisor_);
     slot->own = slot->work;

@@ -29,7 +29,6 @@ class SharedAllreduce {
         by_socket_(host_.num_sockets() > 1),
         divisors_(comm.size(), type, op),
         copy_out_(copy_function(count * width_, send == recv)),
-        inputs_(std::max<std::size_t>(host_.neighbours().size(), host_.num_sockets())),
         chunks_((count + chunk_ - 1) / chunk_),
         first_(host_.take_slots(chunks_)),
         arrived_(host_.arrived()),
@@ -116,29 +115,16 @@ class SharedAllreduce {
     host_.post_arrived();
   }
 
-  // The inputs of our socket's ranks, from element `at` on; how many.
-  int inputs_at(std::size_t c, std::size_t at) {
-    for (int i = 0; i < lanes(); ++i) {
-      const std::byte* from = i == host_.socket_rank()
-                                  ? send_ + begin(c) * width_
-                                  : host_.input(host_.neighbours()[i], slot(c));
-      inputs_[i] = from + at * width_;
-    }
-    return lanes();
-  }
-
-  int socket_sums_at(std::size_t c, std::size_t at) {
-    for (int socket = 0; socket < host_.num_sockets(); ++socket) {
-      inputs_[socket] = host_.socket_sum(slot(c), socket) + at * width_;
-    }
-    return host_.num_sockets();
+  void list_inputs(std::size_t c, std::size_t at) {
+    host_.list_inputs(slot(c), send_ + begin(c) * width_, at * width_, &inputs_);
   }
 
   void sum(std::size_t c) {
     const Span s = slice(c, host_.socket_rank());
     if (s.count() > 0) {
+      list_inputs(c, s.begin);
       std::byte* sum = host_.socket_sum(slot(c), host_.socket()) + s.begin * width_;
-      reduce_(sum, inputs_.data(), inputs_at(c, s.begin), s.count(), divisors_.first);
+      reduce_(sum, inputs_.data(), static_cast<int>(inputs_.size()), s.count(), divisors_.first);
     }
     host_.post_summed();
   }
@@ -148,9 +134,13 @@ class SharedAllreduce {
     const Span s = slice(c, host_.socket_rank());
     for (std::size_t at = s.begin; at < s.end; at += kBlock / width_) {
       const std::size_t n = std::min(kBlock / width_, s.end - at);
-      const int num_inputs = by_socket_ ? socket_sums_at(c, at) : inputs_at(c, at);
+      if (by_socket_) {
+        host_.list_socket_sums(slot(c), at * width_, &inputs_);
+      } else {
+        list_inputs(c, at);
+      }
       std::byte* output = host_.output(slot(c), host_.socket()) + at * width_;
-      reduce_(output, inputs_.data(), num_inputs, n, divisor);
+      reduce_(output, inputs_.data(), static_cast<int>(inputs_.size()), n, divisor);
       copy_out_(recv_ + (begin(c) + at) * width_, output, n * width_);
     }
     host_.post_done();
@@ -177,7 +167,7 @@ class SharedAllreduce {
   bool by_socket_;
   Divisors divisors_;
   CopyFunction copy_out_;
-  std::vector<const void*> inputs_;
+  std::vector<const void*> inputs_;  // of the sum at hand
   std::size_t chunks_;
   std::size_t first_;
   std::uint32_t arrived_;  // the counters as the call began

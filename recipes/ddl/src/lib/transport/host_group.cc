@@ -94,6 +94,22 @@ HostGroup::HostGroup(MpiTransport& transport, const std::vector<int>& members,
   own.start_time = start_time_of(own.pid);
 }
 
+void HostGroup::list_inputs(std::size_t slot, const std::byte* own, std::size_t offset,
+                            std::vector<const void*>* inputs) const {
+  inputs->clear();
+  for (const int rank : neighbours_) {
+    inputs->push_back((rank == me_ ? own : input(rank, slot)) + offset);
+  }
+}
+
+void HostGroup::list_socket_sums(std::size_t slot, std::size_t offset,
+                                 std::vector<const void*>* sums) const {
+  sums->clear();
+  for (int socket = 0; socket < num_sockets_; ++socket) {
+    sums->push_back(socket_sum(slot, socket) + offset);
+  }
+}
+
 void HostGroup::set_up(MpiTransport& transport, const std::vector<int>& members) {
   const std::size_t head =
       round_up(round_up(sizeof(Control), 64) + members.size() * sizeof(RankBlock), kPage);

@@ -265,8 +265,8 @@ void Batch::explain_end() const {
   }
 }
 
-void Batch::wait() {
-  Patience patience(transport_);
+void Batch::wait(double more) {
+  Patience patience(transport_, "", more);
   while (!is_empty()) {
     if (poll([](std::uint64_t) {})) {
       patience.start_over();

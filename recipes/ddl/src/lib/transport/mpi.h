@@ -72,8 +72,9 @@ class Batch {
   // may add messages.
   bool poll(const std::function<void(std::uint64_t id)>& on_complete);
   bool is_empty() const { return requests_.empty() && waiting_.empty(); }
-  // Throws DDL_ERROR_TIMEOUT, naming the peers, after a timeout without any progress.
-  void wait();
+  // Throws DDL_ERROR_TIMEOUT, naming the peers, after a timeout, and `more` seconds, without any
+  // progress.
+  void wait(double more = 0);
   // Whom the messages under way go to or come from; -1: all of them.
   std::vector<int> awaited() const;
   // For a process that MPI ends: finds out who is lost, for at most half of the timeout.

@@ -52,15 +52,7 @@ class Roll {
       error = e;
       verdict_ = Slip::make(Slip::kVerdict, e.code(), e.what());
     }
-    Batch verdicts(transport_);
-    for (std::size_t i = 1; i < members_.size(); ++i) {
-      tell(&verdicts, members_[i], error.has_value());
-    }
-    try {
-      verdicts.wait();
-    } catch (const Error&) {
-      if (!error) throw;  // those who have it go on: to where they would wait for the lost one, too
-    }
+    tell(error.has_value());
     if (error) throw *error;
   }
 
@@ -79,10 +71,7 @@ class Roll {
  private:
   Slip next(Batch* batch, double more) {
     batch->recv(&incoming_, sizeof(Slip), leader(), tag_ + 1);
-    Patience patience(transport_, "", more);
-    while (!batch->is_empty()) {
-      if (!batch->poll([](std::uint64_t) {})) patience.wait([&] { return batch->awaited(); });
-    }
+    batch->wait(more);
     return incoming_;
   }
 
@@ -124,13 +113,21 @@ class Roll {
     return text.size() > kMost ? text.substr(0, kMost) + " ..." : text;
   }
 
-  // Who is lost shall not keep an error from the others.
-  void tell(Batch* verdicts, int member, bool is_error) {
-    try {
-      verdicts->send(&verdict_, sizeof(Slip), member, tag_ + 1);
-    } catch (const Error&) {
-      if (!is_error) throw;
+  // Who is lost shall not keep an error from the others. Without one, those who have been told go
+  // on to where they would wait for the lost one, too.
+  void tell(bool is_error) {
+    const auto unless_lost = [is_error](const auto& act) {
+      try {
+        act();
+      } catch (const Error&) {
+        if (!is_error) throw;
+      }
+    };
+    Batch verdicts(transport_);
+    for (std::size_t i = 1; i < members_.size(); ++i) {
+      unless_lost([&] { verdicts.send(&verdict_, sizeof(Slip), members_[i], tag_ + 1); });
     }
+    unless_lost([&] { verdicts.wait(); });
   }
 
   std::string describe(std::size_t i) const { return transport_.peers()[members_[i]].describe(); }
