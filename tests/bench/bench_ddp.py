@@ -30,11 +30,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import Check, missed
 from bench.command import end, parse_size, run_command, write_report
+from bench.environment import built
 from bench.lab.bound import lower_bound
 from bench.lab.cell import Budget
 from bench.lab.layout import Layout, parse_layout, rank_order
 from bench.lab.network import bring_up, why_not
-from bench.lab.peers.ddl import built
 from bench.lab.report import size_text
 from bench.lab.training import Training, train
 

@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import Check, missed
 from bench.command import end, run_command, write_report
+from bench.environment import environment_with
 from bench.lab.faults import WAYS, Fault, run_fault
 from bench.lab.layout import Layout, parse_layout
 from bench.lab.network import why_not
-from bench.lab.peers.ddl import built
 
 HERE = Path(__file__).parent
 ROW = "Link cut, rank stopped or killed"
@@ -118,9 +118,7 @@ def main() -> None:
     if why := why_not():
         print(f"skipped: {why}")
         return
-    prefix = (ask.prefix or built()).absolute()
-    if not (prefix / "bin" / "python").exists():
-        raise ValueError(f"there is no bin/python in {prefix}; run make, or give --prefix")
+    prefix = environment_with("python", ask.prefix)
     seed = random.SystemRandom().randrange(10**6) if ask.seed is None else ask.seed
     print(f"the first turn's seed is {seed}")
     layouts: list[Layout] = [

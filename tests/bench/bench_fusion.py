@@ -7,9 +7,8 @@ The tensors have the sizes of ResNet-50's parameters from 1 KiB to 64 KiB, last 
 from the start until there are 200. Jobs with and without fusion take turns; in every job, bursts of
 the blocking and of the asynchronous calls take turns. A burst takes as long as its slowest rank.
 Calls go below the checks of the Python interface, which cost the same for both kinds. Every element
-is checked. Needs `mpiexec` and `ddl` beside this interpreter or in --prefix; several
-hosts are pretended ones (DDL_FAKE_HOSTS), whose ranks talk through MPI. Prints a table and writes
-tests/bench/out/fusion.json.
+is checked. Several hosts are pretended ones (DDL_FAKE_HOSTS), whose ranks talk through MPI. Prints
+a table and writes tests/bench/out/fusion.json.
 """
 
 from __future__ import annotations
@@ -139,13 +138,15 @@ def run_job(prefix: Path, ranks: int, hosts: int, nbytes: int, bursts: int) -> d
     return answer
 
 
-def measure(options: argparse.Namespace, ranks: int, hosts: int) -> list[dict[str, Any]]:
+def measure(
+    options: argparse.Namespace, prefix: Path, ranks: int, hosts: int
+) -> list[dict[str, Any]]:
     """Jobs of all limits in turn, `rounds` times; one row for each kind."""
     times: dict[tuple[str, int], list[float]] = defaultdict(list)
     messages: dict[int, list[int]] = defaultdict(list)
     for _ in range(options.rounds):
         for nbytes in (0, *options.fusion_bytes):
-            answer = run_job(options.prefix, ranks, hosts, nbytes, options.bursts)
+            answer = run_job(prefix, ranks, hosts, nbytes, options.bursts)
             messages[nbytes].append(answer["messages"])
             times["async", nbytes] += answer["times"]["async"]
             times["blocking", 0] += answer["times"]["blocking"]
@@ -181,7 +182,7 @@ def parse_options() -> argparse.Namespace:
     ask.add_argument("--fusion-bytes", nargs="+", type=parse_size, default=[1 << 20])
     ask.add_argument("--rounds", type=int, default=5, help="jobs of each kind")
     ask.add_argument("--bursts", type=int, default=9, help="in a job")
-    ask.add_argument("--prefix", type=Path, default=Path(sys.prefix), help="where ddl is")
+    ask.add_argument("--prefix", type=Path, help="where ddl is; default: the built environment")
     ask.add_argument("--out", type=Path, default=OUT, help="the JSON")
     ask.add_argument("--as-rank", type=int, help=argparse.SUPPRESS)
     return ask.parse_args()
@@ -192,13 +193,16 @@ def main() -> None:
     options = parse_options()
     if options.as_rank is not None:
         return run_as_rank(options.as_rank)
+    from bench.environment import environment_with  # a rank's interpreter may lack what it needs
+
+    prefix = environment_with("mpiexec", options.prefix)
     sizes = burst_sizes()
     print(f"{NUMBER} tensors, {sum(sizes) * 4 / 1e6:.2f} MB, float32")
     print("| ranks | hosts | calls | ms | quartiles | messages | x blocking |")
     print("|---|---|---|---|---|---|---|")
     rows = []
     for ranks, hosts in product(options.ranks, options.hosts):
-        for row in measure(options, ranks, hosts):
+        for row in measure(options, prefix, ranks, hosts):
             low, high = row["quartiles_ms"]
             print(
                 f"| {ranks} | {hosts} | {row['kind']} | {row['median_ms']:.2f} | {low:.2f} to "

@@ -31,9 +31,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import missed
 from bench.command import end, parse_size, run_command, write_report
+from bench.environment import built
 from bench.lab.bar_host import BEYOND_CACHES, host_checks
 from bench.lab.peers.base import Unavailable
-from bench.lab.peers.ddl import built
 from bench.lab.peers.gloo import python_with_torch
 from bench.lab.peers.install import LAB, compile_worker, pip_prefix
 from bench.lab.peers.oneccl import oneccl_worker

@@ -32,7 +32,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.command import end, run_command, write_report
-from bench.lab.peers.ddl import built
+from bench.environment import environment_with
 from ddlce.smoke import clean_environment
 
 OUT = Path(__file__).parent / "out" / "keras.json"
@@ -151,9 +151,7 @@ def train(model: str, ranks: int, way: str, prefix: Path, ask: argparse.Namespac
 
 def run_all(ask: argparse.Namespace) -> Iterator[Training]:
     """All runs; repetitions take turns over the ways."""
-    prefix = (ask.prefix or built()).absolute()
-    if not (prefix / "bin" / "ddlrun").exists():
-        raise ValueError(f"there is no bin/ddlrun in {prefix}; run make, or give --prefix")
+    prefix = environment_with("ddlrun", ask.prefix)
     for model, ranks in product(ask.models, ask.ranks):
         for _, way in product(range(ask.repetitions), ask.ways):
             yield train(model, ranks, way, prefix, ask)

@@ -28,7 +28,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.command import end, run_command, write_report
-from bench.lab.peers.ddl import built
+from bench.environment import built
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "recipes/lms-torch/src"

@@ -27,11 +27,12 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.command import parse_size, run_command, write_report
+from bench.environment import built
 from bench.lab.bound import GOODPUT
 from bench.lab.cell import Budget, measure
 from bench.lab.layout import Layout, parse_layout, topology_yaml
 from bench.lab.network import bring_up, why_not
-from bench.lab.peers.ddl import Ddl, built
+from bench.lab.peers.ddl import Ddl
 from bench.lab.report import percentile, size_text
 
 HERE = Path(__file__).parent

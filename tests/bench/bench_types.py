@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import Check, missed
 from bench.command import end, parse_size, run_command, write_report
-from bench.lab.peers.ddl import built
+from bench.environment import environment_with
 
 HERE = Path(__file__).parent
 TYPES = ("float32", "float16", "bfloat16")
@@ -101,9 +101,7 @@ def main() -> None:
     ask.add_argument("--prefix", type=Path, help="where ddl is; default: the built environment")
     ask.add_argument("--out", type=Path, default=HERE / "out" / "types.json")
     asked = ask.parse_args()
-    prefix = asked.prefix or built()
-    if not (prefix / "bin" / "mpiexec").exists():
-        raise ValueError(f"there is no bin/mpiexec in {prefix}; run make, or give --prefix")
+    prefix = environment_with("mpiexec", asked.prefix)
     times: Times = {}
     for ranks, nbytes in product(asked.ranks, asked.sizes):
         for _, name in product(range(asked.turns), TYPES):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from bench.environment import built
 from bench.lab.layout import topology_yaml
 from bench.lab.network import Lab
 from bench.lab.peers.base import DEVICE, CannotStart, Probe, Start, Unavailable
@@ -12,17 +13,9 @@ from bench.lab.peers.install import compile_worker
 from bench.lab.peers.mpich import FABRIC, hydra
 from bench.lab.probed import differences
 from bench.lab.run import run_on
-from ddlce.env.layout import Layout
-from ddlce.settings import load_settings
 
 PROBE_LIMIT = 60.0
 """Seconds after which a probe is killed."""
-
-
-def built() -> Path:
-    """The built environment, or where it would be."""
-    root = load_settings().root
-    return Layout(root).current("ddl-ce") or root / "envs" / "ddl-ce" / "current"
 
 
 def topology_file(lab: Lab) -> Path:

@@ -6,9 +6,9 @@ import shlex
 import subprocess
 from pathlib import Path
 
+from bench.environment import built
 from bench.lab.network import Lab
 from bench.lab.peers.base import DEVICE, Start, Unavailable
-from bench.lab.peers.ddl import built
 
 WORKER = Path(__file__).parents[1] / "workers" / "allreduce_gloo.py"
 
