@@ -74,11 +74,12 @@ def _lab(found: Found) -> list[Check]:
     return lab_bar.checks([Cell(**cell) for cell in found["cells"]])
 
 
-def host_medians(found: Found) -> dict[tuple[int, int, str], float]:
-    """Seconds of host.json, by ranks, bytes and library."""
+def host_medians(found: Found, state: str = "seconds") -> dict[tuple[int, int, str], float]:
+    """Seconds of host.json, by ranks, bytes and library; or with the processors "far"."""
     return {
-        (cell["ranks"], cell["bytes"], cell["library"]): statistics.median(cell["seconds"])
+        (cell["ranks"], cell["bytes"], cell["library"]): statistics.median(cell[state])
         for cell in found["cells"]
+        if cell[state]
     }
 
 

@@ -3,14 +3,17 @@
     python tests/bench/bench_host.py
     python tests/bench/bench_host.py --ranks 2 --sizes 64K 16M --peers ddl intelmpi
 
-Repetitions take turns over the libraries; a cell is the median of the repetitions' medians. Prints
-a line for each run, then for each number of ranks a table: microseconds per call in place, for two
-ranks beside two limits. `copy`: every rank reads and writes its buffer once; `exchange`: through
-memory that stays in the caches, it reads as much from the other, who has just written it. Ranks
-that share memory but not their buffers do both, so a library at "of both" 100% is at the limit but
-for what the processor can do at the same time. Gloo is that of PyTorch. A run over --limit is
-killed, and the sizes that it had not done are left out. Writes both as JSON; ends with 1 and names
-each row of libddl that falls short of issue 3's bar.
+Repetitions take turns over the libraries; a cell is the median of the repetitions' medians. What
+counts is what a library did while the two processors were near (`distance.py`); for sizes of which
+that is too little, further turns are made. Prints a line for each run, then for each number of
+ranks a table: microseconds per call in place, for two ranks beside two limits; then, to compare,
+the same of what was done while the processors were far, if they were. `copy`: every rank reads and
+writes its buffer once; `exchange`: through memory that stays in the caches, it reads as much from
+the other, who has just written it. Ranks that share memory but not their buffers do both, so a
+library at "of both" 100% is at the limit but for what the processor can do at the same time. Gloo
+is that of PyTorch. A run over --limit is killed, and the sizes that it had not done are left out.
+Writes all of it as JSON; ends with 1 and names each row of libddl that falls short of issue 3's
+bar.
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
-from itertools import product
 from pathlib import Path
 
 from rich.console import Console
@@ -31,8 +34,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import missed
 from bench.command import end, parse_size, run_command, write_report
+from bench.distance import Batch, Watch, watch
 from bench.environment import built
-from bench.lab.bar_host import BEYOND_CACHES, host_checks
+from bench.lab.bar_host import BEYOND_CACHES, Medians, host_checks
 from bench.lab.peers.base import Unavailable
 from bench.lab.peers.gloo import python_with_torch
 from bench.lab.peers.install import LAB, compile_worker, pip_prefix
@@ -54,6 +58,11 @@ OPENMPI = {
     "OMPI_MCA_btl": "self,sm",
 }
 
+LEAST_BATCHES = 3
+"""So many of a repetition give a median."""
+MORE_TURNS = 2
+"""For what was too seldom measured in one state: times the repetitions."""
+
 Times = dict[tuple[int, int, str], list[float]]
 """Seconds of each repetition, by ranks, bytes and library."""
 
@@ -70,8 +79,8 @@ class Library:
 
     def run(
         self, ranks: int, seconds: float, sizes: list[int], limit: float
-    ) -> tuple[dict[int, float], str]:
-        """The median seconds per call of each size that it was done with, and how it ended.
+    ) -> tuple[dict[int, list[Batch]], str]:
+        """The batches of each size that it was done with, and how it ended.
 
         Raises:
             RuntimeError: a wrong sum.
@@ -98,7 +107,7 @@ class Library:
                 report = json.loads(line)
                 if report["wrong"]:
                     raise RuntimeError(f"{self.name}: {report['wrong']} elements are wrong")
-                found[report["bytes"]] = statistics.median(report["times"])
+                found[report["bytes"]] = [Batch(*batch) for batch in report["batches"]]
         return found, ended
 
 
@@ -140,9 +149,14 @@ def make(
     return Library(name, mpiexec(prefix), str(worker), env)
 
 
-def table_of(ranks: int, times: dict[tuple[int, int, str], float], names: list[str]) -> Table:
+def medians_of(times: Times) -> Medians:
+    """Those of the repetitions' medians, where there are any."""
+    return {key: statistics.median(found) for key, found in times.items() if found}
+
+
+def table_of(ranks: int, times: Medians, names: list[str], state: str = "near") -> Table:
     """Microseconds per call, and libddl's share of what memory and caches allow."""
-    table = Table(title=f"{ranks} ranks on one host: us per call")
+    table = Table(title=f"{ranks} ranks on one host, the processors being {state}: us per call")
     for column in ("bytes", *names, "ddl/best peer", "of copy", "of both"):
         table.add_column(column, justify="right")
     for nbytes in sorted({size for n, size, _ in times if n == ranks}):
@@ -156,6 +170,56 @@ def table_of(ranks: int, times: dict[tuple[int, int, str], float], names: list[s
         both = f"{(copy + exchange) / ours:.0%}" if moves else "-"
         table.add_row(str(nbytes), *cells, ratio, alone, both)
     return table
+
+
+class Runs:
+    """What was measured in each state, repetition by repetition."""
+
+    def __init__(self, asked: argparse.Namespace, libraries: list[Library]) -> None:
+        """All libraries and sizes are to be measured; a size that takes too long, once."""
+        self._asked = asked
+        self._libraries = libraries
+        self._late: set[tuple[int, int, str]] = set()
+        self.near: Times = {}
+        self.far: Times = {}
+
+    def measure(self, ranks: int, watched: Watch) -> None:
+        """Turns over the libraries, until all sizes have been measured often enough."""
+        repetitions = self._asked.repetitions
+        for turn in range(repetitions * (1 + MORE_TURNS)):
+            wanted = {each: self._wanted(ranks, each.name) for each in self._libraries}
+            if not any(wanted.values()):
+                return
+            for library, sizes in wanted.items():
+                if sizes:
+                    print(f"{ranks} ranks, turn {turn + 1}: {library.name}: ", end="", flush=True)
+                    print(self._run(ranks, library, sizes, watched), flush=True)
+
+    def _wanted(self, ranks: int, name: str) -> list[int]:
+        """The sizes of which a library has not repetitions enough."""
+        if name in LIMITS and ranks != 2:
+            return []  # their barrier spins; with more, a library can do with less exchange
+        return [
+            nbytes
+            for nbytes in self._asked.sizes
+            if (ranks, nbytes, name) not in self._late
+            and len(self.near.get((ranks, nbytes, name), [])) < self._asked.repetitions
+        ]
+
+    def _run(self, ranks: int, library: Library, sizes: list[int], watched: Watch) -> str:
+        """One run; what to say of it."""
+        found, ended = library.run(ranks, self._asked.seconds, sizes, self._asked.limit)
+        distances = watched.so_far()
+        calm = 0
+        for nbytes, batches in found.items():
+            key = (ranks, nbytes, library.name)
+            for times, calls in zip((self.near, self.far), distances.split(batches), strict=True):
+                medians = times.setdefault(key, [])
+                if len(calls) >= LEAST_BATCHES:
+                    medians.append(statistics.median(calls))
+                    calm += times is self.near
+        self._late |= {(ranks, nbytes, library.name) for nbytes in sizes if nbytes not in found}
+        return f"{ended}, {len(found)} of {len(sizes)} sizes, {calm} of them near"
 
 
 def main() -> None:
@@ -180,30 +244,24 @@ def main() -> None:
             libraries.append(make(name, asked.ddl_prefix, asked.mpi_prefix, asked.torch_prefix))
         except Unavailable as error:
             print(f"{name}: unavailable: {error}")
-    times: Times = {}
-    # A size that was not done in time is not tried again.
-    sizes = {(ranks, each.name): asked.sizes for ranks in asked.ranks for each in libraries}
-    for ranks, turn in product(asked.ranks, range(asked.repetitions)):
-        for library in libraries:
-            if library.name in LIMITS and ranks != 2:
-                continue  # their barrier spins; with more, a library can do with less exchange
-            wanted = sizes[ranks, library.name]
-            found, ended = library.run(ranks, asked.seconds, wanted, asked.limit)
-            sizes[ranks, library.name] = list(found)
-            said = f"{ended}, {len(found)} of {len(wanted)} sizes"
-            print(f"{ranks} ranks, turn {turn + 1}: {library.name}: {said}", flush=True)
-            for nbytes, seconds in found.items():
-                times.setdefault((ranks, nbytes, library.name), []).append(seconds)
-    medians = {key: statistics.median(found) for key, found in times.items()}
+    runs = Runs(asked, libraries)
+    compiler = Path(shutil.which("cc") or "cc")
+    with watch(compile_worker("distance.c", built(), compiler, "-pthread")) as watched:
+        for ranks in asked.ranks:
+            runs.measure(ranks, watched)
+    near, far = medians_of(runs.near), medians_of(runs.far)
     names = [library.name for library in libraries]
     for ranks in asked.ranks:
-        Console(width=130).print(table_of(ranks, medians, names))
+        Console(width=130).print(table_of(ranks, near, names))
+    for ranks in sorted({n for n, _, _ in far}):
+        Console(width=130).print(table_of(ranks, far, names, "far"))
     rows = [
-        {"ranks": n, "bytes": size, "library": name, "seconds": times[n, size, name]}
-        for n, size, name in times
+        {"ranks": n, "bytes": size, "library": name, "seconds": found, "far": runs.far[key]}
+        for key, found in runs.near.items()
+        for n, size, name in [key]
     ]
     write_report(asked.out, asked, cells=rows)
-    end(missed(host_checks(medians)))
+    end(missed(host_checks(near)))
 
 
 if __name__ == "__main__":

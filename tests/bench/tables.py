@@ -48,11 +48,15 @@ def digits(value: float | None) -> str:
 
 def host(found: Found) -> Lines:
     """One host: microseconds of each library."""
-    seconds = bar.host_medians(found)
-    times = {key: 1e6 * time for key, time in seconds.items()}
+    yield from _host(found, "seconds", f"median of {found['options']['repetitions']}")
+    yield from _host(found, "far", "while the processors were far")
+
+
+def _host(found: Found, state: str, what: str) -> Lines:
+    times = {key: 1e6 * time for key, time in bar.host_medians(found, state).items()}
     names = list(dict.fromkeys(name for _, _, name in times))
     for ranks in dict.fromkeys(n for n, _, _ in times):
-        yield f"{ranks} ranks, us per call, in place, median of {found['options']['repetitions']}:"
+        yield f"{ranks} ranks, us per call, in place, {what}:"
         yield ""
         rows = []
         for nbytes in dict.fromkeys(size for n, size, _ in times if n == ranks):

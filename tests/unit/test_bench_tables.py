@@ -36,7 +36,9 @@ def shown(
 def test_a_section_for_each_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ours = {"ranks": 2, "bytes": 4 * MIB, "library": "ddl", "seconds": [1e-3, 9e-3, 2e-3]}
+    size = {"ranks": 2, "bytes": 4 * MIB}
+    ours = {**size, "library": "ddl", "seconds": [1e-3, 9e-3, 2e-3], "far": []}
+    mpich = {**size, "library": "mpich", "seconds": [3e-3], "far": [7e-3]}
     where = ("racks-2x4", "sorted", 4 * MIB)
     cells = [
         Cell(*where, "ddl-topology", 0.5, (0.6, 0.6), uplink=1.02),
@@ -56,7 +58,7 @@ def test_a_section_for_each_file(
     lines = shown(
         tmp_path,
         {
-            "host": {"cells": [ours, {**ours, "library": "mpich", "seconds": [3e-3]}]},
+            "host": {"cells": [ours, mpich]},
             "lab": {"cells": [asdict(cell) for cell in cells]},
             "types": {"cells": times},
             "ddp": {"runs": [asdict(run) for run in runs]},
@@ -66,6 +68,8 @@ def test_a_section_for_each_file(
         capsys,
     )
     assert "| 4 MiB | 2000 | 3000 | 1.50 |" in lines
+    assert "2 ranks, us per call, in place, while the processors were far:" in lines
+    assert "| 4 MiB | 7000 | – |" in lines
     lab = "| racks-2x4 | sorted | 4 MiB | 500 | 600 (1.20, 1.02) | 900 | – | 1.50 |"
     assert lab in lines
     assert "| 2 | 1 MiB | 90 | 100 | 180 | 0.90 | 0.50 |" in lines

@@ -79,7 +79,7 @@ def draw_host(found: Found) -> Any:
             points = sorted(
                 (cell["bytes"], cell["bytes"] / statistics.median(cell["seconds"]) * 1e-9)
                 for cell in cells
-                if cell["ranks"] == ranks and cell["library"] == name
+                if cell["ranks"] == ranks and cell["library"] == name and cell["seconds"]
             )
             line = {"copy": "--", "exchange": ":"}.get(name, "-")
             sizes, rates = [size for size, _ in points], [rate for _, rate in points]

@@ -3,24 +3,38 @@
  *   WORKER host SECONDS BYTES...
  *
  * For each of BYTES: one call that is checked, then batches of calls in place, up to SECONDS. Rank
- * 0 prints one line of JSON for each size: bytes, wrong (elements, of all ranks), times (seconds
- * per call, of each batch, the slowest rank's), library
+ * 0 prints one line of JSON for each size: bytes, wrong (elements, of all ranks), library, batches
+ * (of each when it began and ended, by CLOCK_MONOTONIC, and the slowest rank's seconds per call)
  */
 #ifndef LAB_HOST_H
 #define LAB_HOST_H
+
+#include <time.h>
 
 #include "worker.h"
 
 enum { MOST_BATCHES = 200 };
 
-static double batch_time(float* data, size_t count, int calls, Allreduce allreduce) {
+typedef struct {
+  double begin, end; /* rank 0's */
+  double call;
+} Batch;
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec + 1e-9 * time.tv_nsec;
+}
+
+static Batch run_batch(float* data, size_t count, int calls, Allreduce allreduce) {
   memset(data, 0, count * sizeof *data);
   MPI_Barrier(MPI_COMM_WORLD);
-  double time = -MPI_Wtime();
+  Batch batch = {.begin = now()};
   for (int i = 0; i < calls; ++i) allreduce(data, count);
-  time = (time + MPI_Wtime()) / calls;
-  MPI_Allreduce(MPI_IN_PLACE, &time, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  return time;
+  batch.end = now();
+  batch.call = (batch.end - batch.begin) / calls;
+  MPI_Allreduce(MPI_IN_PLACE, &batch.call, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return batch;
 }
 
 static void measure_size(size_t bytes, double seconds, const char* library, Allreduce allreduce) {
@@ -35,18 +49,19 @@ static void measure_size(size_t bytes, double seconds, const char* library, Allr
   MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
 
   /* A batch of some milliseconds is long against the clock's and the barrier's uncertainty. */
-  double times[MOST_BATCHES];
-  double once = batch_time(data, count, 3, allreduce);
+  Batch found[MOST_BATCHES];
+  const double once = run_batch(data, count, 3, allreduce).call;
   const int calls = once < 2e-3 ? (int)(2e-3 / once) + 1 : 1;
   int batches = 0;
   for (double spent = 0; batches < 5 || (spent < seconds && batches < MOST_BATCHES); ++batches) {
-    times[batches] = batch_time(data, count, calls, allreduce); /* the same on all ranks */
-    spent += times[batches] * calls;
+    found[batches] = run_batch(data, count, calls, allreduce);
+    spent += found[batches].call * calls; /* the same on all ranks */
   }
   if (rank == 0) {
-    printf("{\"bytes\": %zu, \"wrong\": %ld, \"library\": \"%s\", \"times\": [", bytes, wrong,
+    printf("{\"bytes\": %zu, \"wrong\": %ld, \"library\": \"%s\", \"batches\": [", bytes, wrong,
            library);
-    for (int i = 0; i < batches; ++i) printf("%s%.9f", i ? ", " : "", times[i]);
+    for (int i = 0; i < batches; ++i)
+      printf("%s[%.6f, %.6f, %.9f]", i ? ", " : "", found[i].begin, found[i].end, found[i].call);
     printf("]}\n");
     fflush(stdout);
   }
