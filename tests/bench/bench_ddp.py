@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import Check, missed
 from bench.command import end, parse_size, run_command, write_report
-from bench.environment import built
+from bench.environment import environment_with
 from bench.lab.bound import lower_bound
 from bench.lab.cell import Budget
 from bench.lab.layout import Layout, parse_layout, rank_order
@@ -58,21 +58,17 @@ def parse_options() -> argparse.Namespace:
     )
     ask.add_argument("--layouts", nargs="+", default=["racks-2x4"], help="default: racks-2x4")
     ask.add_argument("--orders", nargs="+", default=list(BAR["ddl"]), help="default: of the bar")
-    ask.add_argument("--backends", nargs="+", choices=BACKENDS, help="default: ddl and gloo")
+    ask.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
     ask.add_argument("--size", type=parse_size, default=4 << 20, help="of the gradients; 4M")
-    ask.add_argument("--repetitions", type=int, help="default: 2")
+    ask.add_argument("--repetitions", type=int, default=2)
     ask.add_argument("--iterations", type=int, default=7, help="steps in a run")
     ask.add_argument("--seconds", type=float, default=20, help="begin no further step after these")
     ask.add_argument("--limit", type=float, default=240, help="kill a run after these seconds")
     ask.add_argument("--host-mbit", type=float, default=250, help="rate of a host's link")
     ask.add_argument("--uplink-mbit", type=float, default=50, help="rate of a rack's uplink")
     ask.add_argument("--prefix", type=Path, help="where torch is; default: the built environment")
-    ask.add_argument("--all", action="store_true", help="Horovod too, and three repetitions")
     ask.add_argument("--out", type=Path, help="the JSON")
-    asked = ask.parse_args()
-    asked.backends = asked.backends or (BACKENDS if asked.all else ["ddl", *PEERS["ddl"]])
-    asked.repetitions = asked.repetitions or (3 if asked.all else 2)
-    return asked
+    return ask.parse_args()
 
 
 Rows = dict[tuple[str, str], dict[str, list[Training]]]
@@ -159,9 +155,7 @@ def make_table(runs: list[Training]) -> Table:
 
 def run_all(layouts: dict[str, Layout], ask: argparse.Namespace) -> Iterator[Training]:
     """All runs; repetitions take turns."""
-    prefix = (ask.prefix or built()).resolve()
-    if not (prefix / "bin" / "python").exists():
-        raise ValueError(f"there is no bin/python in {prefix}; run make, or give --prefix")
+    prefix = environment_with("python", ask.prefix).resolve()
     budget = Budget(ask.iterations, ask.seconds, ask.limit)
     for layout, order in product(layouts.values(), ask.orders):
         for _, backend in product(range(ask.repetitions), ask.backends):
