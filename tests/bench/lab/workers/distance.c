@@ -1,7 +1,7 @@
-/* How far apart two processors are, all the time: every PERIOD, two threads send a cache line to and
- * fro a few times, before everything else on these processors (where that is allowed). Prints for
- * each time the seconds of CLOCK_MONOTONIC and of one way to and fro, until it is killed. A time
- * when one of the threads is late is left out. */
+/* How far apart two processors are, all the time: every PERIOD, two threads send a cache line to
+ * and fro a few times, before everything else on these processors (where that is allowed). Prints
+ * for each time the seconds of CLOCK_MONOTONIC and of one way to and fro, until it is killed. A
+ * time when one of the threads is late is left out. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
