@@ -85,7 +85,7 @@ HostGroup make_host_group(MpiTransport& transport, const Topology& topology, int
   try {
     const Host& host = topology.host_of(rank);
     group.emplace(transport, host.ranks, host.sockets_in_sums(settings), topology.local_rank(rank),
-                  chunk, slots);
+                  chunk, slots, settings.fake_far);
   } catch (const Error& e) {
     error = e;
   }

@@ -155,6 +155,9 @@ Settings parse_settings(const std::string& options) {
   if (const char* text = std::getenv("DDL_FAKE_SOCKETS")) {
     settings.fake_sockets = parse_int("DDL_FAKE_SOCKETS", text, kMany);
   }
+  if (const char* text = std::getenv("DDL_FAKE_FAR")) {
+    settings.fake_far = parse_int("DDL_FAKE_FAR", text, 1) == 1;
+  }
 
   std::istringstream words(options);
   for (std::string word; words >> word;) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct Settings {
   int fake_hosts = 0;           // DDL_FAKE_HOSTS: rank r counts as on host r % K; 0 = real hosts
   int fake_sockets = 0;  // DDL_FAKE_SOCKETS: a host's i-th rank counts as on socket i % K, and
                          // sums by socket whether that pays or not; 0 = real ones
+  std::optional<bool> fake_far;  // DDL_FAKE_FAR: a host's ranks count as far from each other (1) or
+                                 // not (0), whatever is measured
 };
 
 // Reads `options` and the environment. Throws DDL_ERROR_ARGUMENT with the list of valid options.

@@ -22,9 +22,7 @@ int available_cpus() {
 
 }  // namespace
 
-// With a core each, 1000 pauses are some 50 us: more than a hand-over takes, less than anyone
-// minds.
-SpinBudget::SpinBudget(int ranks_on_host) : spins_(ranks_on_host > available_cpus() ? 10 : 1000) {}
+SpinBudget::SpinBudget(int ranks_on_host) : has_cores_(ranks_on_host <= available_cpus()) {}
 
 void Flag::wake() {
   // Pairs with the sleeper's fetch_add: either it sees the new value or we see the sleeper.

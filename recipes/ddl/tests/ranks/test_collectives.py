@@ -38,6 +38,14 @@ def test_sockets_are_summed_first(passes: Launch, n: int, hosts: int, sockets: i
     passes("movement", n=n, hosts=hosts, chunk=SMALL_CHUNK, env=on_sockets)
 
 
+# With whole chunks: copies of less than 1 KiB go through the caches anyway.
+@pytest.mark.parametrize("chunk", [0, SMALL_CHUNK])
+@pytest.mark.parametrize("n", [2, 5])
+def test_far_processors_write_past_their_caches(passes: Launch, n: int, chunk: int) -> None:
+    for program in ("exact", "order"):
+        passes("reductions", program, n=n, chunk=chunk, env={"DDL_FAKE_FAR": "1"})
+
+
 def topology(folder: Path, text: str) -> dict[str, str]:
     """Options with a topology file of pretended hosts: `@0` is the first of them."""
     file = folder / "topology.yaml"

@@ -293,6 +293,7 @@ def test_bad_options_are_told(launch: Launch, options: str, words: list[str]) ->
         ("DDL_SHM_CHUNK", "1"),
         ("DDL_FAKE_HOSTS", "x"),
         ("DDL_FAKE_SOCKETS", "x"),
+        ("DDL_FAKE_FAR", "2"),
         ("DDL_FUSION_BYTES", "-1"),
         ("DDL_FUSION_WAIT", "soon"),
     ],

@@ -29,6 +29,8 @@ class SharedAllreduce {
         by_socket_(host_.num_sockets() > 1),
         divisors_(comm.size(), type, op),
         copy_out_(copy_function(count * width_, send == recv)),
+        is_far_(host_.is_far()),
+        copy_to_others_(is_far_ ? kernels().copy_streaming : kernels().copy),
         chunks_((count + chunk_ - 1) / chunk_),
         first_(host_.take_slots(chunks_)),
         arrived_(host_.arrived()),
@@ -110,8 +112,9 @@ class SharedAllreduce {
     for (int lane = 0; lane < lanes(); ++lane) {
       const Span s = slice(c, lane);
       if (lane == host_.socket_rank() || s.count() == 0) continue;
-      copy_bytes(input + s.begin * width_, from + s.begin * width_, s.count() * width_);
+      copy_to_others_(input + s.begin * width_, from + s.begin * width_, s.count() * width_);
     }
+    if (is_far_) end_copies();
     host_.post_arrived();
   }
 
@@ -140,9 +143,16 @@ class SharedAllreduce {
         list_inputs(c, at);
       }
       std::byte* output = host_.output(slot(c), host_.socket()) + at * width_;
-      reduce_(output, inputs_.data(), static_cast<int>(inputs_.size()), n, divisor);
-      copy_out_(recv_ + (begin(c) + at) * width_, output, n * width_);
+      std::byte* own = recv_ + (begin(c) + at) * width_;
+      if (is_far_) {
+        reduce_(own, inputs_.data(), static_cast<int>(inputs_.size()), n, divisor);
+        copy_to_others_(output, own, n * width_);
+      } else {
+        reduce_(output, inputs_.data(), static_cast<int>(inputs_.size()), n, divisor);
+        copy_out_(own, output, n * width_);
+      }
     }
+    if (is_far_) end_copies();
     host_.post_done();
   }
 
@@ -167,6 +177,8 @@ class SharedAllreduce {
   bool by_socket_;
   Divisors divisors_;
   CopyFunction copy_out_;
+  bool is_far_;
+  CopyFunction copy_to_others_;
   std::vector<const void*> inputs_;  // of the sum at hand
   std::size_t chunks_;
   std::size_t first_;
@@ -183,6 +195,7 @@ class SharedAllreduce {
 
 void allreduce_on_host(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
                        DDL_Op op) {
+  comm.host().look_how_far(count * size_of(type));
   SharedAllreduce(comm, send, recv, count, type, op).run();
 }
 

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstring>
 #include <fstream>
-#include <optional>
 #include <random>
 #include <sstream>
 #include <string>
@@ -56,6 +55,7 @@ struct HostGroup::RankBlock {
 struct HostGroup::Control {
   std::uint64_t nonce;
   Verdict verdict;
+  SharedDistance distance;
   std::atomic<std::uint32_t> failure_state;  // 0 none, 1 being written, 2 readable
   std::int32_t failure_code;
   char failure[1024];
@@ -74,7 +74,8 @@ struct HostGroup::Reply {
 };
 
 HostGroup::HostGroup(MpiTransport& transport, const std::vector<int>& members,
-                     const std::vector<int>& sockets, int me, std::size_t chunk_bytes, int slots)
+                     const std::vector<int>& sockets, int me, std::size_t chunk_bytes, int slots,
+                     std::optional<bool> is_far)
     : transport_(transport),
       members_(members),
       me_(me),
@@ -82,7 +83,9 @@ HostGroup::HostGroup(MpiTransport& transport, const std::vector<int>& members,
       socket_(sockets[me]),
       chunk_bytes_(chunk_bytes),
       slots_(slots),
-      spins_(static_cast<int>(members.size())) {
+      spins_(static_cast<int>(members.size())),
+      is_far_(is_far),
+      distance_(me, static_cast<int>(members.size())) {
   for (const int member : members) peers_.push_back(transport.peers()[member]);
   for (int rank = 0; rank < size(); ++rank) {
     if (rank == me_) socket_rank_ = static_cast<int>(neighbours_.size());
@@ -245,6 +248,14 @@ bool HostGroup::all_done(std::uint32_t target) const {
 
 bool HostGroup::all_summed(std::uint32_t target) const {
   return all_reached(&RankBlock::summed, target);
+}
+
+void HostGroup::look_how_far(std::size_t nbytes) {
+  if (!is_far_ && spins_.has_cores()) distance_.look(&control().distance, nbytes);
+}
+
+bool HostGroup::is_far() const {
+  return is_far_.value_or(control().distance.is_far.load(std::memory_order_relaxed));
 }
 
 std::vector<int> HostGroup::missing(std::uint32_t arrived, std::uint32_t summed,

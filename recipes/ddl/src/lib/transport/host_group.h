@@ -4,11 +4,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "call.h"
 #include "peer.h"
+#include "transport/distance.h"
 #include "transport/mpi.h"
 #include "transport/shared_memory.h"
 #include "wait.h"
@@ -33,9 +35,11 @@ class HostGroup {
 
   // Collective over `members` (ranks of `transport`; `me` is an index into them). Every rank gives
   // the same `sockets`, of each member, numbered from 0 without gaps; the same `chunk_bytes`, a
-  // multiple of 64, and `slots` (>= 2), how many chunks can be under way.
+  // multiple of 64, and `slots` (>= 2), how many chunks can be under way. `is_far`: what is_far()
+  // says instead of what is measured.
   HostGroup(MpiTransport& transport, const std::vector<int>& members,
-            const std::vector<int>& sockets, int me, std::size_t chunk_bytes, int slots);
+            const std::vector<int>& sockets, int me, std::size_t chunk_bytes, int slots,
+            std::optional<bool> is_far = std::nullopt);
 
   int size() const { return static_cast<int>(peers_.size()); }
   int rank() const { return me_; }
@@ -98,6 +102,12 @@ class HostGroup {
   bool all_arrived(std::uint32_t target) const;
   bool all_done(std::uint32_t target) const;
   bool all_summed(std::uint32_t target) const;
+  // Collective, before `nbytes` go through the areas: measures now and then whether the ranks'
+  // processors are far apart.
+  void look_how_far(std::size_t nbytes);
+  // Whether what a rank writes for others should go past its caches.
+  bool is_far() const;
+
   // Who, of the communicator's ranks, has not raised its counters so far.
   std::vector<int> missing(std::uint32_t arrived, std::uint32_t summed, std::uint32_t done) const;
   // Throws when some rank has died or given up.
@@ -142,6 +152,8 @@ class HostGroup {
   std::uint32_t arrived_ = 0;
   std::uint32_t done_ = 0;
   std::uint32_t summed_ = 0;
+  std::optional<bool> is_far_;
+  DistanceWatch distance_;
 };
 
 }  // namespace ddl
