@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import missed
 from bench.command import end, parse_size, run_command, write_report
-from bench.distance import Batch, Watch, watch
+from bench.distance import Batch, Distances, Watch, watch
 from bench.environment import built
 from bench.lab.bar_host import BEYOND_CACHES, Medians, host_checks
 from bench.lab.peers.base import Unavailable
@@ -173,29 +173,43 @@ def table_of(ranks: int, times: Medians, names: list[str], state: str = "near") 
 
 
 class Runs:
-    """What was measured in each state, repetition by repetition."""
+    """What was measured, repetition by repetition."""
 
     def __init__(self, asked: argparse.Namespace, libraries: list[Library]) -> None:
         """All libraries and sizes are to be measured; a size that takes too long, once."""
         self._asked = asked
         self._libraries = libraries
         self._late: set[tuple[int, int, str]] = set()
-        self.near: Times = {}
-        self.far: Times = {}
+        self._batches: dict[tuple[int, int, str], list[list[Batch]]] = {}
 
     def measure(self, ranks: int, watched: Watch) -> None:
         """Turns over the libraries, until all sizes have been measured often enough."""
-        repetitions = self._asked.repetitions
-        for turn in range(repetitions * (1 + MORE_TURNS)):
-            wanted = {each: self._wanted(ranks, each.name) for each in self._libraries}
+        for turn in range(self._asked.repetitions * (1 + MORE_TURNS)):
+            near = self.times(watched.so_far())[0] if self._batches else {}
+            wanted = {each: self._wanted(ranks, each.name, near) for each in self._libraries}
             if not any(wanted.values()):
                 return
             for library, sizes in wanted.items():
                 if sizes:
                     print(f"{ranks} ranks, turn {turn + 1}: {library.name}: ", end="", flush=True)
-                    print(self._run(ranks, library, sizes, watched), flush=True)
+                    print(self._run(ranks, library, sizes), flush=True)
 
-    def _wanted(self, ranks: int, name: str) -> list[int]:
+    def times(self, distances: Distances) -> tuple[Times, Times]:
+        """The repetitions' medians with near processors, and with far ones; where there are any.
+
+        Which is which, later samples can tell better: the first may all be of the far state.
+        """
+        near: Times = {}
+        far: Times = {}
+        for key, repetitions in self._batches.items():
+            for batches in repetitions:
+                for times, calls in zip((near, far), distances.split(batches), strict=True):
+                    medians = times.setdefault(key, [])
+                    if len(calls) >= LEAST_BATCHES:
+                        medians.append(statistics.median(calls))
+        return near, far
+
+    def _wanted(self, ranks: int, name: str, near: Times) -> list[int]:
         """The sizes of which a library has not repetitions enough."""
         if name in LIMITS and ranks != 2:
             return []  # their barrier spins; with more, a library can do with less exchange
@@ -203,23 +217,16 @@ class Runs:
             nbytes
             for nbytes in self._asked.sizes
             if (ranks, nbytes, name) not in self._late
-            and len(self.near.get((ranks, nbytes, name), [])) < self._asked.repetitions
+            and len(near.get((ranks, nbytes, name), [])) < self._asked.repetitions
         ]
 
-    def _run(self, ranks: int, library: Library, sizes: list[int], watched: Watch) -> str:
+    def _run(self, ranks: int, library: Library, sizes: list[int]) -> str:
         """One run; what to say of it."""
         found, ended = library.run(ranks, self._asked.seconds, sizes, self._asked.limit)
-        distances = watched.so_far()
-        calm = 0
         for nbytes, batches in found.items():
-            key = (ranks, nbytes, library.name)
-            for times, calls in zip((self.near, self.far), distances.split(batches), strict=True):
-                medians = times.setdefault(key, [])
-                if len(calls) >= LEAST_BATCHES:
-                    medians.append(statistics.median(calls))
-                    calm += times is self.near
+            self._batches.setdefault((ranks, nbytes, library.name), []).append(batches)
         self._late |= {(ranks, nbytes, library.name) for nbytes in sizes if nbytes not in found}
-        return f"{ended}, {len(found)} of {len(sizes)} sizes, {calm} of them near"
+        return f"{ended}, {len(found)} of {len(sizes)} sizes"
 
 
 def main() -> None:
@@ -249,15 +256,16 @@ def main() -> None:
     with watch(compile_worker("distance.c", built(), compiler, "-pthread")) as watched:
         for ranks in asked.ranks:
             runs.measure(ranks, watched)
-    near, far = medians_of(runs.near), medians_of(runs.far)
+        near_times, far_times = runs.times(watched.so_far())
+    near, far = medians_of(near_times), medians_of(far_times)
     names = [library.name for library in libraries]
     for ranks in asked.ranks:
         Console(width=130).print(table_of(ranks, near, names))
     for ranks in sorted({n for n, _, _ in far}):
         Console(width=130).print(table_of(ranks, far, names, "far"))
     rows = [
-        {"ranks": n, "bytes": size, "library": name, "seconds": found, "far": runs.far[key]}
-        for key, found in runs.near.items()
+        {"ranks": n, "bytes": size, "library": name, "seconds": found, "far": far_times[key]}
+        for key, found in near_times.items()
         for n, size, name in [key]
     ]
     write_report(asked.out, asked, cells=rows)

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -37,6 +38,7 @@ class Distances:
     times: Sequence[float]
     seconds: Sequence[float]
 
+    @cached_property
     def least(self) -> float:
         """That of the nearest state: as few as a hundredth of the samples may be of it."""
         return sorted(self.seconds)[len(self.seconds) // 100]
@@ -50,13 +52,12 @@ class Distances:
 
     def split(self, batches: Sequence[Batch]) -> tuple[list[float], list[float]]:
         """The calls' seconds of the batches with near processors, and of those with far ones."""
-        least = self.least()
         near, far = [], []
         for batch in batches:
             samples = self.during(batch)
-            if sum(x <= NEAR * least for x in samples) >= PURE * len(samples):
+            if sum(x <= NEAR * self.least for x in samples) >= PURE * len(samples):
                 near.append(batch.call)
-            elif sum(x >= FAR * least for x in samples) >= PURE * len(samples):
+            elif sum(x >= FAR * self.least for x in samples) >= PURE * len(samples):
                 far.append(batch.call)
         return near, far
 

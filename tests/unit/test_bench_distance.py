@@ -30,7 +30,7 @@ def test_a_batch_between_samples_has_the_next_one() -> None:
 
 
 def test_a_single_outlier_is_no_state() -> None:
-    assert Distances(range(1000), [1e-9] * 5 + [NEAR] * 995).least() == NEAR
+    assert Distances(range(1000), [1e-9] * 5 + [NEAR] * 995).least == NEAR
 
 
 def test_what_was_written_so_far(tmp_path: Path) -> None:
