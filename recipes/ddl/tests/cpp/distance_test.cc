@@ -10,10 +10,10 @@ namespace ddl {
 namespace {
 
 // What the second of two ranks does for the n-th look, but `late` for each throw.
-void throw_back(std::atomic<std::uint32_t>* ball, std::uint32_t look, Clock::duration late) {
+void throw_back(std::atomic<std::uint32_t>* ball, std::uint32_t nth, Clock::duration late) {
   const Clock::time_point start = Clock::now();
-  for (std::uint32_t i = 1; i <= 12; ++i) {
-    const std::uint32_t wanted = look * 48 + 2 * i;
+  for (std::uint32_t i = 1; i <= DistanceWatch::kRounds; ++i) {
+    const std::uint32_t wanted = nth * DistanceWatch::kLookThrows + 2 * i;
     while (ball->load() != wanted) {
       if (Clock::now() - start > std::chrono::seconds{1}) return;  // the first one gave up
     }
@@ -27,8 +27,8 @@ TEST(Distance, IsFarWhenTheBallComesBackLate) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "it takes two processors";
   SharedDistance shared{};
   DistanceWatch first(0, 2);
-  for (std::uint32_t look = 0; look < 20 && !shared.is_far; ++look) {  // another load may disturb
-    std::thread second(throw_back, &shared.ball, look, std::chrono::nanoseconds{500});
+  for (std::uint32_t nth = 0; nth < 20 && !shared.is_far; ++nth) {  // another load may disturb
+    std::thread second(throw_back, &shared.ball, nth, std::chrono::nanoseconds{500});
     std::this_thread::sleep_for(std::chrono::milliseconds{5});  // it has started
     first.look(&shared, std::size_t{65} << 20);
     second.join();

@@ -30,7 +30,6 @@ class SharedAllreduce {
         divisors_(comm.size(), type, op),
         copy_out_(copy_function(count * width_, send == recv)),
         is_far_(host_.is_far()),
-        copy_to_others_(is_far_ ? kernels().copy_streaming : kernels().copy),
         chunks_((count + chunk_ - 1) / chunk_),
         first_(host_.take_slots(chunks_)),
         arrived_(host_.arrived()),
@@ -109,10 +108,11 @@ class SharedAllreduce {
   void copy_in(std::size_t c) {
     std::byte* input = host_.input(host_.rank(), slot(c));
     const std::byte* from = send_ + begin(c) * width_;
+    const CopyFunction copy = is_far_ ? kernels().copy_streaming : kernels().copy;
     for (int lane = 0; lane < lanes(); ++lane) {
       const Span s = slice(c, lane);
       if (lane == host_.socket_rank() || s.count() == 0) continue;
-      copy_to_others_(input + s.begin * width_, from + s.begin * width_, s.count() * width_);
+      copy(input + s.begin * width_, from + s.begin * width_, s.count() * width_);
     }
     if (is_far_) end_copies();
     host_.post_arrived();
@@ -146,7 +146,7 @@ class SharedAllreduce {
       std::byte* own = recv_ + (begin(c) + at) * width_;
       if (is_far_) {
         reduce_(own, inputs_.data(), static_cast<int>(inputs_.size()), n, divisor);
-        copy_to_others_(output, own, n * width_);
+        kernels().copy_streaming(output, own, n * width_);
       } else {
         reduce_(output, inputs_.data(), static_cast<int>(inputs_.size()), n, divisor);
         copy_out_(own, output, n * width_);
@@ -177,8 +177,7 @@ class SharedAllreduce {
   bool by_socket_;
   Divisors divisors_;
   CopyFunction copy_out_;
-  bool is_far_;
-  CopyFunction copy_to_others_;
+  bool is_far_;                      // the ranks, from each other
   std::vector<const void*> inputs_;  // of the sum at hand
   std::size_t chunks_;
   std::size_t first_;

@@ -8,8 +8,7 @@
 namespace ddl {
 namespace {
 
-constexpr std::uint32_t kWarm = 4;
-constexpr std::uint32_t kRounds = 12;
+constexpr std::uint32_t kWarm = 4;  // rounds
 
 // To another core and back: 55 to 150 ns with a common cache, 320 to 600 without (AMD EPYC of Zen
 // 4; tests/bench/results/2026-11-23-near-far.md).
@@ -29,20 +28,20 @@ void DistanceWatch::look(SharedDistance* shared, std::size_t nbytes) {
   const bool is_time = until_look_ < nbytes;
   until_look_ = is_time ? kBytes : until_look_ - nbytes;
   if (!is_time) return;
-  const std::uint32_t look = looks_++;
-  const int partner = 1 + static_cast<int>(look % static_cast<std::uint32_t>(size - 1));
+  const std::uint32_t nth = looks_++;
+  const int partner = 1 + static_cast<int>(nth % static_cast<std::uint32_t>(size - 1));
   if (rank_ != 0 && rank_ != partner) return;
-  far_[partner] = is_far_from(partner, look, &shared->ball);
+  far_[partner] = is_far_from(partner, nth, &shared->ball);
   if (rank_ != 0) return;
   const bool is_far = std::find(far_.begin(), far_.end(), true) != far_.end();
   shared->is_far.store(is_far, std::memory_order_relaxed);
 }
 
 // Says what was found last, where one of the two is late.
-bool DistanceWatch::is_far_from(int partner, std::uint32_t look,
+bool DistanceWatch::is_far_from(int partner, std::uint32_t nth,
                                 std::atomic<std::uint32_t>* ball) const {
   const bool is_first = rank_ == 0;
-  const std::uint32_t thrown = look * 4 * kRounds;  // so far, and some more
+  const std::uint32_t thrown = kLookThrows * nth;
   const Clock::time_point start = Clock::now();
   Clock::time_point warm = start;
   for (std::uint32_t i = 1; i <= kRounds; ++i) {
