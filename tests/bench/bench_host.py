@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -252,8 +251,7 @@ def main() -> None:
         except Unavailable as error:
             print(f"{name}: unavailable: {error}")
     runs = Runs(asked, libraries)
-    compiler = Path(shutil.which("cc") or "cc")
-    with watch(compile_worker("distance.c", built(), compiler, "-pthread")) as watched:
+    with watch() as watched:
         for ranks in asked.ranks:
             runs.measure(ranks, watched)
         near_times, far_times = runs.times(watched.so_far())

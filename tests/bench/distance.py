@@ -7,14 +7,18 @@ measured one after the other can only be compared by what each did in the same s
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from bench.environment import built
+from bench.lab.peers.install import compile_worker
 
 NEAR, FAR = 1.6, 3.0
 """Up to, and from so many times the least distance on."""
@@ -50,16 +54,22 @@ class Distances:
             first -= 1
         return self.seconds[first : max(end, first + 1)]
 
+    def are_near(self, batch: Batch) -> bool:
+        """The processors, while the batch ran."""
+        return self._share(batch, lambda x: x <= NEAR * self.least) >= PURE
+
+    def are_far(self, batch: Batch) -> bool:
+        """The same."""
+        return self._share(batch, lambda x: x >= FAR * self.least) >= PURE
+
     def split(self, batches: Sequence[Batch]) -> tuple[list[float], list[float]]:
         """The calls' seconds of the batches with near processors, and of those with far ones."""
-        near, far = [], []
-        for batch in batches:
-            samples = self.during(batch)
-            if sum(x <= NEAR * self.least for x in samples) >= PURE * len(samples):
-                near.append(batch.call)
-            elif sum(x >= FAR * self.least for x in samples) >= PURE * len(samples):
-                far.append(batch.call)
-        return near, far
+        near = [batch.call for batch in batches if self.are_near(batch)]
+        return near, [batch.call for batch in batches if self.are_far(batch)]
+
+    def _share(self, batch: Batch, has: Callable[[float], bool]) -> float:
+        samples = self.during(batch)
+        return sum(map(has, samples)) / len(samples)
 
 
 class Watch:
@@ -82,8 +92,14 @@ class Watch:
 
 
 @contextmanager
-def watch(worker: Path) -> Iterator[Watch]:
-    """Starts the worker, and ends it."""
+def watch() -> Iterator[Watch]:
+    """Has the worker run, compiled by this machine's compiler.
+
+    Raises:
+        Unavailable: there is no compiler.
+    """
+    compiler = Path(shutil.which("cc") or "cc")
+    worker = compile_worker("distance.c", built(), compiler, "-pthread")
     with TemporaryDirectory() as folder:
         log = Path(folder) / "distances"
         with log.open("w") as out, subprocess.Popen([worker], stdout=out) as process:

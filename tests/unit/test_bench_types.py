@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from bench import bench_types
 from bench.check import missed
+from bench.distance import Batch, Distances
 
 MIB = 1 << 20
 
@@ -31,3 +34,20 @@ def test_the_table_compares_with_float32() -> None:
     }
     cells = [list(column.cells) for column in bench_types.table_of(2, times).columns]
     assert cells == [["1048576"], ["90.0"], ["100.0"], ["45.0"], ["0.90 x"], ["2.00 x"]]
+
+
+def test_turns_with_far_processors_do_not_count() -> None:
+    distances = Distances(range(6), [60e-9] * 4 + [400e-9] * 2)
+    near, far = Batch(0.5, 2.5, 90e-6), Batch(3.5, 5.0, 400e-6)
+    turns = [
+        {"float32": near, "float16": near, "bfloat16": near},
+        {"float32": near, "float16": far, "bfloat16": far},
+    ]
+    times = bench_types.times_of(turns, distances)
+    assert {name: len(us) for name, us in times.items()} == dict.fromkeys(bench_types.TYPES, 1)
+    assert math.isclose(times["float16"][0], 90)
+
+
+def test_a_size_that_was_never_measured_near_falls_short() -> None:
+    times = {(2, MIB, name): [math.nan] for name in bench_types.TYPES}
+    assert len(missed(bench_types.checks(times))) == 2
