@@ -8,7 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from ddl.probe import Group, find_groups, measure_uplinks, of_a_kind, rate_of, to_yaml
+from ddl.probe import (
+    CHANCES,
+    Group,
+    find_groups,
+    in_doubt,
+    measure_pairs,
+    measure_uplinks,
+    of_a_kind,
+    rate_of,
+    to_yaml,
+)
 
 from conftest import MPIEXEC, Launch, environment
 
@@ -60,6 +70,40 @@ def test_racks_are_found_by_rates(
 
 
 @pytest.mark.parametrize(
+    ("racks", "slow"),
+    [([0, 1, 0, 1], {}), ([0, 0, 1, 2, 3], {}), ([0, 0, 0, 1, 1], {1: 15}), ([0, 0], {})],
+)
+def test_what_a_tree_explains_is_not_in_doubt(racks: list[int], slow: dict[int, float]) -> None:
+    assert in_doubt(rates(racks, 100, 20, slow), len(racks)) == []
+
+
+def test_pairs_that_were_held_up_are_measured_again() -> None:
+    true = rates([0, 0, 0, 1, 1, 1], 100, 20, {})
+    held_up = {(0, 2): [40, 60], (3, 4): [10]}  # by its turns
+    turns: dict[tuple[int, int], int] = {}
+
+    def measure(pair: tuple[int, int]) -> float:
+        turn = turns[pair] = turns.get(pair, 0) + 1
+        slower = held_up.get(pair, [])
+        return slower[turn - 1] if turn <= len(slower) else true[pair]
+
+    assert measure_pairs(6, measure) == true
+    assert {pair: turn for pair, turn in turns.items() if turn > 1} == {(0, 2): 3, (3, 4): 2}
+
+
+def test_a_pair_that_stays_slow_is_what_it_is() -> None:
+    true = rates([0, 0, 0], 100, 20, {}) | {(0, 1): 50}
+    turns: list[tuple[int, int]] = []
+
+    def measure(pair: tuple[int, int]) -> float:
+        turns.append(pair)
+        return true[pair]
+
+    assert measure_pairs(3, measure) == true
+    assert len(turns) == 3 + CHANCES
+
+
+@pytest.mark.parametrize(
     ("nbytes", "seconds", "more", "longer", "expected"),
     [
         (400, 4.0, 200, 2.0, 100),
@@ -79,7 +123,7 @@ def test_the_rate_of_a_transfer(
     ("measured", "expected"),
     [
         ([100, 47, 104, 0, 48, 102, 50, 0], [102, 48, 102, 0, 48, 102, 48, 0]),
-        ([100, 109, 118], [104.5, 104.5, 118]),
+        ([100, 115, 125], [107.5, 107.5, 125]),
         ([10], [10]),
         ([], []),
     ],
@@ -91,6 +135,13 @@ def test_rates_that_hardly_differ_are_one(measured: list[float], expected: list[
 def test_a_transfer_that_is_held_up_does_not_slow_an_uplink() -> None:
     groups = [Group([0, 1]), Group([2, 3])]
     measured = iter([[12.0, 10.0], [3.0, 11.0], [8.0, 2.0], [11.0, 11.0]])
+    measure_uplinks(groups, [50.0] * 4, lambda _: next(measured))
+    assert [group.bandwidth for group in groups] == [20.0, 22.0]
+
+
+def test_an_uplink_that_is_slower_than_another_is_measured_again() -> None:
+    groups = [Group([0, 1]), Group([2, 3])]
+    measured = iter([[10.0, 10.0], [10.0, 10.0], [3.0, 3.0], [4.0, 4.0], [7.0, 7.0], [11.0, 11.0]])
     measure_uplinks(groups, [50.0] * 4, lambda _: next(measured))
     assert [group.bandwidth for group in groups] == [20.0, 22.0]
 

@@ -4,6 +4,10 @@ One rank a host. Every pair of hosts exchanges messages alone, long enough to be
 the network. Hosts that reach each other about as fast as the slower of the two can at best are in
 one rack; then all hosts of a rack send at once, which shows what its uplink carries. An uplink that
 one pair alone cannot fill is found by that second step only if the first has found the racks.
+
+Whatever else a machine does holds a transfer up, so that the faster of two measurements is the
+better one. Which to repeat, the others tell: in a tree, no pair is slower than the way round by a
+third host.
 """
 
 from __future__ import annotations
@@ -26,15 +30,21 @@ from ddl.errors import check
 Pair = tuple[int, int]
 """Of hosts."""
 
-LONG_ENOUGH = 0.06
+LONG_ENOUGH = 0.05
 """Seconds: a transfer that takes this long is a measurement."""
 
 LEAST, MOST = 64 << 10, 64 << 20  # bytes of a transfer
 PINGS = 20
 SAME_RACK = 0.75
 """Share of the slower host's best rate that two hosts of one rack have between them."""
-OF_A_KIND = 1.1
+OF_A_KIND = 1.2
 """Rates that differ by less are measurements of one: else the faster links would get more to do."""
+PLAUSIBLE = 1.1
+"""So many times the whole transfer's rate, that of its later part may be."""
+IN_DOUBT = 0.85
+"""A pair with less than this share of the rate by way of a third host was held up."""
+CHANCES = 3
+"""Times that what was held up, it seems, is measured again."""
 UNSEEN = 0.9
 """An uplink that carries this share of what its hosts can send together is not the narrow place."""
 
@@ -119,7 +129,36 @@ def rate_of(nbytes: int, seconds: float, more: int, longer: float) -> float:
     that is the faster one, the transfer before was held up, and only the whole counts.
     """
     whole = nbytes / seconds
-    return whole if longer <= 0 or more / longer > OF_A_KIND * whole else more / longer
+    return whole if longer <= 0 or more / longer > PLAUSIBLE * whole else more / longer
+
+
+def in_doubt(rates: dict[Pair, float], n_hosts: int) -> list[Pair]:
+    """The pairs that are slower than the way round by a third host allows.
+
+    That way has all links of the tree that are between the two.
+    """
+
+    def rate(a: int, b: int) -> float:
+        return rates[min(a, b), max(a, b)]
+
+    def is_in_doubt(a: int, b: int) -> bool:
+        ways = (min(rate(a, c), rate(c, b)) for c in range(n_hosts) if c not in (a, b))
+        return rate(a, b) < IN_DOUBT * max(ways, default=0.0)
+
+    return [pair for pair in rates if is_in_doubt(*pair)]
+
+
+def measure_pairs(n_hosts: int, measure: Callable[[Pair], float]) -> dict[Pair, float]:
+    """Bytes/s of every pair (a, b), a < b; measured again where that is in doubt.
+
+    The pairs of one host are apart in time, so that not all of them are held up at once.
+    """
+    pairs = itertools.combinations(range(n_hosts), 2)
+    rates = {pair: measure(pair) for pair in sorted(pairs, key=lambda pair: pair[1] - pair[0])}
+    for _ in range(CHANCES):
+        for pair in in_doubt(rates, n_hosts):
+            rates[pair] = max(rates[pair], measure(pair))
+    return rates
 
 
 def best_rates(rates: dict[Pair, float], n_hosts: int) -> list[float]:
@@ -207,15 +246,28 @@ def find_groups(
 def measure_uplinks(
     groups: list[Group], best: list[float], rates_together: Callable[[list[Pair]], list[float]]
 ) -> None:
-    """Let each group's hosts send to the other groups' at once, and set its uplink's bandwidth."""
-    for group in groups:
+    """Let each group's hosts send to the other groups' at once, and set its uplink's bandwidth.
+
+    The better of two measurements counts; or of some more, where another uplink carries more.
+    """
+
+    def pairs_of(group: Group) -> list[Pair]:
         others = [host for other in groups if other is not group for host in other.hosts]
-        pairs = list(zip(group.hosts, others, strict=False))
+        return list(zip(group.hosts, others, strict=False))
+
+    def carried(group: Group) -> float:
         # Those who are done early leave the uplink to the others: only the last one's time is fair.
-        # The better of two: a packet that is lost holds a transfer up for longer than it takes.
-        together = len(pairs) * max(min(rates_together(pairs)) for _ in range(2))
-        if together < UNSEEN * sum(best[host] for host, _ in pairs):
-            group.bandwidth = together
+        pairs = pairs_of(group)
+        return len(pairs) * min(rates_together(pairs))
+
+    together = [max(carried(group), carried(group)) for group in groups]
+    for _ in range(CHANCES):
+        for number, group in enumerate(groups):
+            if OF_A_KIND * together[number] < max(together):
+                together[number] = max(together[number], carried(group))
+    for group, bandwidth in zip(groups, together, strict=True):
+        if bandwidth < UNSEEN * sum(best[host] for host, _ in pairs_of(group)):
+            group.bandwidth = bandwidth
 
 
 def to_yaml(names: list[str], groups: list[Group], best: list[float], latency: float) -> str:
@@ -256,9 +308,8 @@ def probe() -> str:
             f"{ddl.num_hosts()} host(s)",
             ddl.Result.ARGUMENT,
         )
-    pairs = list(itertools.combinations(range(wire.size), 2))
-    rates = {pair: wire.rates([pair])[0] for pair in pairs}
-    latency = min(wire.latency(*pair) for pair in pairs[: wire.size])
+    rates = measure_pairs(wire.size, lambda pair: wire.rates([pair])[0])
+    latency = min(wire.latency(*pair) for pair in itertools.islice(rates, wire.size))
     best = best_rates(rates, wire.size)
     groups = find_groups(rates, wire.size, wire.rates)
     if len(groups) > 1:
