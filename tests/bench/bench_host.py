@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import missed
 from bench.command import end, parse_size, run_command, write_report
-from bench.distance import Batch, Distances, Watch, watch
+from bench.distance import MORE_TURNS, Batch, Distances, Watch, watch
 from bench.environment import built
 from bench.lab.bar_host import BEYOND_CACHES, Medians, host_checks
 from bench.lab.peers.base import Unavailable
@@ -59,8 +59,6 @@ OPENMPI = {
 
 LEAST_BATCHES = 3
 """So many of a repetition give a median."""
-MORE_TURNS = 2
-"""For what was too seldom measured in one state: times the repetitions."""
 
 Times = dict[tuple[int, int, str], list[float]]
 """Seconds of each repetition, by ranks, bytes and library."""

@@ -29,14 +29,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import Check, missed
 from bench.command import end, parse_size, run_command, write_report
-from bench.distance import Batch, Distances, Watch, watch
+from bench.distance import MORE_TURNS, Batch, Distances, Watch, watch
 from bench.environment import environment_with
 
 HERE = Path(__file__).parent
 TYPES = ("float32", "float16", "bfloat16")
 BAR = 0.9
-MORE_TURNS = 2
-"""For those in which the processors were not near: times the turns."""
 ROW = "float16, bfloat16"
 
 Times = dict[tuple[int, int, str], list[float]]

@@ -24,6 +24,8 @@ NEAR, FAR = 1.6, 3.0
 """Up to, and from so many times the least distance on."""
 PURE = 0.9
 """The share of a batch's samples that must be so."""
+MORE_TURNS = 2
+"""For what was too seldom measured near: times the turns that were asked for."""
 
 
 @dataclass(frozen=True)
