@@ -2,6 +2,10 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 DDLCE := .venv/bin/ddlce
+ALL_BENCHES := $(sort $(patsubst tests/bench/bench_%.py,%,$(wildcard tests/bench/bench_*.py)))
+BENCHES := $(ALL_BENCHES)
+$(foreach name,$(filter-out $(ALL_BENCHES),$(BENCHES)),$(error \
+  BENCHES: there is no benchmark "$(name)"; there are: $(ALL_BENCHES)))
 
 .DEFAULT_GOAL := all
 .PHONY: all bootstrap ppc64le test-ppc64le test test-unit test-full smoke bench lint docs clean
@@ -36,9 +40,9 @@ test-full: bootstrap ## everything, the long sweeps too
 smoke: bootstrap ## the smoke suite in the installed environment
 	@$(DDLCE) smoke
 
-bench: bootstrap ## benchmarks: tables on the terminal, JSON and plots in tests/bench/out/, the bar
-	@since=$$(date +%s); short=; for script in tests/bench/bench_*.py; do echo "== $$script"; \
-	  $(PY) $$script || short="$$short $$script"; done; \
+bench: bootstrap ## benchmarks (all, or BENCHES="host lab"): tables, JSON and plots in tests/bench/out/, the bar
+	@since=$$(date +%s); short=; for name in $(BENCHES); do script=tests/bench/bench_$$name.py; \
+	  echo "== $$script"; $(PY) $$script || short="$$short $$script"; done; \
 	echo "== plots"; $(PY) tests/bench/plots.py || short="$$short plots"; \
 	echo "== the bar"; $(PY) tests/bench/bar.py --since $$since || short="$$short the-bar"; \
 	if [ -n "$$short" ]; then echo "fell short or failed:$$short" >&2; exit 1; fi

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from bench.lab.layout import parse_layout
 from bench.lab.probed import differences
 from bench.lab.run import Outcome
 
+REPO = Path(__file__).parents[2]
 MIB = 1 << 20
 DATE = "2026-11-22T20:00:00+00:00"
 
@@ -109,6 +111,20 @@ def test_explanations_are_of_rows_and_results_that_exist() -> None:
         assert entry["row"] in bar.ROWS
         assert re.compile(entry["of"])
         assert (Path(__file__).parents[2] / entry["measured"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "code", "has"),
+    [
+        ("host lab", 0, "for name in host lab;"),
+        ("host lob", 2, 'BENCHES: there is no benchmark "lob"; there are: build clone'),
+    ],
+)
+def test_make_bench_of_some(names: str, code: int, has: str) -> None:
+    command = ["make", "--dry-run", "bench", f"BENCHES={names}"]
+    made = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
+    assert made.returncode == code
+    assert has in made.stdout + made.stderr
 
 
 def test_a_figure_that_is_no_number_falls_short() -> None:
