@@ -31,17 +31,19 @@ class Mirror:
         self.sources: list[str] = []
         self.packages: list[str] = []
 
-    def add_source(self, name: str, version: str, **files: bytes) -> None:
+    def add_source(self, name: str, version: str, within: str = ".", **files: bytes) -> None:
         """A source package; keyword `a__orig_tar` makes the file `a_orig.tar`."""
+        folder = self.folder / within
+        folder.mkdir(parents=True, exist_ok=True)
         made = {f"{name}_{version}.dsc": f"Source: {name}\n".encode()}
         made |= {f"{name}_{version}.{k.replace('_', '.')}": v for k, v in files.items()}
         for file, data in made.items():
-            (self.folder / file).write_bytes(data)
+            (folder / file).write_bytes(data)
         lines = {f: f"{digest(d)} {len(d)} {f}" for f, d in made.items()}
         md5 = "\n".join(f" {hashlib.md5(d).hexdigest()} {len(d)} {f}" for f, d in made.items())
         self.sources.append(
             f"Package: {name}\nBinary: {name}\nVersion: {version}\nArchitecture: any\n"
-            f"Directory: .\nFiles:\n{md5}\nChecksums-Sha256:\n"
+            f"Directory: {within}\nFiles:\n{md5}\nChecksums-Sha256:\n"
             + "".join(f" {line}\n" for line in lines.values())
         )
 
@@ -149,6 +151,59 @@ def test_a_version_that_left_the_mirror_is_named(mirror: Mirror, settings: Setti
     assert "debian-source:lib=1.0-1" in caught.value.message
     assert caught.value.hint
     assert "ddlce sources update debian-source:lib" in caught.value.hint
+
+
+POOL = "pool/main/l/late"
+
+
+@pytest.fixture
+def pooled(mirror: Mirror, settings: Settings) -> Source:
+    """A source that was locked from the mirror's pool, on a machine that has nothing of it."""
+    mirror.add_source("late", "1+b1", POOL, orig_tar=tarball("late"))
+    mirror.publish()
+    (source,) = lock(settings, "debian-source:late")
+    shutil.rmtree(settings.cache)
+    return source
+
+
+def test_lists_that_do_not_fit_are_not_needed(
+    mirror: Mirror, settings: Settings, pooled: Source
+) -> None:
+    assert pooled.pool == f"{POOL}/late_1+b1.orig.tar"
+    (mirror.folder / "Sources").write_text("of another day than Release\n")
+    fetch_sources([pooled], settings)
+    SourceStore(settings.sources).verify(pooled)
+    assert list((settings.cache / "apt").glob("*/lists/*Sources*")) == []
+
+
+def test_a_file_that_left_its_place_is_found_by_the_lists(
+    mirror: Mirror, settings: Settings, pooled: Source
+) -> None:
+    gone = pooled.model_copy(update={"pool": "pool/main/l/earlier/late_1.orig.tar"})
+    fetch_sources([gone], settings)
+    SourceStore(settings.sources).verify(gone)
+
+
+def test_a_pool_with_other_bytes_and_lists_that_do_not_fit_is_an_error(
+    mirror: Mirror, settings: Settings, pooled: Source
+) -> None:
+    (mirror.folder / pooled.pool).write_bytes(tarball("changed"))
+    (mirror.folder / "Sources").write_text("of another day than Release\n")
+    with pytest.raises(SourceError, match=r"debian-source:late=1\+b1"):
+        fetch_sources([pooled], settings)
+    assert not SourceStore(settings.sources).intact(pooled)
+
+
+def test_the_machine_s_archives_are_those_of_its_sources(tmp_path: Path) -> None:
+    parts = tmp_path / "amd64" / "sources.list.d"
+    parts.mkdir(parents=True)
+    (parts / "a.list").write_text(
+        "deb [trusted=yes signed-by=/k.gpg] file:///mirror/ x main\n"
+        "# deb file:///comment x main\n"
+        "deb tor+file:///other x main\n"
+    )
+    (parts / "b.sources").write_text("Types: deb\nURIs: file:///mirror file:///second\nSuites: x\n")
+    assert apt.Apt(tmp_path, "amd64")._archives() == ["file:///mirror", "file:///second"]
 
 
 def test_old_lists_are_renewed(mirror: Mirror, settings: Settings) -> None:

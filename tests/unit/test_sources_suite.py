@@ -42,9 +42,19 @@ def test_one_line_sources_keep_the_release_alone() -> None:
     assert text == "deb [signed-by=/k.gpg] file:///mirror trixie main contrib\n"
 
 
-def test_a_suite_belongs_to_a_package_of_debian() -> None:
-    fields = {"version": "1", "file": "x", "size": 1, "sha256": "0" * 64, "suite": "trixie"}
-    assert Source(client="debian-binary", package="x", **fields).suite == "trixie"
-    assert Source(client="debian-source", package="x", **fields).suite == "trixie"
-    with pytest.raises(ValidationError, match="only Debian's clients"):
+@pytest.mark.parametrize(
+    ("field", "value"), [("suite", "trixie"), ("pool", "pool/main/x/x/x_1.deb")]
+)
+def test_a_suite_and_a_pool_belong_to_a_package_of_debian(field: str, value: str) -> None:
+    fields = {"version": "1", "file": "x", "size": 1, "sha256": "0" * 64, field: value}
+    assert getattr(Source(client="debian-binary", package="x", **fields), field) == value
+    assert getattr(Source(client="debian-source", package="x", **fields), field) == value
+    with pytest.raises(ValidationError, match=f"only Debian's clients may have the field '{field}"):
         Source(client="pypi-sdist", package="x", **fields)
+
+
+@pytest.mark.parametrize("pool", ["main/x", "/pool/x", "pool/", "pool/a b"])
+def test_a_path_in_the_pool_begins_with_it(pool: str) -> None:
+    fields = {"version": "1", "file": "x", "size": 1, "sha256": "0" * 64, "pool": pool}
+    with pytest.raises(ValidationError, match="pool"):
+        Source(client="debian-source", package="x", **fields)

@@ -108,6 +108,7 @@ class Source(_Strict):
         sha256: hex digest of the bytes; it alone decides.
         subdir: the conda platform that an arch-specific file is for; None serves all.
         suite: of Debian's, that the file is from; "" for the machine's own.
+        pool: the file's path in Debian's archive, or "" where a mirror has no pool.
         url: the upstream project's own address of the same bytes: the only way for client
             `url`, a second way for the others.
         wheel: what a wheel says of itself.
@@ -122,6 +123,7 @@ class Source(_Strict):
     sha256: Sha256
     subdir: str | None = None
     suite: str = Field(default="", pattern=r"^[a-z]*$")
+    pool: str = Field(default="", pattern=r"^(pool/[^\s/][^\s]*)?$")
     url: str | None = Field(default=None, pattern=r"^https?://")
     wheel: WheelMetadata | None = None
     deb: DebMetadata | None = None
@@ -141,8 +143,9 @@ class Source(_Strict):
             raise ValueError("client 'pypi-wheel' needs the field 'wheel'")
         if self.client != "url" and not self.version:
             raise ValueError(f"client '{self.client}' needs the field 'version'")
-        if self.suite and not self.client.startswith("debian-"):
-            raise ValueError("only Debian's clients may have the field 'suite'")
+        for field in ("suite", "pool"):
+            if getattr(self, field) and not self.client.startswith("debian-"):
+                raise ValueError(f"only Debian's clients may have the field '{field}'")
         return self
 
     @property

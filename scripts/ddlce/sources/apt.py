@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import subprocess
+import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from ddlce.sources.clients import DownloadError, Report, run_client
 
 ETC = Path("/etc/apt")
 HELPER = "/usr/lib/apt/apt-helper"
+ARCHIVE = re.compile(r"(?<!\S)(?:https?|file):/\S+")
 URI_LINE = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+) (?P<hash>\S+)$")
 VERSION_LINE = re.compile(r"^Version: (?P<version>\S+)$", re.MULTILINE)
 
@@ -34,6 +36,12 @@ class Remote:
     file: str
     size: int
     digest: str
+
+    @property
+    def pool(self) -> str:
+        """Its path in Debian's archive, or "" where the mirror has no pool."""
+        found = re.search(r"/(pool/.+)$", self.uri)
+        return urllib.parse.unquote(found[1]) if found else ""
 
 
 class Apt:
@@ -146,8 +154,49 @@ class Apt:
             f"{package} {version} on the Debian mirror has no file {file}", again=False
         )
 
+    def from_pool(self, pool: str, sha256: str, target: Path, report: Report, stop: Event) -> Path:
+        """Fetch a file from where it was in the archive when it was locked.
+
+        Needs no lists, so that it works, too, while a mirror's lists do not fit together.
+
+        Args:
+            pool: the path in the archive.
+            sha256: of the file.
+            target: where it is written.
+            report: progress.
+            stop: ends the download when set.
+
+        Raises:
+            DownloadError: none of the machine's archives has it there.
+        """
+        self._configure()
+        missing = DownloadError(f"no archive of this machine's apt for {pool}", again=False)
+        for archive in self._archives():
+            uri = f"{archive}/{urllib.parse.quote(pool)}"
+            command = [HELPER, *self._options(), "download-file", uri, str(target)]
+            digest = f"SHA256:{sha256}"
+            try:
+                run_client([*command, digest], target.parent, report, stop, _environment())
+            except DownloadError as error:
+                missing = error
+            else:
+                return target
+        raise missing
+
+    def _archives(self) -> list[str]:
+        """The addresses in the sources, each once, in their order."""
+        texts = [path.read_text() for path in sorted((self.home / "sources.list.d").iterdir())]
+        lines = [line for text in texts for line in text.splitlines() if line[:1] != "#"]
+        found = ARCHIVE.findall("\n".join(lines))
+        return list(dict.fromkeys(uri.rstrip("/") for uri in found))
+
     def _prepare(self) -> None:
         """Write the private configuration; download the lists if there are none."""
+        self._configure()
+        if not any((self.home / "lists").glob("*Sources*")):
+            self._update()
+
+    def _configure(self) -> None:
         if not any(_machine_sources()):
             raise MachineError(
                 f"{ETC} names no Debian source, and some sources come from Debian",
@@ -165,8 +214,6 @@ class Apt:
             for name in ("lists/partial", "cache/archives/partial"):
                 (self.home / name).mkdir(parents=True, exist_ok=True)
             (self.home / "status").touch()
-        if not any((self.home / "lists").glob("*Sources*")):
-            self._update()
 
     def _sources(self, name: str, text: str) -> str:
         if self.suite:

@@ -6,6 +6,7 @@ is the store's. `DownloadError` says whether trying again can help.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -272,5 +273,8 @@ def _by_client(source: Source, folder: Path, cache: Path, report: Report, stop: 
             subdir=source.subdir or "linux-64",
         )
     apt = Apt(cache / "apt", PLATFORMS[source.subdir or "linux-64"][0], source.suite)
+    if source.pool:
+        with contextlib.suppress(DownloadError):  # the lists know where it is now, if anywhere
+            return apt.from_pool(source.pool, source.sha256, folder / source.file, report, stop)
     binary = source.client == "debian-binary"
     return apt.download(source.package, source.version, source.file, binary, folder, report, stop)

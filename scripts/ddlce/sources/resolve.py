@@ -215,6 +215,7 @@ class Resolver:
             path,
             subdir=None if _all_architectures(binary, remote) and not foreign else self.subdir,
             suite=self.suite,
+            pool=remote.pool,
             deb=read_deb(path) if foreign else None,
         )
 
