@@ -121,7 +121,7 @@ def main() -> None:
     sizes = [64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
     ask.add_argument("--ranks", nargs="+", type=int, default=[2])
     ask.add_argument("--sizes", nargs="+", type=parse_size, default=sizes)
-    ask.add_argument("--turns", type=int, default=5)
+    ask.add_argument("--turns", type=int, default=15)
     ask.add_argument("--prefix", type=Path, help="where ddl is; default: the built environment")
     ask.add_argument("--out", type=Path, default=HERE / "out" / "types.json")
     asked = ask.parse_args()

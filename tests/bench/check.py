@@ -46,7 +46,7 @@ class Check:
         if self.failure or math.isnan(self.reached):
             return -math.inf
         if self.at_most:
-            return self.wanted / self.reached if self.reached else math.inf
+            return self.wanted / self.reached if self.reached > 0 else math.inf
         return self.reached / self.wanted
 
     @property

@@ -132,6 +132,11 @@ def test_a_figure_that_is_no_number_falls_short() -> None:
     assert Check("row", "here", "{} x", 0, 0, at_most=True).met
 
 
+def test_an_error_before_the_timeout_is_not_the_worst() -> None:
+    early, late = (Check("row", "h1", "{} s late", found, 1.0, at_most=True) for found in (-2, 0.1))
+    assert min(early, late, key=lambda check: check.share) == late
+
+
 def test_faults_are_judged_by_what_the_survivors_say() -> None:
     hosts = ["h0", "h1", "h2", "h2"]
     assert lost_ranks(hosts, "cut") == {2, 3}
