@@ -75,12 +75,23 @@ def test_it_is_open_mpi_s(prefix: Path, variables: dict[str, str]) -> None:
     [
         ("test_collectives.py", "2-0 or 4-0 or 2-2 or 4-3 or mode or place"),
         # What ends a rank is told by the launcher first: Open MPI's ends the job at once.
-        # The C interface's case of no thread to be had finds the stack of one that Open MPI had.
         ("test_async.py", "exact or fewer or disagreement"),
+        pytest.param(
+            *("test_async.py", "c_interface"),
+            marks=pytest.mark.xfail(
+                strict=True, reason="where it leaves no room for a thread's stack, one is started"
+            ),
+        ),
         ("test_failures.py", "uncaught or bad or starting_and_ending"),
         ("test_probe.py", ""),
     ],
-    ids=["collectives", "async", "failures", "probe"],  # a word of -k in a folder's name takes all
+    ids=[
+        "collectives",
+        "async",
+        "c",
+        "failures",
+        "probe",
+    ],  # a word of -k in a folder's name takes all
 )
 def test_ranks(
     prefix: Path, variables: dict[str, str], tmp_path: Path, file: str, chosen: str

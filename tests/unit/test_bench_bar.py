@@ -110,7 +110,7 @@ def test_explanations_are_of_rows_and_results_that_exist() -> None:
     for entry in yaml.safe_load(bar.EXPLAINED.read_text()):
         assert entry["row"] in bar.ROWS
         assert re.compile(entry["of"])
-        assert (Path(__file__).parents[2] / entry["measured"]).exists()
+        assert (REPO / entry["measured"]).exists()
 
 
 @pytest.mark.parametrize(
