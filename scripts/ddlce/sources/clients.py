@@ -144,10 +144,13 @@ def pip_download(
     temporary.mkdir(exist_ok=True)
     wanted = folder / ".requirement.txt"
     wanted.write_text(requirement + (f" --hash=sha256:{sha256}" if sha256 else "") + "\n")
+    # Of this package alone: to read its metadata pip may build with Cython, whose wheel will do.
+    kind = ["--no-binary", requirement.partition("==")[0]] if sdist else ["--only-binary=:all:"]
     command = [
         *(sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"),
         *("--no-cache-dir", "--dest", str(folder), "--requirement", str(wanted)),
-        *(["--no-binary=:all:"] if sdist else ["--only-binary=:all:", *_wheel_target(subdir)]),
+        *kind,
+        *([] if sdist else _wheel_target(subdir)),
     ]
     env = {**os.environ, "TMPDIR": str(temporary), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     try:
