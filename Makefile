@@ -18,9 +18,7 @@ bootstrap: ## system packages (installs them when it may) and the builder's venv
 
 ppc64le: ## the release for POWER, cross-built and tested under emulation, beside linux-64's
 	@bash scripts/bootstrap.sh ppc64le
-	@$(DDLCE) build && $(DDLCE) build --subdir linux-ppc64le
-	@$(DDLCE) index --subdir linux-ppc64le && $(DDLCE) lock
-	@$(DDLCE) env create --platform linux-ppc64le
+	@$(DDLCE) all --platform linux-ppc64le
 
 test-ppc64le: bootstrap ## what `make ppc64le` made, installed and run under emulation
 	@bash scripts/bootstrap.sh ppc64le

@@ -87,7 +87,7 @@ def main() -> None:
         relocate(path, prefix, str(patchelf), options.without)
     for patch in options.patch:
         run(["patch", "-p1", "--no-backup-if-mismatch", "-d", str(site), "-i", patch])
-    installed += finish_python(site, prefix)
+    installed += finish_python(site, prefix, os.environ["target_platform"])  # noqa: SIM112
     compiler = sorted((source / "compiler").glob("*.deb"))
     for deb in compiler:
         unpack(deb, source / "compiler" / "root")
@@ -186,7 +186,7 @@ def install(root: Path, prefix: Path, wanted: Dict[str, str]) -> List[Path]:  # 
             continue
         content = origin.read_bytes()
         if target.startswith("bin/"):
-            content = re.sub(rb"\A#! ?/usr/bin/(env )?python3?(?=\s)", python, content)
+            content = re.sub(rb"\A#! ?/usr/bin/(env )?python[0-9.]*(?=\s)", python, content)
         path.write_bytes(content)
         path.chmod(0o755 if origin.stat().st_mode & 0o111 else 0o644)
         installed.append(path)
@@ -247,11 +247,16 @@ def read(form: str, content: bytearray, offset: int) -> int:
     return int(struct.unpack_from(form, content, offset)[0])
 
 
-def finish_python(site: Path, prefix: Path) -> List[Path]:  # noqa: UP006
-    """Say who installed it, and write the scripts that Debian has in other packages."""
+def finish_python(site: Path, prefix: Path, subdir: str) -> List[Path]:  # noqa: UP006
+    """Say who installed it, and for what; write the scripts that Debian has in other packages."""
     made = []
     for info in sorted(site.glob("*.dist-info")) if site.is_dir() else []:
         (info / "INSTALLER").write_text("conda\n")
+        wheel = info / "WHEEL"
+        if wheel.is_file():
+            # A package "for all" names the machine that made it: its compiled part is another's.
+            tag = subdir.replace("-", "_")
+            wheel.write_text(re.sub(r"(?m)^(Tag: .*-)linux_\w+$", rf"\1{tag}", wheel.read_text()))
     for points in sorted(site.glob("*-info/entry_points.txt")) if site.is_dir() else []:
         parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
         parser.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case

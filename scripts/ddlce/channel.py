@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ddlce.engine.index import index_is_current, publish_index, remove_leftovers
-from ddlce.errors import WorkError
 from ddlce.files import locked
-from ddlce.plan import Plan, is_built, make_plan
-from ddlce.settings import BUILD_PLATFORM, Settings
+from ddlce.plan import Plan, check_built, make_plan
+from ddlce.settings import Settings
 from ddlce.store import Store
 
 
@@ -33,14 +32,8 @@ def update_channel(settings: Settings, *plans: Plan) -> tuple[int, list[str]]:
     store = Store(settings.store)
     found: dict[Path, str] = {}
     for plan in plans:
-        steps = plan.steps.values()
-        missing = [s.name for s in steps if not is_built(store, s.record, s.digest, s.outputs)]
-        if missing:
-            option = "" if plan.subdir == BUILD_PLATFORM else f" --subdir {plan.subdir}"
-            raise WorkError(
-                f"not built yet: {', '.join(missing)}", f"build them first: ddlce build{option}"
-            )
-        for output in (o for s in steps for o in s.outputs):
+        check_built(store, plan)
+        for output in (o for s in plan.steps.values() for o in s.outputs):
             found[store.package(output.subdir, output.filename)] = output.subdir
     packages = [(subdir, path) for path, subdir in found.items()]
     with locked(settings.cache / "locks" / "channel"):

@@ -85,33 +85,33 @@ def make_cross_plan(settings: Settings, subdir: str, native: Plan) -> Plan:
     recipes = load_recipes(settings, subdir)
     tools = {o.name: step for step in native.steps.values() for o in step.outputs}
     pool = _pool(settings, subdir, native, recipes)
-    pool.own = with_run_exports(pool.own, [o for s in native.steps.values() for o in s.outputs])
+    built = with_run_exports({s.name: [*s.outputs] for s in native.steps.values()})
+    pool.own = with_run_exports(pool.own, [o for made in built.values() for o in made])
     pool.lose(set(tools))
     owners = find_owners(recipes, pool.own)
 
-    below = {
-        name: _below(made, owners, pool, tools) | _tools(made, tools)
-        for name, made in pool.own.items()
-    }
+    # Of a recipe that both platforms build, `below` means the target's, `helpers` the native one.
+    below = {name: _below(made, owners, pool, tools) for name, made in pool.own.items()}
+    helpers = {name: _tools(made, built) for name, made in pool.own.items()}
     keys = {s.name: _key(s, pool.own) for s in native.steps.values()}
     needed = {n for found in below.values() for n in found - pool.own.keys()}
+    needed |= {n for found in helpers.values() for n in found}
     needed = _with_closures(native, needed | {s.name for s in pool.shared.values()})
     steps = {keys[n]: _renamed(native.steps[n], keys) for n in native.steps if n in needed}
     graph = {name: found & pool.own.keys() for name, found in below.items()}
     variants, store = load_variants(settings.recipes / VARIANTS, subdir), Store(settings.store)
     for name in order_of(recipes, graph):
         direct = {owners.get(d) or pool.shared[d].name for o in pool.own[name] for d in o.host_deps}
-        direct |= {tools[d].name for o in pool.own[name] for d in o.build_deps}
         # A recipe's own earlier outputs are no dependency; the native build of it may be one.
-        known = {n: (steps if n in pool.own else native.steps)[n] for n in direct - {name}}
+        known = {n: steps[n if n in pool.own else keys[n]].digest for n in direct - {name}}
+        used = {tools[d].name for o in pool.own[name] for d in o.build_deps}
+        known |= {keys[n]: native.steps[n].digest for n in used}
         parts = digests.digest_parts(
-            recipes[name],
-            pool.own[name],
-            {n: known[n].digest for n in sorted(known)},
-            subdir,
+            recipes[name], pool.own[name], dict(sorted(known.items())), subdir
         )
         final = final_outputs(recipes[name], variants, subdir, digests.combine(parts))
         after = {n if n in pool.own else keys[n] for n in below[name] - {name}}
+        after |= {keys[n] for n in helpers[name]}
         steps[name] = make_step(recipes[name], final, parts, after, store, subdir)
     return Plan(steps, subdir, dict(sorted(pool.absent.items())))
 
@@ -173,15 +173,16 @@ def _below(
     return found
 
 
-def _tools(made: Iterable[Output], tools: Mapping[str, Step]) -> set[str]:
+def _tools(made: Iterable[Output], built: Mapping[str, Iterable[Output]]) -> set[str]:
     """The native recipes of all that can be installed in the build environment."""
+    known = {output.name: (recipe, output) for recipe, each in built.items() for output in each}
     todo, seen = [d for o in made for d in o.build_deps], set[str]()
     while todo:
         package = todo.pop()
         if package not in seen:
             seen.add(package)
-            todo += _output(tools[package], package).run_deps
-    return {tools[package].name for package in seen}
+            todo += known[package][1].run_deps
+    return {known[package][0] for package in seen}
 
 
 def _with_closures(native: Plan, names: Iterable[str]) -> set[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ddlce import digest as digests
 from ddlce.engine.render import Output, Variants, load_variants, render
-from ddlce.errors import InputError
+from ddlce.errors import InputError, WorkError
 from ddlce.recipes import VARIANTS, Recipe, load_recipes
 from ddlce.settings import BUILD_PLATFORM, Settings
 from ddlce.store import Store
@@ -200,6 +200,21 @@ def is_built(store: Store, name: str, digest: str, outputs: tuple[Output, ...]) 
     # A build string that conda-forge prescribes (`mpi 1.0 mpich`) says nothing of the inputs.
     record = store.last_record(name)
     return record is not None and record.digest == digest
+
+
+def check_built(store: Store, plan: Plan) -> None:
+    """Refuse a plan whose packages are not all in the store.
+
+    Raises:
+        WorkError: names the recipes.
+    """
+    steps = plan.steps.values()
+    missing = [s.name for s in steps if not is_built(store, s.record, s.digest, s.outputs)]
+    if missing:
+        option = "" if plan.subdir == BUILD_PLATFORM else f" --subdir {plan.subdir}"
+        raise WorkError(
+            f"not built yet: {', '.join(missing)}", f"build them first: ddlce build{option}"
+        )
 
 
 def _why(store: Store, name: str, parts: digests.Parts) -> tuple[str, ...]:

@@ -13,8 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddlce.env.layout import find_env, read_origin
+from ddlce.emulate import emulated, ensure_sysroot
+from ddlce.emulate.command import find_emulator
+from ddlce.env.create import this_platform
+from ddlce.env.layout import Layout, find_env, read_origin
 from ddlce.errors import InputError, MachineError
+from ddlce.lock import lock_path
+from ddlce.model.envlock import EnvLock
 from ddlce.modulefile.activation import run_activation
 from ddlce.modulefile.writer import HOME
 from ddlce.settings import Settings
@@ -38,28 +43,54 @@ class Command:
 
 
 def smoke_command(
-    settings: Settings, env: str, arguments: Sequence[str], environ: Mapping[str, str]
+    settings: Settings,
+    env: str,
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    platform: str | None = None,
 ) -> Command:
-    """What runs the smoke suite of `env`.
+    """What runs the smoke suite of `env`, emulated where it is another platform's.
 
     Args:
         settings: says where environments are.
         env: an environment's or clone's name, ENV/RELEASE-DIGEST, or any conda prefix.
         arguments: of ddlce-smoke.
         environ: the caller's variables.
+        platform: the release that this platform's lock of `env` names.
 
     Raises:
         InputError: there is no such environment.
-        MachineError: it has no smoke suite.
+        MachineError: it has no smoke suite, or nothing here emulates its platform.
     """
-    prefix = find_prefix(settings, env)
+    prefix = find_release(settings, env, platform) if platform else find_prefix(settings, env)
     program = prefix / "bin" / PROGRAM
     if not os.access(program, os.X_OK):
         raise MachineError(
             f"{prefix} has no {PROGRAM}",
             f"install the package {PACKAGE} into it, for example: ddlce env install NAME {PACKAGE}",
         )
-    return Command([str(program), *arguments], clean_environment(prefix, environ))
+    argv = [str(program), *arguments]
+    origin = read_origin(prefix)
+    if origin and origin.platform != this_platform():
+        find_emulator(origin.platform)  # before anything is downloaded for it
+        argv = emulated(argv, origin.platform, ensure_sysroot(settings, origin.platform))
+    return Command(argv, clean_environment(prefix, environ))
+
+
+def find_release(settings: Settings, env: str, platform: str) -> Path:
+    """The release that a platform's lock of `env` names.
+
+    Raises:
+        InputError: it is not locked, or not installed.
+    """
+    lock = EnvLock.load(lock_path(settings, env, platform))
+    prefix = Layout(settings.root).prefix(lock.env, lock.release, lock.digest)
+    if read_origin(prefix) is None:
+        raise InputError(
+            f"{prefix} is not there, which the lock of {env} for {platform} names",
+            f"ddlce env create {env} --platform {platform}",
+        )
+    return prefix
 
 
 def find_prefix(settings: Settings, env: str) -> Path:

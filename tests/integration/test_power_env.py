@@ -16,11 +16,9 @@ import pytest
 
 from ddlce.emulate import emulated, ensure_sysroot
 from ddlce.emulate.command import EMULATORS
-from ddlce.env.layout import Layout, read_origin
-from ddlce.lock import lock_path
-from ddlce.model.envlock import EnvLock
+from ddlce.errors import InputError
 from ddlce.settings import load_settings
-from ddlce.smoke import clean_environment
+from ddlce.smoke import clean_environment, find_release
 
 POWER = "linux-ppc64le"
 ORACLE = Path(__file__).parents[2] / "recipes" / "ddl" / "tests" / "package" / "oracle.py"
@@ -40,15 +38,10 @@ Run = Callable[..., str]
 @pytest.fixture(scope="module")
 def prefix() -> Path:
     """The release of the lock for POWER."""
-    settings = load_settings()
-    path = lock_path(settings, "ddl-ce", POWER)
-    if not path.is_file():
-        pytest.skip(f"there is no {path}: run `make ppc64le` first")
-    lock = EnvLock.load(path)
-    found = Layout(settings.root).prefix(lock.env, lock.release, lock.digest)
-    if read_origin(found) is None:
-        pytest.skip(f"{found} is not there: ddlce env create --platform {POWER}")
-    return found
+    try:
+        return find_release(load_settings(), "ddl-ce", POWER)
+    except InputError as error:
+        pytest.skip(f"{error.message}: run `make ppc64le` first")
 
 
 @pytest.fixture(scope="module")

@@ -68,6 +68,17 @@ def test_the_sandbox_holds_tools_and_what_the_platform_installs(compiled: MiniTr
     assert order.index("base") < order.index("lib") < order.index("app")
 
 
+def test_a_tool_comes_with_what_its_libraries_say_that_it_needs(compiled: MiniTree) -> None:
+    """A compiled tool runs on a library that only the library's run_exports names."""
+    compiled.recipe("tool")
+    edit(compiled, "tool", "noarch: generic, ", "")
+    edit(compiled, "tool", "run: []", "host: [lib]")
+    edit(compiled, "lib", "run: []", "run_exports: [lib]")
+    compiled.recipe("user", build="tool")
+    edit(compiled, "user", "noarch: generic, ", "")
+    assert {"tool@linux-64", "lib@linux-64"} <= {*make_plan(compiled.settings, PPC).sandbox("user")}
+
+
 def test_a_noarch_package_brings_what_it_needs_on_the_platform(compiled: MiniTree) -> None:
     compiled.recipe("user", run="data")
     edit(compiled, "user", "noarch: generic, ", "")

@@ -20,6 +20,7 @@ from support.debs import make_deb
 REPO = Path(__file__).parents[2]
 INSTALLER = REPO / "recipes" / "debs" / "install_deb.py"
 SITE = "lib/python3.13/site-packages"
+PPC = "linux-ppc64le"
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,7 @@ def test_files_links_and_programs(tmp_path: Path, installer: ModuleType) -> None
     dist = "usr/lib/python3/dist-packages"
     files: dict[str, bytes | str] = {
         "usr/bin/tool": b"#!/usr/bin/python3\nprint()\n",
+        "usr/bin/exact": b"#!/usr/bin/python3.13\nprint()\n",
         "usr/bin/other": b"#!/bin/sh\n",
         "usr/lib/m-linux-gnu/libx.so.1.2": b"lib",
         "usr/lib/m-linux-gnu/libx.so.1": "libx.so.1.2",
@@ -76,7 +78,8 @@ def test_files_links_and_programs(tmp_path: Path, installer: ModuleType) -> None
     }
     root, prefix = unpacked(tmp_path, installer, files), tmp_path / "prefix"
     installer.install(root, prefix, installer.layout(root, options()))
-    assert (prefix / "bin/tool").read_text() == f"#!{prefix}/bin/python\nprint()\n"
+    for program in ("tool", "exact"):
+        assert (prefix / "bin" / program).read_text() == f"#!{prefix}/bin/python\nprint()\n"
     assert (prefix / "bin/other").read_text() == "#!/bin/sh\n"
     assert os.access(prefix / "bin/tool", os.X_OK)
     assert (prefix / f"{SITE}/x/lib/libx.so").read_bytes() == b"lib"
@@ -176,11 +179,30 @@ def test_scripts_are_written_from_entry_points(tmp_path: Path, installer: Module
     (info / "entry_points.txt").write_text(points)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "there").write_text("own")
-    made = installer.finish_python(tmp_path / SITE, tmp_path)
+    made = installer.finish_python(tmp_path / SITE, tmp_path, PPC)
     assert [path.name for path in made] == ["x"]
     assert "from x.cli import App" in (tmp_path / "bin" / "x").read_text()
     assert (tmp_path / "bin" / "there").read_text() == "own"
     assert (info / "INSTALLER").read_text() == "conda\n"
+
+
+@pytest.mark.parametrize(
+    ("tag", "said"),
+    [
+        ("cp313-cp313-linux_x86_64", "cp313-cp313-linux_ppc64le"),
+        ("cp313-cp313-linux_ppc64le", "cp313-cp313-linux_ppc64le"),
+        ("py3-none-any", "py3-none-any"),
+    ],
+)
+def test_metadata_names_the_target(
+    tmp_path: Path, installer: ModuleType, tag: str, said: str
+) -> None:
+    """scikit-learn's is in a package for all, made on a machine of another kind."""
+    info = tmp_path / SITE / "x-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nTag: {tag}\n")
+    installer.finish_python(tmp_path / SITE, tmp_path, PPC)
+    assert (info / "WHEEL").read_text() == f"Wheel-Version: 1.0\nTag: {said}\n"
 
 
 def test_the_whole_run_refuses_a_failing_patch(tmp_path: Path) -> None:
@@ -197,7 +219,12 @@ def test_the_whole_run_refuses_a_failing_patch(tmp_path: Path) -> None:
     patch = tmp_path / "p.patch"
     patch.write_text("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-two\n+three\n")
     command = [sys.executable, str(INSTALLER), "--python", "3.13", "--deb", "x"]
-    env = {**os.environ, "SRC_DIR": str(source), "PREFIX": str(prefix)}
+    env = {
+        **os.environ,
+        "SRC_DIR": str(source),
+        "PREFIX": str(prefix),
+        "target_platform": PPC,
+    }
     good = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert good.returncode == 0, good.stderr
     assert (prefix / SITE / "x.py").read_text() == "one\n"

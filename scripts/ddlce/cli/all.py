@@ -17,7 +17,10 @@ from ddlce.cli import env, lock, module
 from ddlce.cli.build import JobsOption, default_jobs, run_build
 from ddlce.cli.common import RootOption, out
 from ddlce.cli.index import print_index
-from ddlce.settings import Settings, load_settings
+from ddlce.settings import BUILD_PLATFORM, Settings, load_settings
+
+#: Of the smoke suite where each instruction is emulated: a tenth of the speed, and less.
+EMULATED = ("--quick", "--timeout", "1800")
 
 
 def register(app: typer.Typer) -> None:
@@ -29,6 +32,10 @@ def build_all(
     name: Annotated[str, typer.Argument(metavar="[ENV]", help="A manifest in envs/.")] = "ddl-ce",
     root: RootOption = None,
     jobs: JobsOption = 0,
+    platform: Annotated[
+        str | None,
+        typer.Option("--platform", help="For another platform: cross-built, then run emulated."),
+    ] = None,
 ) -> None:
     """Fetch, build, index, lock, install, write the module, smoke-test; only what changed."""
     from ddlce.channel import update_channel
@@ -36,31 +43,50 @@ def build_all(
 
     settings = load_settings(root)
     # One plan for both: what is built is what is published, whatever is edited meanwhile.
-    plan = make_plan(settings)
+    # Another platform's channel wants this one's beside it: they share noarch.
+    plans = [make_plan(settings, each) for each in (BUILD_PLATFORM, platform) if each]
     stages: list[tuple[str, Callable[[], object]]] = [
         (
             "fetch and build the packages whose inputs changed",
-            lambda: run_build(settings, plan, jobs or default_jobs(), keep_going=False),
+            lambda: [
+                run_build(settings, plan, jobs or default_jobs(), keep_going=False)
+                for plan in plans
+            ],
         ),
-        ("index the channel", lambda: print_index(settings, *update_channel(settings, plan))),
+        ("index the channel", lambda: print_index(settings, *update_channel(settings, *plans))),
         ("lock the environment", lambda: lock.lock(name)),
-        ("install it", lambda: env.create(name, root=root)),
-        ("write its modulefiles", lambda: module.module(name, root=root)),
-        ("smoke-test it", lambda: smoke_once(settings, name)),
+        ("install it", lambda: env.create(name, root=root, platform=platform)),
+        ("write its modulefiles", lambda: write_modules(settings, name, platform)),
+        ("smoke-test it", lambda: smoke_once(settings, name, platform)),
     ]
     started = time.monotonic()
     for number, (title, stage) in enumerate(stages, 1):
         out.print(f"[bold]\\[{number}/{len(stages)}] {title}[/]")
         stage()
+    out.print(f"[bold green]done[/] in {time.monotonic() - started:.0f} s.")
+    if platform:
+        return
     out.print(
-        f"[bold green]done[/] in {time.monotonic() - started:.0f} s. Next:\n"
+        "Next:\n"
         f"  module use {settings.root}/modulefiles/lua    # tcl for Environment Modules\n"
         f"  module load {name}\n"
         f"  ddlrun -H localhost:4 python -m ddl_ce_smoke.train"
     )
 
 
-def smoke_once(settings: Settings, name: str) -> None:
+def write_modules(settings: Settings, name: str, platform: str | None) -> None:
+    """Write the modulefiles; another platform's apart, since they shall not be loaded here."""
+    from ddlce.smoke import find_release
+
+    if platform is None:
+        module.module(name, root=settings.root)
+        return
+    prefix = find_release(settings, name, platform)
+    folder = settings.root / f"modulefiles-{platform}"
+    module.module(str(prefix), root=settings.root, into=folder, name=name)
+
+
+def smoke_once(settings: Settings, name: str, platform: str | None = None) -> None:
     """Run the smoke suite of an environment, unless this very release has passed it.
 
     The reports stay in <root>/reports/<env>-<release>-<digest>/.
@@ -69,15 +95,18 @@ def smoke_once(settings: Settings, name: str) -> None:
         WorkError: a part of the suite failed.
     """
     from ddlce.errors import WorkError
-    from ddlce.smoke import find_prefix, smoke_command
+    from ddlce.report import reports_folder
+    from ddlce.smoke import find_prefix, find_release, smoke_command
 
-    prefix = find_prefix(settings, name).resolve()
-    report = settings.root / "reports" / f"{name}-{prefix.name}"
+    release = find_release(settings, name, platform) if platform else find_prefix(settings, name)
+    prefix = release.resolve()
+    report = reports_folder(settings, prefix)
     page = report / "report.html"
     if page.exists() and json.loads((report / "report.json").read_text())["passed"]:
         out.print(f"smoke: this release has passed; again with: ddlce smoke {name}", markup=False)
     else:
-        command = smoke_command(settings, name, ["--report", str(report)], os.environ)
+        options = ["--report", str(report), *(EMULATED if platform else ())]
+        command = smoke_command(settings, name, options, os.environ, platform)
         done = subprocess.run(
             command.argv, env=command.environ, check=False, preexec_fn=_end_with_parent
         )

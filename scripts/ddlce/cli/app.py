@@ -45,6 +45,7 @@ COMMANDS = (
     "env",
     "module",
     "smoke",
+    "report",
     "all",
 )
 

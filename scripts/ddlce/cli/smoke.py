@@ -35,6 +35,10 @@ def smoke(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds that each run may take.")] = 300.0,
+    platform: Annotated[
+        str | None,
+        typer.Option("--platform", help="Another platform's release of ENV, emulated."),
+    ] = None,
     json: JsonOption = False,
     root: RootOption = None,
 ) -> None:
@@ -45,7 +49,7 @@ def smoke(
     arguments += ["--parts", parts] if parts else []
     arguments += ["--report", str(report)] if report else []
     arguments += ["--quick"] * quick + ["--json"] * json
-    command = smoke_command(load_settings(root), env, arguments, os.environ)
+    command = smoke_command(load_settings(root), env, arguments, os.environ, platform)
     # The suite takes our place: signals, output and exit status are its own.
     sys.stdout.flush()
     os.execve(command.argv[0], command.argv, command.environ)

@@ -19,9 +19,11 @@ constexpr int kPolls = 100;  // some 5 us
 std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
 // When the process started, in clock ticks since boot: with the pid it names a process for good.
-// 0 when it has ended, even if its parent has not collected it yet.
+// 0 when it has ended, even if its parent has not collected it yet. Read as its first thread's:
+// qemu's user mode answers for /proc/PID/stat of the asking process itself, with another time.
 std::uint64_t start_time_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string number = std::to_string(pid);
+  std::ifstream file("/proc/" + number + "/task/" + number + "/stat");
   std::string text;
   std::getline(file, text);
   const std::size_t name_end = text.rfind(')');
