@@ -10,15 +10,19 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ddlce.emulate import emulated, ensure_sysroot
 from ddlce.emulate.command import EMULATORS
+from ddlce.env.layout import Layout
 from ddlce.errors import InputError
+from ddlce.modulefile.install import write_modulefiles
 from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment, find_release
+from support.modulesystems import read_snap, require, run_shell, snap
 
 POWER = "linux-ppc64le"
 ORACLE = Path(__file__).parents[2] / "recipes" / "ddl" / "tests" / "package" / "oracle.py"
@@ -92,3 +96,25 @@ def test_horovod_learns_the_digits(run: Run) -> None:
 def test_mpi4py_and_ddl_share_one_mpi(run: Run) -> None:
     code = "import ddl; from mpi4py.MPI import COMM_WORLD; ddl.init(); assert COMM_WORLD.size == 2"
     run("ddlrun", "-H", "localhost:2", "python", "-c", code)
+
+
+@pytest.mark.parametrize("system", ["lmod", "environment-modules"])
+def test_its_module_is_loaded(prefix: Path, tmp_path: Path, system: str) -> None:
+    found, shell = require(system, "bash")
+    written = write_modulefiles(prefix, Layout(load_settings().root), tmp_path / "modules")
+    sysroot = ensure_sysroot(load_settings(), POWER)
+    there = replace(shell, argv=tuple(emulated(shell.argv, POWER, sysroot)))
+    before, loaded, after = (tmp_path / name for name in ("before", "loaded", "after"))
+    code = "import os, ddl; print(os.uname().machine, ddl.__file__)"
+    steps = [
+        *(snap(before), f"module load ddl-ce/{written.version}", snap(loaded)),
+        *(f"python -c '{code}'", "which ddlrun", "ddlrun --help > /dev/null"),
+        *("module unload ddl-ce", snap(after)),
+    ]
+    done = run_shell(found, there, written.trees[found.writer], steps, {})
+    machine, module = done.stdout.splitlines()[0].split()
+    assert machine == "ppc64le"
+    assert module.startswith(str(prefix)), done.stderr
+    assert f"{prefix}/bin/ddlrun" in done.stdout.splitlines()
+    assert read_snap(loaded)["CONDA_PREFIX"] == str(prefix)
+    assert read_snap(after) == read_snap(before), done.stderr

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ddlce.errors import InputError, MachineError
+from ddlce.lock import lock_path
+from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.settings import Settings
 from ddlce.smoke import clean_environment, find_prefix, smoke_command
+
+PPC = "linux-ppc64le"
 
 
 @pytest.fixture
@@ -91,6 +96,36 @@ def test_an_environment_without_the_suite(prefix: Path, settings: Settings) -> N
 def test_no_such_environment(settings: Settings, name: str) -> None:
     with pytest.raises(InputError, match="there is no environment"):
         find_prefix(settings, name)
+
+
+def test_another_platform_that_is_not_locked(tmp_path: Path, settings: Settings) -> None:
+    settings = replace(settings, repo=tmp_path)
+    with pytest.raises(InputError, match=r"there is no lock .*ddl-ce.*linux-ppc64le"):
+        smoke_command(settings, "ddl-ce", [], {}, PPC)
+
+
+def test_another_platform_s_release_that_is_not_installed(
+    tmp_path: Path, settings: Settings
+) -> None:
+    settings = replace(settings, repo=tmp_path)
+    path = lock_path(settings, "toys", PPC)
+    path.parent.mkdir(parents=True)
+    package = LockedPackage(
+        name="a", version="1", build="0", subdir=PPC, file="a-1-0.conda", sha256="ab" * 32, size=1
+    )
+    lock = EnvLock(
+        env="toys",
+        release="2026.11",
+        platform=PPC,
+        manifest="ab" * 32,
+        channels=["ddl-ce"],
+        specs=["a"],
+        packages=[package],
+    )
+    path.write_text(lock.to_yaml())
+    with pytest.raises(InputError, match="is not there, which the lock of toys for") as raised:
+        smoke_command(settings, "toys", [], {}, PPC)
+    assert raised.value.hint == f"ddlce env create toys --platform {PPC}"
 
 
 def test_a_folder_that_is_no_environment(settings: Settings, tmp_path: Path) -> None:
