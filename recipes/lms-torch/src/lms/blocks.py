@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from lms.counts import use_count
 from lms.device import Copy, Device, Offer, Room, flat, holders_of_one, hollow
 from lms.errors import InplaceError
 from lms.weights import Weight
@@ -64,7 +65,7 @@ class Block:
     @property
     def held(self) -> bool:
         """Whether the model itself holds the bytes too."""
-        return int(torch._C._storage_Use_Count(self.original.cdata)) > _SOLE
+        return use_count(self.original.cdata) > _SOLE
 
     @property
     def freed(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from lms.counts import use_count
 from lms.plan import Rates
 
 
@@ -121,4 +122,4 @@ def holders_of_one() -> int:
     """What torch counts when only a `flat` holds a storage: its own references come on top."""
     with torch.no_grad():
         only = flat(torch.empty(1))
-    return int(torch._C._storage_Use_Count(StorageWeakRef(only.untyped_storage()).cdata))
+    return use_count(StorageWeakRef(only.untyped_storage()).cdata)

@@ -17,6 +17,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
+from lms.counts import use_count
 from lms.device import Copy, Device, Room, alone, flat
 
 #: Properties of a tensor that show its bytes; all others are known without them.
@@ -225,7 +226,7 @@ class Weight:
         """Whether anything but the model holds the bytes, or they are no more the parameter's."""
         if self.pins or not self.watched or self.replaced:
             return True
-        holders = int(torch._C._storage_Use_Count(self.storage.cdata))
+        holders = use_count(self.storage.cdata)
         return holders - (self._leaving is not None) > _SOLE
 
     @property
@@ -294,7 +295,7 @@ class Weight:
 def _holders_of_parameter() -> int:
     """What torch counts when only a parameter holds a storage."""
     only = torch.nn.Parameter(torch.empty(1))
-    return int(torch._C._storage_Use_Count(only.untyped_storage()._cdata))
+    return use_count(only.untyped_storage()._cdata)
 
 
 _SOLE = _holders_of_parameter()
