@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
-from harness import RANK, SIZE, case, refused, same
+from harness import FSDP_ON_CPUS, RANK, SIZE, case, case_since, refused, same
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -67,13 +67,13 @@ def assert_trains_as_alone(mesh: DeviceMesh | None, **options: object) -> None:
     assert_weights(model, alone)
 
 
-@case
+@case_since(*FSDP_ON_CPUS)
 def fsdp_trains_as_one_process_does() -> None:
     for reshard in (True, False):
         assert_trains_as_alone(None, reshard_after_forward=reshard)
 
 
-@case
+@case_since(*FSDP_ON_CPUS)
 def fsdp_on_a_mesh_of_two_dimensions() -> None:
     """HSDP: sharded within the groups of one dimension, replicated over the other."""
     replicas = 2 if SIZE == 4 else 1
@@ -108,7 +108,7 @@ def half_precision(reduce_dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor
     return ours, means
 
 
-@case
+@case_since(*FSDP_ON_CPUS)
 def fsdp_in_mixed_precision() -> None:
     for reduce_dtype, rtol in ((torch.float32, 1e-6), (torch.bfloat16, 2**-7)):
         for ours, mean in zip(*half_precision(reduce_dtype), strict=True):
@@ -128,7 +128,7 @@ def accumulated(prepare: Callable[[FSDPModule], None]) -> list[Tensor]:
     return [parameter.grad.full_tensor() for parameter in model.parameters()]
 
 
-@case
+@case_since(*FSDP_ON_CPUS)
 def fsdp_accumulates_gradients_and_divides_by_any_factor() -> None:
     """A factor of one's own needs ReduceOp.PREMUL_SUM."""
     by_default = accumulated(lambda model: None)
@@ -148,7 +148,7 @@ def fsdp_accumulates_gradients_and_divides_by_any_factor() -> None:
         torch.testing.assert_close(ours, whole * SIZE / 10, rtol=1e-5, atol=1e-6)
 
 
-@case
+@case_since(*FSDP_ON_CPUS)
 def fsdp_in_half_precision_sums_and_divides_itself() -> None:
     """float16 takes the way of SUM, with a division before and after."""
     policy = MixedPrecisionPolicy(reduce_dtype=torch.float16)

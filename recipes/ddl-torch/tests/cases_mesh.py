@@ -5,7 +5,7 @@ import itertools
 
 import torch
 import torch.distributed as dist
-from harness import RANK, SIZE, case, same
+from harness import FSDP_ON_CPUS, RANK, SIZE, case, case_since, same
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -187,7 +187,7 @@ def tensor_parallel_training() -> None:
         assert_same_weights(model, alone)
 
 
-@case
+@case_since(*FSDP_ON_CPUS)
 def tensor_parallel_with_fsdp() -> None:
     """The two dimensions of a mesh: FSDP over "data", tensor parallelism over "model"."""
     mesh = square()

@@ -12,13 +12,13 @@ models of any size run in no time and no memory, with the same meter and clock.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
@@ -75,7 +75,7 @@ class SimulatedDevice(TorchDispatchMode):
 
     Attributes:
         clock: seconds of the compute queue; `exposed` of them it waited for copies.
-        used: bytes in use; `highest` the most so far.
+        highest: the most bytes in use so far; `used` are in use now.
         moved: bytes copied, both ways.
     """
 
@@ -86,10 +86,10 @@ class SimulatedDevice(TorchDispatchMode):
         self.rates = Rates(self.speed.d2h, self.speed.h2d, self.speed.launch)
         self.budget = self.total
         self.clock = self.exposed = 0.0
-        self.used = self.highest = self.moved = 0
+        self.highest = self.moved = self._used = 0
         self._peak = 0
         self._out_free = self._back_free = 0.0
-        self._known: dict[int, weakref.finalize[Any, Any]] = {}
+        self._known: dict[int, tuple[StorageWeakRef, int]] = {}  # address → storage, bytes
         self._aside = 0
 
     def __torch_dispatch__(
@@ -143,6 +143,14 @@ class SimulatedDevice(TorchDispatchMode):
             seconds = max(seconds, flops / self.speed.arithmetic)
         return max(self.speed.launch, seconds)
 
+    @property
+    def used(self) -> int:
+        """Bytes in use."""
+        for key, (storage, _) in list(self._known.items()):
+            if storage.expired():
+                self._forget(key)
+        return self._used
+
     def adopt(self, tensor: torch.Tensor) -> None:
         """Counts the tensor's storage as the device's until it dies.
 
@@ -155,19 +163,21 @@ class SimulatedDevice(TorchDispatchMode):
         key = storage._cdata
         if key in self._known or not (nbytes := -(-storage.nbytes() // 512) * 512):
             return
-        self._known[key] = weakref.finalize(storage, self._died, key, nbytes)
-        self.used += nbytes
-        self.highest, self._peak = max(self.highest, self.used), max(self._peak, self.used)
-        if self.used > self.budget:
+        self._known[key] = StorageWeakRef(storage), nbytes
+        self._used += nbytes
+        if self._used <= min(self.highest, self._peak, self.budget):
+            return  # whatever of it has died
+        self.highest, self._peak = max(self.highest, self.used), max(self._peak, self._used)
+        if self._used > self.budget:
             raise SimulatedOutOfMemory(
                 f"the simulated device is out of memory: {size_text(nbytes)} more make "
-                f"{size_text(self.used)} of {size_text(self.budget)}",
-                self.used - self.budget,
+                f"{size_text(self._used)} of {size_text(self.budget)}",
+                self._used - self.budget,
             )
 
-    def _died(self, key: int, nbytes: int) -> None:
-        del self._known[key]
-        self.used -= nbytes
+    def _forget(self, key: int) -> None:
+        _, nbytes = self._known.pop(key)
+        self._used -= nbytes
 
     def owns(self, tensor: torch.Tensor) -> bool:
         """Always: what an operation saves, it was given, though it may come from outside."""
@@ -188,7 +198,7 @@ class SimulatedDevice(TorchDispatchMode):
         self.budget = self.total
 
     def memory(self) -> int:
-        """Bytes in use."""
+        """As `used`."""
         return self.used
 
     def take_peak(self) -> int:
@@ -222,8 +232,8 @@ class SimulatedDevice(TorchDispatchMode):
         """The meter counts it no more."""
         storage = tensor.untyped_storage()
         storage.resize_(0)
-        if (known := self._known.get(storage._cdata)) is not None:
-            known()
+        if storage._cdata in self._known:
+            self._forget(storage._cdata)
 
     def refill(self, room: torch.Tensor, tensor: torch.Tensor, nbytes: int) -> _Copy:
         """Metered again."""
