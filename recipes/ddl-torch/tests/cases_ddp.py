@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 import torch.distributed as dist
-from harness import RANK, SIZE, case, everyone, refused, same
+from harness import RANK, SIZE, case, case_since, everyone, refused, same, torch_has
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import (
     default_hooks,
@@ -75,7 +75,7 @@ def ddp_options() -> None:
         {"static_graph": True},
         {"find_unused_parameters": True},
         {"bucket_cap_mb": 0.0002},  # a bucket for each parameter
-        {"init_sync": False},
+        *([{"init_sync": False}] if torch_has(2, 7) else ()),
     ):
         model = trained(DistributedDataParallel(net(), **options), MINE)
         close(model.parameters(), expected.parameters())
@@ -223,7 +223,7 @@ def zero_redundancy_optimizer() -> None:
         close((ours[n]["exp_avg"] for n in theirs), (theirs[n]["exp_avg"] for n in theirs))
 
 
-@case
+@case_since(2, 7)  # 2.6 takes it from NCCL only
 def zero_redundancy_optimizer_steps_within_the_hook() -> None:
     model = DistributedDataParallel(net(), gradient_as_bucket_view=True)
     optimizer = ZeroRedundancyOptimizer(

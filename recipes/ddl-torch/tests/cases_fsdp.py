@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
-from harness import FSDP_ON_CPUS, RANK, SIZE, case, case_since, refused, same
+from harness import FSDP_ON_CPUS, RANK, SIZE, case_since, refused, same
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -161,7 +161,7 @@ def fsdp_in_half_precision_sums_and_divides_itself() -> None:
         torch.testing.assert_close(ours.grad.full_tensor(), whole.grad, rtol=4e-3, atol=1e-4)
 
 
-@case
+@case_since(2, 7)
 def premultiplied_sums() -> None:
     mine = torch.arange(1.0, 6.0) * (RANK + 1)
     total = torch.arange(1.0, 6.0) * SIZE * (SIZE + 1) / 2

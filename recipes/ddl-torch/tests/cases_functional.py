@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
 import torch.distributed.nn.functional as nnf
-from harness import RANK, SIZE, case, everyone, given, same
+from harness import RANK, SIZE, case, case_since, everyone, given, same
 from torch import Tensor
 
 
@@ -71,7 +71,7 @@ def functional_results_in_place_and_of_lists() -> None:
     same(torch.ops._c10d_functional.wait_tensor(under_way), everyone(5).sum(0))
 
 
-@case
+@case_since(2, 7)
 def functional_gradients() -> None:
     every_weight = all_weights(SIZE * 2, 3)
     mine = given(RANK, 2 * SIZE, 3).requires_grad_()
@@ -96,7 +96,7 @@ def functional_gradients() -> None:
     same(gradient(result, mine), torch.cat(expected))
 
 
-@case
+@case_since(2, 7)
 def gradients_in_groups() -> None:
     """The group of this rank's parity."""
     members = [rank for rank in range(SIZE) if rank % 2 == RANK % 2]

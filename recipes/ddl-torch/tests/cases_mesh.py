@@ -5,7 +5,7 @@ import itertools
 
 import torch
 import torch.distributed as dist
-from harness import FSDP_ON_CPUS, RANK, SIZE, case, case_since, same
+from harness import FSDP_ON_CPUS, RANK, SIZE, case, case_since, same, torch_has
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -106,7 +106,8 @@ def operations_on_sharded_tensors() -> None:
     ):
         a, b = distribute_tensor(left, mesh, one), distribute_tensor(right, mesh, two)
         same((a @ b).full_tensor(), left @ right)
-        same((a.sum() + b.max()).full_tensor(), left.sum() + right.max())
+        if torch_has(2, 7):  # 2.6 adds partial sums to partial maxima
+            same((a.sum() + b.max()).full_tensor(), left.sum() + right.max())
         same(a.sum(dim=0).full_tensor(), left.sum(dim=0))
     assert ones(5, 3, device_mesh=mesh, placements=[Shard(0), Shard(1)]).sum().full_tensor() == 15
     assert empty(5, 3, device_mesh=mesh).to_local().shape == (5, 3)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from harness import RANK, SIZE, case, everyone, given, refused, same
+from harness import RANK, SIZE, case, everyone, given, refused, same, torch_has
 from torch.distributed.distributed_c10d import _coalescing_manager
 
 
@@ -20,7 +20,8 @@ def works_tell_how_they_are() -> None:
     assert work.wait(timedelta(seconds=200))
     assert work.is_completed()
     assert work.is_success()
-    assert work.exception() is None
+    if torch_has(2, 7):  # 2.6 cannot tell Python of one
+        assert work.exception() is None
     same(work.result()[0], everyone(7).sum(0))
     assert work.get_future().done()
 
@@ -91,7 +92,8 @@ def futures_of_failed_operations() -> None:
     refused(work.wait, words)
     assert work.is_completed()
     assert not work.is_success()
-    assert words in str(work.exception())
+    if torch_has(2, 7):
+        assert words in str(work.exception())
     with _coalescing_manager(device=torch.device("cpu"), async_ops=True) as manager:
         dist.all_to_all_single(torch.empty(SIZE), torch.ones(SIZE), async_op=True)
         dist.broadcast(torch.ones(3 + (RANK == 1)), 0, async_op=True)

@@ -45,8 +45,12 @@ def case(function: Callable[[], None]) -> Callable[[], None]:
 
 def case_since(*version: int) -> Callable[[Callable[[], None]], None]:
     """A case of what older versions of PyTorch have not."""
-    here = tuple(map(int, torch.__version__.split(".")[:2]))
-    return case if here >= version else lambda function: None
+    return case if torch_has(*version) else lambda function: None
+
+
+def torch_has(*version: int) -> bool:
+    """Whether this PyTorch is of that version at least."""
+    return tuple(map(int, torch.__version__.split(".")[:2])) >= version
 
 
 def given(rank: int, *shape: int, dtype: torch.dtype = torch.float32, top: int = 4) -> Tensor:
