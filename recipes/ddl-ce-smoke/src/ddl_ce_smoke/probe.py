@@ -72,7 +72,7 @@ PACKAGES = (
 #: What the distribution has not for a machine, and the suite does without there.
 WITHOUT = {
     "ppc64le": {
-        *("tensorflow", "keras", "ddl-tensorflow", "tensorflow-probability"),
+        *("tensorflow", "keras", "ddl-tensorflow", "lms-tensorflow", "tensorflow-probability"),
         *("matplotlib-base", "py-rattler", "pydantic", "ddlce"),
     }
 }

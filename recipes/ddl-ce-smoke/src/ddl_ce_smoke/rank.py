@@ -140,6 +140,7 @@ def session(backend: str | None, timeout_seconds: float) -> Iterator[Session]:
         rank.size,
         is_master=rank.index == 0,
         timeout=timeout,
+        use_libuv=False,  # not every build of torch has it
     )
     place = {"host": rank.host, "cpus": sorted(os.sched_getaffinity(0))}
     store.set(f"place of {rank.index}", json.dumps(place))

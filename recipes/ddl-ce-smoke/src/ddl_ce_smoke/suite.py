@@ -167,7 +167,12 @@ class Suite:
                 rows += [Throughput(**row) for row in events(job, "throughput")]
                 yield from job_cases(job, f"{name}, {plural(count)}", trained(job, name, count))
             self.report.throughput += with_efficiency(rows)
-        for name, module in (("LMS", "train_lms"), ("Keras with LMS", "train_lms_keras")):
+        for name, package, module in (
+            ("LMS", "lms-torch", "train_lms"),
+            ("Keras with LMS", "lms-tensorflow", "train_lms_keras"),
+        ):
+            if not probe.exists(package):
+                continue
             job = self._launch(module, [], 1)
             yield from job_cases(job, name, rank_cases(job, name))
 
