@@ -100,9 +100,21 @@ def async_offload(device: Any) -> Iterator[None]:
 
 
 def train(
-    case: models.Case, device: Any, scheme: Scheme, *, again: bool = False, size: int, steps: int
+    case: models.Case,
+    device: Any,
+    scheme: Scheme,
+    *,
+    size: int,
+    steps: int,
+    again: bool = False,
+    choose: bool = False,
 ) -> tuple[Step, Any]:
-    """The last of some steps, and what the scheme's `with` gave."""
+    """The last of some steps, and what the scheme's `with` gave.
+
+    Args:
+        again: whether the model itself checkpoints its layers.
+        choose: whether LMS may compute layers again; it takes twice the steps to settle.
+    """
     simulated = isinstance(device, lms.SimulatedDevice)
     where = "cpu" if simulated else "cuda"
     with FakeTensorMode() if simulated else nullcontext(), device if simulated else nullcontext():
@@ -111,8 +123,9 @@ def train(
             model, batch = case.make(again), case.batch(size)
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
         now = partial(_now, device)
+        recomputed = lms.recompute(model) if choose else None
         with scheme(device) as inside:
-            for _ in range(steps):
+            for _ in range(2 * steps if choose else steps):
                 if simulated:
                     device.highest = device.used
                 else:
@@ -127,6 +140,8 @@ def train(
                 peak = device.highest if simulated else torch.cuda.max_memory_reserved()
                 last = Step(turn - start, now() - turn, peak)
             report = inside.report() if isinstance(inside, lms.LMS) else None
+        if recomputed:
+            recomputed.remove()
     return last, report
 
 
@@ -174,6 +189,9 @@ def table(case: models.Case, kind: str, ratios: list[float]) -> dict[str, Any]:
             share = plain.seconds / step.seconds
             row |= {"throughput": share, "best": best, "share": share / best, "peak": step.peak}
             row |= {"predicted": report.predicted, "measured": step.seconds, "moved": report.moved}
+            step, report = run(_device(kind), partial(_lms, limit), steps=steps, choose=True)
+            row["mixed"] = {"throughput": plain.seconds / step.seconds, "peak": step.peak}
+            row["mixed"] |= {"again": len(report.again), "layers": report.layers}
         found["lms"].append(row)
     return found
 
@@ -182,15 +200,19 @@ def _lms(limit: int, device: Any) -> lms.LMS:
     return lms.LMS(limit, smallest=SMALLEST, device=device)
 
 
-def reach(case: models.Case, kind: str, limit: int) -> dict[str, Any]:
-    """The largest batch in-core and under LMS, and LMS's throughput per sample there."""
+def reach(case: models.Case, kind: str, limit: int, target: float) -> dict[str, Any]:
+    """The largest batch in-core and under LMS, and LMS's throughput per sample there.
 
-    def fits(size: int, under: bool) -> Step | None:
+    Args:
+        target: also at so many times the batch of in-core, where LMS may compute layers again.
+    """
+
+    def fits(size: int, under: bool, choose: bool = False) -> Step | None:
         device = _device(kind)
         device.cap(limit)
         scheme = partial(_lms, limit) if under else nullcontext
         try:
-            return train(case, device, scheme, size=size, steps=5)[0]
+            return train(case, device, scheme, size=size, steps=5, choose=choose)[0]
         except (lms.NoPlanError, torch.OutOfMemoryError):
             return None
 
@@ -209,8 +231,14 @@ def reach(case: models.Case, kind: str, limit: int) -> dict[str, Any]:
 
     before, plain = largest(8, False)
     after, step = largest(before, True)
-    speed = (after / step.seconds) / (before / plain.seconds)
-    return {"case": case.name, "limit": limit, "in_core": before, "lms": after, "speed": speed}
+    found: dict[str, Any] = {"case": case.name, "limit": limit, "in_core": before, "lms": after}
+    found["speed"] = (after / step.seconds) / (before / plain.seconds)
+    size = int(target * before)
+    mixed = fits(size, True, choose=True)
+    if mixed is not None:
+        speed = (size / mixed.seconds) / (before / plain.seconds)
+        found["mixed"] = {"batch": size, "speed": speed, "peak": mixed.peak}
+    return found
 
 
 def main() -> None:
@@ -220,10 +248,11 @@ def main() -> None:
     ask.add_argument("--device", choices=["simulated", "cuda"], default="simulated")
     ask.add_argument("--ratios", nargs="*", type=float, default=[0.95, 1.5, 2, 4])
     ask.add_argument("--reach", type=int, help="bytes: find the largest batches instead")
+    ask.add_argument("--target", type=float, default=7.5, help="times the batch of in-core, too")
     options = ask.parse_args()
     case = next(case for case in models.CASES if case.name == options.case)
     if options.reach:
-        print(json.dumps(reach(case, options.device, options.reach)))
+        print(json.dumps(reach(case, options.device, options.reach, options.target)))
     else:
         print(json.dumps(table(case, options.device, options.ratios)))
 

@@ -24,6 +24,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 5
+#: A bus so slow that copies cannot hide.
+SLOW = lms.Speed(arithmetic=2e12, memory=200e9, d2h=10e9, h2d=10e9, launch=1e-6)
 CASES: list[Callable[[], None]] = []
 
 
@@ -51,22 +53,25 @@ def train(
     limit: int | None = None,
     parts: int = 1,
     page: str = "",
+    again: bool = False,
 ) -> Trained:
     """Trains some steps, each of some micro-batches of which only the last is reduced.
 
     Args:
         page: "" for nothing, "state" for the optimizer's, "all" for the parameters too.
+        again: whether LMS may compute layers again, on a slow bus.
     """
-    device = lms.SimulatedDevice("64GiB", SPEED)
+    device = lms.SimulatedDevice("64GiB", SLOW if again else SPEED)
     model, data = make(), rows(4 if page else 512)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     if page:
         lms.page_optimizer(optimizer, bucket="64KiB", smallest=1024, device=device)
     if page == "all":
         paged = lms.page_parameters(model, smallest=1024)
+    recomputed = lms.recompute(model) if again and limit else None
     under = lms.LMS(limit, smallest=1024, device=device) if limit else nullcontext()
     with device, under as support:
-        for _ in range(STEPS):
+        for _ in range(3 * STEPS if again else STEPS):
             optimizer.zero_grad()
             for number, part in enumerate(data.chunk(parts)):
                 alone = number + 1 < parts and isinstance(model, DistributedDataParallel)
@@ -76,17 +81,23 @@ def train(
         peak, report = device.highest, support.report() if support else None
     if page == "all":
         lms.keep_parameters(paged)
+    if recomputed:
+        recomputed.remove()
     weights = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in model.parameters()]
     return Trained([w.detach().clone() for w in weights], peak, report)
 
 
 def compare(
-    make: Callable[[], nn.Module], share: float = 0.7, parts: int = 1, page: bool = False
+    make: Callable[[], nn.Module],
+    share: float = 0.7,
+    parts: int = 1,
+    page: bool = False,
+    again: bool = False,
 ) -> lms.Report:
     """The same weights, on all ranks; below the limit, which parameters must leave for if paged."""
-    plain = train(make, parts=parts, page="state" if page else "")
+    plain = train(make, parts=parts, page="state" if page else "", again=again)
     limit = int(share * plain.peak)
-    under = train(make, limit, parts, "all" if page else "")
+    under = train(make, limit, parts, "all" if page else "", again)
     assert all(map(torch.equal, plain.weights, under.weights)), "other weights than without LMS"
     for weight in under.weights:
         first = weight.clone()
@@ -127,6 +138,30 @@ def ddp_with_paged_parameters() -> None:
             page=True,
         )
         assert report.paged > 0
+
+
+def layered() -> nn.Sequential:
+    """The network in layers of several operations."""
+    parts = list(mlp())
+    return nn.Sequential(*(nn.Sequential(*parts[n : n + 5]) for n in range(0, len(parts), 5)))
+
+
+@case
+def ddp_computing_layers_again() -> None:
+    report = compare(lambda: DistributedDataParallel(layered()), again=True)
+    assert report.again
+
+
+@case
+def sharded_layers_are_refused() -> None:
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    model = nn.Sequential(*(fully_shard(nn.Linear(8, 8), mesh=mesh) for _ in range(2)))
+    try:
+        lms.recompute(model)
+    except lms.LMSError as error:
+        assert "has parameters that are sharded" in str(error), error  # noqa: PT017
+    else:
+        raise AssertionError("was not refused")
 
 
 @case

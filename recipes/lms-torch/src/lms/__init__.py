@@ -28,6 +28,7 @@ from lms.session import (
     keep_parameters,
     page_optimizer,
     page_parameters,
+    recompute,
     report,
 )
 from lms.simulator import SimulatedDevice, SimulatedOutOfMemory, Speed
@@ -51,6 +52,7 @@ __all__ = [
     "page_parameters",
     "plan",
     "plot",
+    "recompute",
     "report",
 ]
 __version__ = "0.1.0"

@@ -10,7 +10,7 @@ from lms.blocks import Block, Saved
 from lms.errors import NoPlanError
 from lms.iterations import Iterations
 from lms.sizes import size_text
-from lms.trace import Key
+from lms.trace import Call, Key
 from lms.weights import Gap, Weight, weight_in
 
 
@@ -179,6 +179,32 @@ class Engine(Iterations):
         """A parameter's memory was given up."""
         if self._recorder is not None:
             self._recorder.went(weight)
+
+    # -- layers that may be computed again
+
+    def layer_begins(self) -> tuple[int, int]:
+        """The forward of such a layer is about to run; for `layer_ends`."""
+        with self._lock:
+            return self.iteration, len(self._keys)
+
+    def layer_ends(self, layer: int, begun: tuple[int, int], tensors: list[torch.Tensor]) -> None:
+        """It has run.
+
+        Args:
+            tensors: what it was given and has returned; the first tells its size.
+        """
+        with self._lock, self._aside():
+            first = begun[1] if begun[0] == self.iteration else 0
+            if first == len(self._keys):
+                return
+            kept = set()
+            for tensor in tensors:
+                if tensor.layout is torch.strided:
+                    block = self._blocks.get(tensor.untyped_storage()._cdata)
+                    if block is not None and block.iteration == self.iteration:
+                        kept.add(block.number)
+            shape = tuple(tensors[0].shape)
+            self._calls.append(Call(layer, first, len(self._keys), frozenset(kept), shape))
 
     # -- blocks
 

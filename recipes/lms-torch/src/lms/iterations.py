@@ -19,10 +19,11 @@ import torch
 from lms.blocks import Block
 from lms.device import Device
 from lms.errors import NoPlanError
+from lms.layers import Layers
 from lms.managed import Managed
 from lms.plan import Plan, make_plan
 from lms.recorder import Recorder
-from lms.trace import Key, Trace, merge, same
+from lms.trace import Call, Key, Trace, merge, same
 from lms.weights import Gap, Weight
 
 #: Plans that are kept; the one that was used least recently goes first.
@@ -56,6 +57,9 @@ class Iterations:
         self._gaps: weakref.WeakValueDictionary[int, Gap] = weakref.WeakValueDictionary()
         self.managed = Managed(device, smallest)
         self.weights: list[Weight] = []  # parameters that are paged
+        self.layers = Layers()
+        self._calls: list[Call] = []
+        self._turn, self._switched = 0, False  # of `layers`: the iteration's, and since it began
         self._strays: list[Weight] = []  # those in memory for a use that no plan sees
         self._stepped, self._steps, self._earlier = False, 0, 0
         self._started: Any = None
@@ -84,6 +88,7 @@ class Iterations:
         """An optimizer has made its step: what is packed from now on is a new iteration's."""
         with self._lock:
             self._stepped, self._steps = True, self._steps + 1
+            self._switched |= self.layers.switch()
 
     def _over(self) -> bool:
         """Whether the iteration has ended: nothing is saved, or only what backward has used.
@@ -110,7 +115,14 @@ class Iterations:
             if recorder is not None:
                 trace = recorder.finish()
                 trace.stepped = self._stepped and self._earlier > 0
+                trace.calls = tuple(self._calls)
                 self._learn(trace, older)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the next iteration of this kind will go as this one has."""
+        with self._lock:
+            return self._recorder is None and not (self.layers.pending or self._switched)
 
     def abandon(self) -> None:
         """Forgets what was learned, this iteration too."""
@@ -127,12 +139,16 @@ class Iterations:
         try:
             plan = make_plan(trace, self.limit - self.slight, self.device.rates, self.smallest)
         except NoPlanError:
-            if not self._resumed:
+            if self._resumed:
+                self._anew = True  # of a part of the blocks it is not known whether they can leave
+            elif self._turn == self.layers.turn and not self.layers.retreat():
                 raise
-            self._anew = True  # of a part of the blocks it is not known whether they can leave
             return
         kept = [pair for pair in self.known if not self._alike(pair[0], trace)]
         self.known = [(trace, plan), *kept[: _PLANS - 1]]
+        if trace.seen >= _LOOKS and self._turn == self.layers.turn:
+            rates, limit = self.device.rates, self.limit - self.slight
+            self.layers.consider(trace, plan, limit, rates, self.smallest)
 
     def _alike(self, first: Trace, second: Trace) -> bool:
         return abs(first.base - second.base) <= self.slight and same(first, second)
@@ -140,6 +156,9 @@ class Iterations:
     def _begin(self) -> None:
         """A new iteration: its first pack is about to come."""
         self.finish()
+        if self._switched:
+            self.known = []  # of another choice of layers
+        self._turn, self._switched, self._calls = self.layers.turn, False, []
         self._stepped, self._resumed, self._packed = False, False, False
         self._count, self._earlier = len(self.weights), self._steps
         self.iteration += 1

@@ -136,6 +136,11 @@ def make_plan(trace: Trace, limit: int, rates: Rates, smallest: int = 1) -> Plan
     return best
 
 
+def possible(trace: Trace, limit: int, smallest: int) -> bool:
+    """Whether there is a plan."""
+    return _choose(trace, limit, smallest) is not None
+
+
 def _movable(trace: Trace, smallest: int) -> list[list[int]]:
     """Blocks that can leave, the one with the longest time until its use first.
 

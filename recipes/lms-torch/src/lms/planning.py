@@ -14,12 +14,16 @@ from collections.abc import Callable
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from lms.layers import recomputing_ends, registered
 from lms.report import Report
 from lms.session import LMS, SMALLEST, paging_ends
 from lms.simulator import SimulatedDevice, Speed
 from lms.sizes import parse_size
 
 Step = Callable[[], object]
+
+#: Steps that are run until the choice of layers to compute again has settled.
+_MOST = 20
 
 
 def plan(
@@ -41,6 +45,7 @@ def plan(
         speed: an H100 on PCIe 5 when it is None.
         smallest: storages of fewer bytes stay.
         steps: how many to run; the plan settles when gradients and the optimizer's state are there.
+            With `lms.recompute` some more are run.
 
     Raises:
         NoPlanError: there is no plan within the limit.
@@ -50,8 +55,11 @@ def plan(
     device = SimulatedDevice(most if memory is None else memory, speed)
     support = LMS(most, smallest=smallest, device=device)
     with FakeTensorMode(), device:
-        with support, paging_ends():
+        with support, paging_ends(), recomputing_ends():
             step = make_step()
-            for _ in range(steps):
+            for number in range(1, max(steps, _MOST) + 1):
                 step()
+                settled = support.engine is None or support.engine.settled
+                if number >= steps and (settled or not registered):
+                    break
             return support.report()

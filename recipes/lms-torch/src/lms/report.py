@@ -34,6 +34,8 @@ class Report:
         predicted_peak: in the plan; at most `limit`.
         saved: all that is saved for backward; `moved` what of it leaves.
         paged: parameters that leave; `fetched` their bytes that come back for forward and backward.
+        layers: that may be computed again (`lms.recompute`); `again` those that are, `again_bytes`
+            what that frees, and `again_seconds` what it takes, as predicted.
         computing: without any copies.
         hidden: of copies that run beside computing; `exposed` that computing waits for.
         measured: from the last iteration's first pack to the end of it.
@@ -49,6 +51,10 @@ class Report:
     blocks: int
     paged: int
     fetched: int
+    layers: int
+    again: tuple[str, ...]
+    again_bytes: int
+    again_seconds: float
     computing: float
     hidden: float
     exposed: float
@@ -88,6 +94,10 @@ class Report:
             blocks=len(saved),
             paged=len({trace.blocks[move.block].weight for move in fetched}),
             fetched=sum(m.nbytes for m in fetched if m.fetch < len(trace.order)),
+            layers=len(engine.layers.all),
+            again=tuple(engine.layers.all[number].name for number in engine.layers.chosen),
+            again_bytes=sum(cost.nbytes for cost in engine.layers.chosen.values()),
+            again_seconds=sum(cost.seconds for cost in engine.layers.chosen.values()),
             computing=sum(trace.seconds),
             hidden=plan.hidden,
             exposed=plan.exposed,
@@ -122,6 +132,10 @@ class Report:
 
     def __str__(self) -> str:
         share = self.moved / self.saved if self.saved else 0.0
+        again = (
+            f"computed again  {len(self.again)} of {self.layers} layers, "
+            f"{size_text(self.again_bytes)}, {self.again_seconds * 1e3:.4g} ms"
+        )
         return "\n".join(
             (
                 f"limit           {size_text(self.limit)}; in-core demand {size_text(self.demand)}",
@@ -130,6 +144,7 @@ class Report:
                 f"({share:.0%}), each way once in an iteration",
                 f"parameters      {self.paged} paged, {size_text(self.fetched)} fetched for use in "
                 "an iteration",
+                *([again] if self.layers else []),
                 f"copies          {self.hidden * 1e3:.4g} ms hidden, "
                 f"{self.exposed * 1e3:.4g} ms exposed",
                 f"step            {self.computing * 1e3:.4g} ms of computing, "

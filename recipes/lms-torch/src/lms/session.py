@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +16,7 @@ from torch.optim.optimizer import (
 from lms.device import Device
 from lms.engine import Engine
 from lms.errors import LMSError
+from lms.layers import RecomputedLayers, registered
 from lms.paging import PagedParameters
 from lms.report import Report
 from lms.sizes import parse_size
@@ -74,6 +75,8 @@ class LMS:
         try:
             for paged in _paged:
                 paged.attach(engine)
+            for recomputed in registered:
+                engine.layers.add(recomputed.layers, engine)
         except BaseException:
             self.__exit__()
             raise
@@ -94,6 +97,7 @@ class LMS:
         self.device.uncap()
         for paged in _paged:
             paged.detach()
+        self.engine.layers.clear()
         if isinstance(error, torch.OutOfMemoryError) and self.engine.learning:
             raise self.engine.too_much(error) from error
 
@@ -196,6 +200,30 @@ def keep_parameters(paged: PagedParameters) -> None:
     """Ends what `page_parameters` began: the parameters come back and stay."""
     paged.detach()
     _paged.remove(paged)
+
+
+def recompute(layers: torch.nn.Module | Iterable[torch.nn.Module]) -> RecomputedLayers:
+    """Lets LMS compute layers again in backward where that is faster than moving what they save.
+
+    Once it knows an iteration, it chooses the layers by the planner's prediction, none if that is
+    no faster; `report()` says which. Numbers stay the same to the bit, and so do the statistics of
+    normalisations. Layers that change other buffers are left alone; a layer must not do anything
+    else in its forward that counts.
+
+    Args:
+        layers: a model, of which the items of its ModuleLists and Sequentials are taken, or a list
+            of layers.
+
+    Returns:
+        What has `remove()`, which ends it.
+
+    Raises:
+        LMSError: there are none, or one is compiled, inside another, or given twice.
+    """
+    recomputed = RecomputedLayers(layers)
+    if _current is not None and _current.engine is not None:
+        _current.engine.layers.add(recomputed.layers, _current.engine)
+    return recomputed
 
 
 def page_optimizer(

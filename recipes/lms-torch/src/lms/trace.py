@@ -55,6 +55,23 @@ class Saved:
         return self.left < self.packed
 
 
+class Call(NamedTuple):
+    """One call in forward of a layer that may be computed again.
+
+    Attributes:
+        layer: its number.
+        first: the first event in it; `end` the first after it.
+        kept: blocks that are the layer's inputs and outputs: they are saved either way.
+        shape: of its first tensor; tells iterations of other sizes apart.
+    """
+
+    layer: int
+    first: int
+    end: int
+    kept: frozenset[int]
+    shape: tuple[int, ...]
+
+
 @dataclass
 class Trace:
     """One iteration.
@@ -71,6 +88,7 @@ class Trace:
         window: bytes that the last interval needs more because the optimizer's step has paged
             parameters in memory for a time.
         stepped: whether there was a step in it, and not the first: that makes the state only.
+        calls: of layers that may be computed again, or are.
     """
 
     order: list[int] = field(default_factory=list)
@@ -82,6 +100,7 @@ class Trace:
     seen: int = 1
     window: int = 0
     stepped: bool = False
+    calls: tuple[Call, ...] = ()
 
     @property
     def turn(self) -> int:

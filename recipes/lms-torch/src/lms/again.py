@@ -1,0 +1,159 @@
+"""Which layers are computed again in backward, where that is faster than moving what they save.
+
+From the trace of an iteration it is predicted what it would be if some layers kept nothing: the
+planner then tells how long it takes. Copies and computing run side by side, so the best is often a
+mixture: as many layers as the copies cannot serve in time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lms.errors import NoPlanError
+from lms.plan import Plan, Rates, make_plan, possible
+from lms.trace import Call, Trace
+
+#: An iteration must become so much shorter.
+WORTH = 0.01
+#: Layers that save within this ratio per second of computing are taken for alike.
+_ALIKE = 1.25
+#: How many numbers of layers are tried at first.
+_TRIES = 8
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What computing a layer again frees, in bytes, and takes, in seconds."""
+
+    nbytes: int
+    seconds: float
+
+
+def costs(trace: Trace) -> dict[int, Cost]:
+    """By layer, all its calls together; not of those that would free nothing."""
+    found: dict[int, Cost] = {}
+    for call in trace.calls:
+        nbytes = sum(trace.blocks[number].nbytes for number in _saved(trace, call))
+        if nbytes:
+            old = found.get(call.layer, Cost(0, 0.0))
+            found[call.layer] = Cost(old.nbytes + nbytes, old.seconds + _seconds(trace, call))
+    return found
+
+
+def without(trace: Trace, layers: Iterable[int]) -> Trace:
+    """The iteration as it would be if some layers saved nothing and were computed again.
+
+    Before backward first needs what a layer saved, all of it is made once more, and stays until it
+    has been used.
+    """
+    chosen = set(layers)
+    other, seconds = np.array(trace.other, np.int64), list(trace.seconds)
+    blocks = list(trace.blocks)
+    for call in trace.calls:
+        gone = _saved(trace, call) if call.layer in chosen else []
+        if not gone:
+            continue
+        start = max(call.end, min(blocks[number].used for number in gone)) - 1
+        for number in gone:
+            block = blocks[number]
+            other[block.packed : min(block.left + 1, start)] += block.nbytes
+            other[start : block.freed + 1] += block.nbytes
+            blocks[number] = replace(block, nbytes=0, movable=False)
+        inside = trace.other[call.first : call.end]
+        other[start] += max(inside) - min(inside)
+        seconds[start] += _seconds(trace, call)
+    return replace(trace, other=other.tolist(), seconds=seconds, blocks=blocks)
+
+
+def choose(
+    trace: Trace, plan: Plan, limit: int, rates: Rates, smallest: int, allowed: Iterable[int]
+) -> frozenset[int]:
+    """The layers to compute again, beside those that are already; none if it gains too little.
+
+    Args:
+        plan: the one for `trace`; the other arguments made it.
+        allowed: layers that may be chosen.
+    """
+    if plan.exposed <= WORTH * plan.seconds:
+        return frozenset()
+    found, free = costs(trace), set(allowed)
+    worth = {
+        number: cost
+        for number, cost in found.items()
+        if number in free and possible(without(trace, [number]), limit, smallest)
+    }
+    best, chosen = plan.seconds * (1 - WORTH), frozenset[int]()
+    orders = [tuple(_by_worth(worth, arrange)) for arrange in (_spread, reversed)]
+    for order in dict.fromkeys(orders):
+
+        def cost(count: int, order: Sequence[int] = order) -> float:
+            try:
+                again = without(trace, order[:count])
+                return make_plan(again, limit, rates, smallest).seconds
+            except NoPlanError:
+                return math.inf
+
+        count, seconds = _least(len(order), cost)
+        if seconds < best:
+            best, chosen = seconds, frozenset(order[:count])
+    return chosen
+
+
+def _saved(trace: Trace, call: Call) -> list[int]:
+    """The blocks that only this call saves, for this iteration's backward."""
+    return [
+        number
+        for number, block in enumerate(trace.blocks)
+        if call.first <= block.packed < call.end
+        and number not in call.kept
+        and block.weight < 0
+        and call.end <= block.used < len(trace.order) - 1
+    ]
+
+
+def _seconds(trace: Trace, call: Call) -> float:
+    """Of computing in a call: what it saves first it saves before it computes."""
+    return sum(trace.seconds[call.first : call.end])
+
+
+def _by_worth(
+    worth: dict[int, Cost], arrange: Callable[[Sequence[int]], Iterable[int]]
+) -> list[int]:
+    """The layers that free most in a second first, those alike as `arrange` has them."""
+    alike: dict[int, list[int]] = {}
+    for number, cost in sorted(worth.items()):
+        rate = math.inf if cost.seconds <= 0 else cost.nbytes / cost.seconds
+        bucket = 1 << 30 if rate == math.inf else round(math.log(rate) / math.log(_ALIKE))
+        alike.setdefault(bucket, []).append(number)
+    return [n for bucket in sorted(alike, reverse=True) for n in arrange(alike[bucket])]
+
+
+def _spread(layers: Sequence[int]) -> Iterable[int]:
+    """In an order whose every beginning is spread evenly over all of them.
+
+    So copies have computing to hide behind all the time. Places by their bits, reversed (van der
+    Corput's sequence).
+    """
+    width = max(1, (len(layers) - 1).bit_length())
+    places = (int(f"{n:0{width}b}"[::-1], 2) for n in range(1 << width))
+    return [layers[place] for place in places if place < len(layers)]
+
+
+def _least(most: int, cost: Callable[[int], float]) -> tuple[int, float]:
+    """Where in 0 to `most` a function that falls and then rises is least: about there."""
+    found: dict[int, float] = {}
+    step = max(1, most // _TRIES)
+    for count in [*range(0, most, step), most]:
+        found[count] = cost(count)
+    while step > 1:
+        step //= 2
+        middle = min(found, key=found.__getitem__)
+        for count in (middle - step, middle + step):
+            if 0 <= count <= most and count not in found:
+                found[count] = cost(count)
+    best = min(found, key=lambda count: (found[count], count))
+    return best, found[best]
