@@ -200,11 +200,10 @@ def _lms(limit: int, device: Any) -> lms.LMS:
     return lms.LMS(limit, smallest=SMALLEST, device=device)
 
 
-def reach(case: models.Case, kind: str, limit: int, target: float) -> dict[str, Any]:
-    """The largest batch in-core and under LMS, and LMS's throughput per sample there.
+def reach(case: models.Case, kind: str, limit: int) -> dict[str, Any]:
+    """The largest batch in-core and under LMS, and the throughput per sample there.
 
-    Args:
-        target: also at so many times the batch of in-core, where LMS may compute layers again.
+    Also from twice in-core's batch on where LMS may compute layers again.
     """
 
     def fits(size: int, under: bool, choose: bool = False) -> Step | None:
@@ -233,11 +232,11 @@ def reach(case: models.Case, kind: str, limit: int, target: float) -> dict[str, 
     after, step = largest(before, True)
     found: dict[str, Any] = {"case": case.name, "limit": limit, "in_core": before, "lms": after}
     found["speed"] = (after / step.seconds) / (before / plain.seconds)
-    size = int(target * before)
-    mixed = fits(size, True, choose=True)
-    if mixed is not None:
-        speed = (size / mixed.seconds) / (before / plain.seconds)
-        found["mixed"] = {"batch": size, "speed": speed, "peak": mixed.peak}
+    found["mixed"] = {}
+    for size in (2 * before, 4 * before, int(4.9 * before), after):
+        mixed = fits(size, True, choose=True)
+        if mixed is not None:
+            found["mixed"][size] = (size / mixed.seconds) / (before / plain.seconds)
     return found
 
 
@@ -248,11 +247,10 @@ def main() -> None:
     ask.add_argument("--device", choices=["simulated", "cuda"], default="simulated")
     ask.add_argument("--ratios", nargs="*", type=float, default=[0.95, 1.5, 2, 4])
     ask.add_argument("--reach", type=int, help="bytes: find the largest batches instead")
-    ask.add_argument("--target", type=float, default=7.5, help="times the batch of in-core, too")
     options = ask.parse_args()
     case = next(case for case in models.CASES if case.name == options.case)
     if options.reach:
-        print(json.dumps(reach(case, options.device, options.reach, options.target)))
+        print(json.dumps(reach(case, options.device, options.reach)))
     else:
         print(json.dumps(table(case, options.device, options.ratios)))
 

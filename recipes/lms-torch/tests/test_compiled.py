@@ -1,16 +1,28 @@
 """Compiled graphs move activations and give the same gradients."""
 
+import shutil
+
 import lms
 import pytest
 import torch
 from models import batch, mlp
 from torch._functorch import config
 
+#: Inductor compiles C++.
+BACKENDS = [
+    "aot_eager",
+    pytest.param(
+        "inductor", marks=pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
+    ),
+]
 
-def gradients(wanted: int | None) -> tuple[list[torch.Tensor], list[int]]:
+
+def gradients(
+    wanted: int | None, backend: str = "aot_eager"
+) -> tuple[list[torch.Tensor], list[int]]:
     torch._dynamo.reset()
     model, marked = mlp(3), []
-    step = torch.compile(lambda data: model(data).square().mean(), backend="aot_eager")
+    step = torch.compile(lambda data: model(data).square().mean(), backend=backend)
     if wanted is None:
         step(batch()).backward()
     else:
@@ -19,9 +31,10 @@ def gradients(wanted: int | None) -> tuple[list[torch.Tensor], list[int]]:
     return [p.grad for p in model.parameters()], marked
 
 
-def test_gradients_of_compiled_graphs() -> None:
-    plain, _ = gradients(None)
-    moved, marked = gradients(1 << 20)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_of_compiled_graphs(backend: str) -> None:
+    plain, _ = gradients(None, backend)
+    moved, marked = gradients(1 << 20, backend)
     assert len(marked) == 1
     assert marked[0] >= 1 << 20
     for a, b in zip(plain, moved, strict=True):
@@ -55,13 +68,14 @@ def test_only_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
 
-def test_hooks_compose_with_aot_eager() -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_compose_with_compiled_parts(backend: str) -> None:
     from models import Step, compare
 
     def make() -> tuple[torch.nn.Module, Step]:
         torch._dynamo.reset()
         model, data = mlp(4), batch()
-        parts = [torch.compile(model[n : n + 5], backend="aot_eager") for n in range(0, 20, 5)]
+        parts = [torch.compile(model[n : n + 5], backend=backend) for n in range(0, 20, 5)]
 
         def step() -> torch.Tensor:
             hidden = data
