@@ -20,6 +20,7 @@ EXAMPLES = [
     "torch_ddp",
     "torch_ddp --backend gloo",
     "torch_horovod",
+    "torch_lms",
 ]
 
 
@@ -52,10 +53,17 @@ def run_alone(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_ddp_without_a_launcher_says_how_to_start_it() -> None:
-    result = run_alone("ddl_ce_examples.torch_ddp")
+@pytest.mark.parametrize("example", ["torch_ddp", "torch_lms"])
+def test_without_a_launcher_it_says_how_to_start_it(example: str) -> None:
+    result = run_alone(f"ddl_ce_examples.{example}")
     assert result.returncode == 2
     assert "error: start me with ddlrun: ddlrun -H localhost:2 python -m" in result.stderr
+
+
+def test_a_share_of_nothing_is_refused() -> None:
+    result = run_alone("ddl_ce_examples.torch_lms", "--share", "0")
+    assert result.returncode == 2
+    assert "error: --share must be above 0, not 0" in result.stderr
 
 
 def test_nccl_without_a_gpu_is_refused() -> None:

@@ -1,7 +1,7 @@
 """Examples of training on several ranks, and a CNN benchmark.
 
 Start an example as `ddlrun -H localhost:4 python -m ddl_ce_examples.keras_ddl`; the others are
-`keras_horovod`, `keras_distribute`, `torch_ddp` and `torch_horovod`. The benchmark is the program
+`keras_horovod`, `keras_distribute`, `torch_ddp`, `torch_horovod` and `torch_lms`. The benchmark is the program
 `ddl-cnn-benchmark`.
 """
 
