@@ -41,7 +41,7 @@ def main() -> nn.Module:
     ask = argparse.ArgumentParser(description="Handwritten digits in little memory.")
     ask.add_argument("--share", type=float, default=0.6, help="of the memory (default: 0.6)")
     share = ask.parse_args().share
-    if not 0 < share:
+    if not share > 0:
         ask.error(f"--share must be above 0, not {share:g}")
 
     torch.manual_seed(0)
