@@ -1,6 +1,7 @@
 """Layers computed again where that is faster: the same bits, the limit kept, and what refuses."""
 
 import copy
+import pickle
 from collections.abc import Callable
 
 import lms
@@ -162,20 +163,24 @@ def test_with_paged_parameters() -> None:
 class Counting(nn.Module):
     """A layer whose result depends on a buffer that it changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_place: bool) -> None:
         super().__init__()
-        self.block = Block(64, normalise=False)
+        self.block, self.in_place = Block(64, normalise=False), in_place
         self.register_buffer("calls", torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        self.calls += 1
+        if self.in_place:
+            self.calls += 1
+        else:
+            self.calls = self.calls + 1
         return self.block(x) * self.calls
 
 
-def test_layers_that_change_buffers_are_left_alone() -> None:
+@pytest.mark.parametrize("in_place", [True, False])
+def test_layers_that_change_buffers_are_left_alone(in_place: bool) -> None:
     def prepare() -> Made:
         torch.manual_seed(0)
-        return make(nn.Sequential(*(Counting() for _ in range(6))))
+        return make(nn.Sequential(*(Counting(in_place) for _ in range(6))))
 
     _, _, mixed = both(prepare, 0.6)
     assert mixed.report is not None
@@ -194,17 +199,36 @@ def test_a_choice_that_proves_slower_is_taken_back(monkeypatch: pytest.MonkeyPat
     assert mixed.seconds[-1] == pytest.approx(copied.seconds[-1], rel=1e-6)
 
 
+def test_taken_back_while_lms_is_on() -> None:
+    plain = train(*make(), steps=16)
+    model, step = make()
+    recomputed = lms.recompute(model)
+    device, limit = lms.SimulatedDevice("64GiB", SLOW), int(0.6 * max(plain.peaks))
+    optimizer, losses = torch.optim.Adam(model.parameters()), []
+    with device, lms.LMS(limit, smallest=1024, device=device) as support:
+        for number in range(16):
+            if number == 10:
+                assert support.report().again
+                recomputed.remove()
+            optimizer.zero_grad()
+            losses.append(step())
+            optimizer.step()
+        assert support.report().again == ()
+    assert all(map(torch.equal, plain.losses, losses))
+    assert device.highest <= limit
+
+
 def test_a_copy_of_the_model_is_no_part_of_it() -> None:
     model, step = make()
     recomputed = lms.recompute(model)
     device = lms.SimulatedDevice("64GiB", SLOW)
     with device, lms.LMS("64MiB", smallest=1024, device=device):
         step()
-        twin = copy.deepcopy(model)
+        twins = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
         model.eval()
-        twin.eval()
         with torch.no_grad():
-            assert torch.equal(twin(batch()), model(batch()))
+            for twin in twins:
+                assert torch.equal(twin.eval()(batch()), model(batch()))
     recomputed.remove()
     assert "forward" not in vars(model.blocks[0])
     assert set(model.state_dict()) == set(Net().state_dict())

@@ -81,10 +81,10 @@ class Layer:
         """A copy of the model has copies of its layers, in which no LMS takes a part."""
         return self.__dict__ | {"engine": None, "again": False}
 
-    def _versions(self) -> list[int]:
+    def _versions(self) -> list[tuple[int, int]]:
         """Of all buffers but a normalisation's statistics, which its result does not depend on."""
         return [
-            buffer._version
+            (id(buffer), buffer._version)
             for module in self.module.modules()
             if not isinstance(module, _NormBase)
             for buffer in module._buffers.values()
@@ -144,7 +144,8 @@ class RecomputedLayers:
         """The layers are as they were."""
         registered.remove(self)
         for layer in self.layers:
-            layer.engine, layer.fixed = None, "it was taken back"
+            if layer.engine is not None:
+                layer.engine.layers.drop(layer)
             layer.restore()
 
 
@@ -215,6 +216,13 @@ class Layers:
         for layer in layers:
             layer.engine, layer.number = engine, len(self.all)
             self.all.append(layer)
+
+    def drop(self, layer: Layer) -> None:
+        """Not from now on."""
+        layer.engine, layer.again, layer.fixed = None, False, "it was taken back"
+        for chosen in (self.chosen, self._before, self._next):
+            if chosen is not None:
+                chosen.pop(layer.number, None)
 
     def clear(self) -> None:
         """LMS is off."""
