@@ -33,7 +33,9 @@ def smoke(
         str | None,
         typer.Option(help="Only some of: versions,collectives,training,benchmark."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Less of all: does it work at all?")
+    ] = False,
     timeout: Annotated[float, typer.Option(help="Seconds that each run may take.")] = 300.0,
     platform: Annotated[
         str | None,

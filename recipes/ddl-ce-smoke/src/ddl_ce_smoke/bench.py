@@ -73,11 +73,11 @@ def measure_bandwidth(job: Session, groups: Groups, record: Journal, sizes: Sequ
             )
 
 
-def measure_training(job: Session, groups: Groups, record: Journal, count: int) -> None:
+def measure_training(job: Session, groups: Groups, record: Journal, count: int, turns: int) -> None:
     """Rank 0 writes a `speed` row per backend: samples/s of DDP training on `count` ranks."""
     trainers = {backend: Trainer(job, group, count) for backend, group in groups.items()}
     speeds: dict[str, list[float]] = {backend: [] for backend in groups}
-    for turn in range(TURNS + 1):
+    for turn in range(turns + 1):
         for backend, trainer in trainers.items():
             record.write("at", what=f"training on {count} ranks with {backend}")
             speeds[backend].append(trainer.samples_per_second([turn]))
@@ -95,7 +95,7 @@ def measure_training(job: Session, groups: Groups, record: Journal, count: int) 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs on every rank; the suite reads the journals."""
     parser = argparse.ArgumentParser(prog="python -m ddl_ce_smoke.bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer sizes")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and turns")
     add_job_options(parser)
     args = parser.parse_args(argv)
     rank = Rank.from_environment()
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for count in counts:
             groups = {backend: job.group(count, backend) for backend in (args.backend, peer)}
             if rank.index < count:
-                measure_training(job, groups, record, count)
+                measure_training(job, groups, record, count, 1 if args.quick else TURNS)
                 if count > 1:
                     sizes = QUICK_SIZES if args.quick else SIZES
                     measure_bandwidth(job, groups, record, sizes)

@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME,...",
         help=f"only these: {', '.join(PARTS)}",
     )
-    result.add_argument("--quick", action="store_true", help="fewer sizes: does it work at all?")
+    result.add_argument("--quick", action="store_true", help="less of all: does it work at all?")
     result.add_argument(
         "--timeout",
         type=seconds,

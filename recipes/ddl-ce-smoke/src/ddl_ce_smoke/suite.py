@@ -39,7 +39,7 @@ class Options:
 
     Attributes:
         ranks: rank counts, ascending.
-        quick: fewer sizes and epochs: does it work at all?
+        quick: fewer sizes, one rank count to train on: does it work at all?
         timeout: seconds that each run of ddlrun may take.
         parts: names from PARTS.
     """
@@ -156,13 +156,13 @@ class Suite:
     def _training(self) -> Iterable[Case]:
         job = self._launch("train", ["--ranks", self._counts()], self.options.ranks[-1])
         self.report.throughput += [Throughput(**row) for row in events(job, "throughput")]
-        cases = [case for count in self.options.ranks for case in trained(job, "DDP", count)]
+        cases = [case for count in self._measured() for case in trained(job, "DDP", count)]
         yield from job_cases(job, plural(job.size), cases)
         for name, module in (("Horovod", "train_horovod"), ("Keras", "train_keras")):
             if not probe.exists(name.lower()):
                 continue
             rows = []
-            for count in self.options.ranks[-1:] if self.options.quick else self.options.ranks:
+            for count in self._measured():
                 job = self._launch(module, [], count)
                 rows += [Throughput(**row) for row in events(job, "throughput")]
                 yield from job_cases(job, f"{name}, {plural(count)}", trained(job, name, count))
@@ -186,7 +186,7 @@ class Suite:
         self.report.throughput += throughput
         self.report.bandwidth += bandwidth
         cases = []
-        for count in self.options.ranks:
+        for count in self._measured():
             if message := compare_speeds([r for r in throughput if r.ranks == count]):
                 cases.append(Case(f"training on {plural(count)}", "passed", message=message))
             if message := compare_bandwidths([r for r in bandwidth if r.ranks == count]):
@@ -202,8 +202,12 @@ class Suite:
     ) -> Job:
         return self.launcher.run(f"ddl_ce_smoke.{module}", arguments, ranks, environ or {})
 
+    def _measured(self) -> Sequence[int]:
+        """The rank counts that are trained and measured on: the largest, if it is to be quick."""
+        return self.options.ranks[-1:] if self.options.quick else self.options.ranks
+
     def _counts(self) -> str:
-        return ",".join(map(str, self.options.ranks))
+        return ",".join(map(str, self._measured()))
 
 
 def plural(ranks: int) -> str:
