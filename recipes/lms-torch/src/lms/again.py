@@ -21,6 +21,8 @@ from lms.trace import Call, Trace
 WORTH = 0.01
 #: Layers that save within this ratio per second of computing are taken for alike.
 _ALIKE = 1.25
+#: Of the planner's: a plan for each of many traces must not take long.
+_ROOMS = (0.0, 2.0, 8.0)
 #: How many numbers of layers are tried at first.
 _TRIES = 8
 
@@ -70,13 +72,19 @@ def without(trace: Trace, layers: Iterable[int]) -> Trace:
 
 
 def choose(
-    trace: Trace, plan: Plan, limit: int, rates: Rates, smallest: int, allowed: Iterable[int]
+    trace: Trace,
+    plan: Plan,
+    limit: int,
+    rates: Rates,
+    smallest: int,
+    allowed: Iterable[int],
+    most: int,
 ) -> frozenset[int]:
     """The layers to compute again, beside those that are already; none if it gains too little.
 
     Args:
         plan: the one for `trace`; the other arguments made it.
-        allowed: layers that may be chosen.
+        allowed: layers that may be chosen, at most so many.
     """
     if plan.exposed <= WORTH * plan.seconds:
         return frozenset()
@@ -93,11 +101,11 @@ def choose(
         def cost(count: int, order: Sequence[int] = order) -> float:
             try:
                 again = without(trace, order[:count])
-                return make_plan(again, limit, rates, smallest).seconds
+                return make_plan(again, limit, rates, smallest, _ROOMS).seconds
             except NoPlanError:
                 return math.inf
 
-        count, seconds = _least(len(order), cost)
+        count, seconds = _least(min(most, len(order)), cost)
         if seconds < best:
             best, chosen = seconds, frozenset(order[:count])
     return chosen

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 import torch
 
 from lms.blocks import Block, Saved
+from lms.device import hollow
 from lms.errors import NoPlanError
 from lms.iterations import Iterations
+from lms.layers import Layer, Shape
 from lms.sizes import size_text
 from lms.trace import Call, Key
 from lms.weights import Gap, Weight, weight_in
@@ -182,29 +184,44 @@ class Engine(Iterations):
 
     # -- layers that may be computed again
 
-    def layer_begins(self) -> tuple[int, int]:
-        """The forward of such a layer is about to run; for `layer_ends`."""
-        with self._lock:
+    def add_layers(self, layers: Iterable[Layer]) -> None:
+        """They may be computed again from now on. All is learned anew."""
+        with self._lock, self._aside():
+            self.abandon()
+            self.layers.add(layers, self)
+
+    def remove_layer(self, layer: Layer) -> None:
+        """It is not computed again any more. All is learned anew."""
+        with self._lock, self._aside():
+            self.abandon()
+            self.layers.drop(layer)
+
+    def layer_begins(self, layer: Layer, tensors: list[torch.Tensor]) -> tuple[int, int]:
+        """The forward of such a layer is about to run on `tensors`; for `layer_ends`."""
+        with self._lock, self._aside():
+            self._given += [(layer, hollow(tensor), tensor._version) for tensor in tensors]
             return self.iteration, len(self._keys)
 
-    def layer_ends(self, layer: int, begun: tuple[int, int], tensors: list[torch.Tensor]) -> None:
+    def layer_ends(
+        self, number: int, begun: tuple[int, int], tensors: list[torch.Tensor], shape: Shape
+    ) -> None:
         """It has run.
 
         Args:
-            tensors: what it was given and has returned; the first tells its size.
+            tensors: what it was given and has returned.
+            shape: of the first.
         """
         with self._lock, self._aside():
             first = begun[1] if begun[0] == self.iteration else 0
-            if first == len(self._keys):
-                return
             kept = set()
             for tensor in tensors:
                 if tensor.layout is torch.strided:
                     block = self._blocks.get(tensor.untyped_storage()._cdata)
                     if block is not None and block.iteration == self.iteration:
                         kept.add(block.number)
-            shape = tuple(tensors[0].shape)
-            self._calls.append(Call(layer, first, len(self._keys), frozenset(kept), shape))
+            if first < len(self._keys):
+                call = Call(number, first, len(self._keys), frozenset(kept), shape)
+                self._calls.append(call)
 
     # -- blocks
 

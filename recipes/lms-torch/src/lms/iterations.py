@@ -19,7 +19,7 @@ import torch
 from lms.blocks import Block
 from lms.device import Device
 from lms.errors import NoPlanError
-from lms.layers import Layers
+from lms.layers import Layer, Layers
 from lms.managed import Managed
 from lms.plan import Plan, make_plan
 from lms.recorder import Recorder
@@ -59,6 +59,8 @@ class Iterations:
         self.weights: list[Weight] = []  # parameters that are paged
         self.layers = Layers()
         self._calls: list[Call] = []
+        # What layers were given, and its version then: what changes in place, backward cannot use.
+        self._given: list[tuple[Layer, torch.Tensor, int]] = []
         self._turn, self._switched = 0, False  # of `layers`: the iteration's, and since it began
         self._strays: list[Weight] = []  # those in memory for a use that no plan sees
         self._stepped, self._steps, self._earlier = False, 0, 0
@@ -119,6 +121,11 @@ class Iterations:
                 self._learn(trace, older)
 
     @property
+    def resting(self) -> bool:
+        """Whether no backward is to come that needs what has been saved."""
+        return all(block.used for block in self._numbered.values())
+
+    @property
     def settled(self) -> bool:
         """Whether the next iteration of this kind will go as this one has."""
         with self._lock:
@@ -147,8 +154,11 @@ class Iterations:
         kept = [pair for pair in self.known if not self._alike(pair[0], trace)]
         self.known = [(trace, plan), *kept[: _PLANS - 1]]
         if trace.seen >= _LOOKS and self._turn == self.layers.turn:
+            for layer, given, version in self._given:
+                if given._version != version:
+                    layer.fixed = "what it is given is changed in place"
             rates, limit = self.device.rates, self.limit - self.slight
-            self.layers.consider(trace, plan, limit, rates, self.smallest)
+            self.layers.consider(trace, plan, limit, rates, self.smallest, self.slight)
 
     def _alike(self, first: Trace, second: Trace) -> bool:
         return abs(first.base - second.base) <= self.slight and same(first, second)
@@ -156,9 +166,11 @@ class Iterations:
     def _begin(self) -> None:
         """A new iteration: its first pack is about to come."""
         self.finish()
+        if not self._stepped:
+            self._switched |= self.layers.switch()
         if self._switched:
             self.known = []  # of another choice of layers
-        self._turn, self._switched, self._calls = self.layers.turn, False, []
+        self._turn, self._switched, self._calls, self._given = self.layers.turn, False, [], []
         self._stepped, self._resumed, self._packed = False, False, False
         self._count, self._earlier = len(self.weights), self._steps
         self.iteration += 1

@@ -8,6 +8,7 @@ for copies in flight, computing waits for the head of the queue and no longer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,8 +17,7 @@ from lms.errors import NoPlanError
 from lms.sizes import size_text
 from lms.trace import Bytes, Trace
 
-#: Room kept free for copies in flight, in units of the largest block: the planner tries each and
-#: takes the fastest.
+#: What `make_plan` tries.
 _ROOMS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 #: A plan that moves more bytes must be this much faster.
 _WORTH = 0.002
@@ -105,12 +105,15 @@ def best_share(forward: float, backward: float, leaving: float, rate: float) -> 
     return (forward + backward) / (max(forward, copying) + max(backward, copying))
 
 
-def make_plan(trace: Trace, limit: int, rates: Rates, smallest: int = 1) -> Plan:
+def make_plan(
+    trace: Trace, limit: int, rates: Rates, smallest: int = 1, rooms: Sequence[float] = _ROOMS
+) -> Plan:
     """The fastest of the small plans for an iteration like `trace`.
 
     Args:
         limit: bytes on the device, all of the program's.
         smallest: blocks of fewer bytes stay.
+        rooms: kept free for copies in flight, in units of the largest block; the fastest is taken.
 
     Raises:
         NoPlanError: not even with everything gone that can go.
@@ -118,7 +121,7 @@ def make_plan(trace: Trace, limit: int, rates: Rates, smallest: int = 1) -> Plan
     largest = max((block.nbytes for block in trace.blocks), default=0)
     best: Plan | None = None
     chosen: set[frozenset[int]] = set()
-    for room in _ROOMS:
+    for room in rooms:
         moved = _choose(trace, limit - int(room * largest), smallest)
         if moved is None:
             if best is None:

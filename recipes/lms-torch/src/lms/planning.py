@@ -55,7 +55,7 @@ def plan(
     device = SimulatedDevice(most if memory is None else memory, speed)
     support = LMS(most, smallest=smallest, device=device)
     with FakeTensorMode(), device:
-        with support, paging_ends(), recomputing_ends():
+        with recomputing_ends(), support, paging_ends():
             step = make_step()
             for number in range(1, max(steps, _MOST) + 1):
                 step()

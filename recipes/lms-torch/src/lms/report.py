@@ -73,13 +73,16 @@ class Report:
         Raises:
             LMSError: it has not learned an iteration.
         """
-        engine.finish()
+        if engine.resting:
+            engine.finish()
         if not engine.known:
             raise LMSError(
                 "there is nothing to report: no iteration has been learned yet, or no tensor of "
                 f"{size_text(engine.smallest)} or more was saved for backward"
             )
         trace, plan = engine.known[0]
+        calls, chosen = {(call.layer, call.shape) for call in trace.calls}, engine.layers.chosen
+        again = {key[0]: cost for key, cost in chosen.items() if key in calls}
         fetched = [m for m in plan.moves.values() if trace.blocks[m.block].weight >= 0]
         saved = [block for block in trace.blocks if block.weight < 0]
         moves = {n: move for n, move in plan.moves.items() if trace.blocks[n].weight < 0}
@@ -95,9 +98,9 @@ class Report:
             paged=len({trace.blocks[move.block].weight for move in fetched}),
             fetched=sum(m.nbytes for m in fetched if m.fetch < len(trace.order)),
             layers=len(engine.layers.all),
-            again=tuple(engine.layers.all[number].name for number in engine.layers.chosen),
-            again_bytes=sum(cost.nbytes for cost in engine.layers.chosen.values()),
-            again_seconds=sum(cost.seconds for cost in engine.layers.chosen.values()),
+            again=tuple(engine.layers.all[number].name for number in again),
+            again_bytes=sum(cost.nbytes for cost in again.values()),
+            again_seconds=sum(cost.seconds for cost in again.values()),
             computing=sum(trace.seconds),
             hidden=plan.hidden,
             exposed=plan.exposed,

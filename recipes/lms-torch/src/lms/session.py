@@ -76,7 +76,7 @@ class LMS:
             for paged in _paged:
                 paged.attach(engine)
             for recomputed in registered:
-                engine.layers.add(recomputed.layers, engine)
+                engine.add_layers(recomputed.layers)
         except BaseException:
             self.__exit__()
             raise
@@ -222,7 +222,7 @@ def recompute(layers: torch.nn.Module | Iterable[torch.nn.Module]) -> Recomputed
     """
     recomputed = RecomputedLayers(layers)
     if _current is not None and _current.engine is not None:
-        _current.engine.layers.add(recomputed.layers, _current.engine)
+        _current.engine.add_layers(recomputed.layers)
     return recomputed
 
 
