@@ -20,6 +20,7 @@ from ddlce.emulate.command import EMULATORS
 from ddlce.env.layout import Layout
 from ddlce.errors import InputError
 from ddlce.modulefile.install import write_modulefiles
+from ddlce.report import reports_folder
 from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment, find_release
 from support.modulesystems import read_snap, require, run_shell, snap
@@ -79,18 +80,24 @@ def test_collectives_are_exact(run: Run, ranks: int) -> None:
     run("ddlrun", "-H", f"localhost:{ranks}", "python", str(ORACLE))
 
 
-def test_ddp_learns_the_digits(run: Run) -> None:
-    said = run("ddlrun", "-H", "localhost:2", "python", "-m", "ddl_ce_smoke.train")
-    rows = [line.split() for line in said.splitlines() if "identical" in line]
-    assert [row[1] for row in rows] == ["1", "2"]
-    assert all(float(row[2].rstrip("%")) >= 95 for row in rows)
+def test_its_smoke_suite_has_passed(prefix: Path) -> None:
+    """`make ppc64le` has run it: collectives on 1, 2 and 4 ranks, DDP and Horovod on 4, LMS."""
+    report = json.loads((reports_folder(load_settings(), prefix) / "report.json").read_text())
+    assert report["passed"]
+    assert report["machine"]["cpu"].startswith("emulated on ")
+    trained = {row["backend"]: row for row in report["throughput"] if row["accuracy"]}
+    assert {"ddl", "horovod"} <= trained.keys()
+    assert all(row["ranks"] == 4 and row["accuracy"] >= 0.95 for row in trained.values())
+    lms = [c for part in report["parts"] for c in part["cases"] if c["name"].startswith("LMS: ")]
+    assert [case["outcome"] for case in lms] == ["passed"] * 4
 
 
-def test_horovod_learns_the_digits(run: Run) -> None:
-    said = run("ddlrun", "-H", "localhost:2", "python", "-m", "ddl_ce_smoke.train_horovod")
+def test_ddp_learns_the_digits_as_on_x86_64(run: Run) -> None:
+    """To the accuracy that two ranks reach there, 98.9%: three of 360 images more or less."""
+    said = run("ddlrun", "-H", "localhost:2", "python", "-m", "ddl_ce_smoke.train", "--ranks", "2")
     rows = [line.split() for line in said.splitlines() if "identical" in line]
     assert [row[1] for row in rows] == ["2"]
-    assert all(float(row[2].rstrip("%")) >= 95 for row in rows)
+    assert abs(float(rows[0][2].rstrip("%")) - 98.9) < 0.9
 
 
 def test_mpi4py_and_ddl_share_one_mpi(run: Run) -> None:
