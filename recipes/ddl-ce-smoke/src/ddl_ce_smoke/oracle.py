@@ -36,10 +36,13 @@ EXACT = {
 
 
 def _noise(rank: int, index: torch.Tensor) -> torch.Tensor:
-    """An int64 in [0, 2^62) per index that looks random: a hash, wrapping at 64 bits."""
-    mixed = (index + 1) * 6364136223846793005 + (rank + 1) * 40503
+    """An int64 in [0, 2^62) per index that looks random: a hash, wrapping at 64 bits.
+
+    By NumPy: PyTorch 2.6 shifts negative numbers wrongly on POWER, eight and more at once.
+    """
+    mixed = (index.numpy() + 1) * 6364136223846793005 + (rank + 1) * 40503
     mixed = (mixed ^ (mixed >> 29)) * 2685821657736338717
-    return (mixed ^ (mixed >> 32)) & (2**62 - 1)
+    return torch.from_numpy((mixed ^ (mixed >> 32)) & (2**62 - 1))
 
 
 def contribution(
