@@ -142,8 +142,6 @@ class _Again:
             for name, buffer in module._buffers.items():
                 if buffer is not None and buffer.numel() * buffer.element_size() < _LARGE:
                     undo.append(partial(module._buffers.__setitem__, name, buffer))
-            for name, buffer in list(module._buffers.items()):
-                if buffer is not None and buffer.numel() * buffer.element_size() < _LARGE:
                     module._buffers[name] = buffer.clone()
         self.undo = undo
 
