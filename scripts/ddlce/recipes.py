@@ -41,7 +41,8 @@ class Recipe:
         path: the recipe.yaml, or the table that a generated recipe is made from.
         folder: the folder that build scripts and patches are relative to.
         data: the parsed recipe.
-        files: the files that the package is made from, beside its sources.
+        files: the files that the package is made from, beside its sources; of `tests/` only what
+            the recipe's tests take along.
         generated: True where `data` was made from a wheel's or a Debian package's metadata.
     """
 
@@ -135,13 +136,31 @@ def load_recipe(path: Path) -> Recipe:
     if not isinstance(data, dict):
         raise InputError(f"{path}: a recipe is a mapping", "see docs/packager-guide.md")
     folder = path.parent
-    files = [*_walk(folder)]
+    tests = tuple(str(folder / name) for name in _packaged_tests(data))
+    # Tests for developers make no package: another word in one must not rebuild what stands on it.
+    files = [
+        file
+        for file in _walk(folder)
+        if not file.is_relative_to(folder / "tests") or str(file).startswith(tests)
+    ]
     recipe = Recipe(folder.name, path, folder, data, ())
     for source in recipe.sources():
         local = source.get("path")
         if local and not (folder / local).resolve().is_relative_to(folder):
             files += _walk((folder / local).resolve())
     return Recipe(folder.name, path, folder, data, tuple(files))
+
+
+def _packaged_tests(data: object) -> Iterator[str]:
+    """What the recipe's tests take along, as written: files and folders, below any condition."""
+    if isinstance(data, dict):
+        files = data.get("files")
+        if isinstance(files, dict):
+            yield from (str(name) for name in files.get("recipe", ()))
+        data = [*data.values()]
+    if isinstance(data, list):
+        for part in data:
+            yield from _packaged_tests(part)
 
 
 def _find_rooms(top: Path) -> list[Path]:

@@ -46,7 +46,7 @@ def test_digest_does_not_depend_on_where_the_tree_is(tree: MiniTree, tmp_path: P
         ("base", "build.sh", {"base", "lib"}),  # lib builds on base; app only runs with lib
         ("lib", "build.sh", {"lib"}),
         ("app", "recipe.yaml", {"app"}),
-        ("lib", "tests/extra.py", {"lib"}),
+        ("lib", "tests/extra.py", set()),  # a developer's: it goes into no package
     ],
 )
 def test_a_changed_file_changes_its_recipe_and_what_builds_on_it(
@@ -57,6 +57,23 @@ def test_a_changed_file_changes_its_recipe_and_what_builds_on_it(
     path.parent.mkdir(exist_ok=True)
     path.write_text((path.read_text() if path.exists() else "") + "\n# touched\n")
     assert changed(before, make_plan(tree.settings)) == expected
+
+
+@pytest.mark.parametrize("named", ["[tests/]", "[tests/extra.py]"])
+def test_a_changed_test_of_the_package_changes_its_recipe(tree: MiniTree, named: str) -> None:
+    room = tree.repo / "recipes" / "lib"
+    (room / "tests").mkdir()
+    (room / "tests" / "extra.py").write_text("\n")
+    recipe = room / "recipe.yaml"
+    recipe.write_text(
+        recipe.read_text().replace(
+            "tests:\n",
+            f"tests:\n  - {{if: unix, then: [{{script: 'true', files: {{recipe: {named}}}}}]}}\n",
+        )
+    )
+    before = make_plan(tree.settings)
+    (room / "tests" / "extra.py").write_text("# touched\n")
+    assert changed(before, make_plan(tree.settings)) == {"lib"}
 
 
 def test_what_tools_leave_in_a_room_changes_nothing(tree: MiniTree) -> None:

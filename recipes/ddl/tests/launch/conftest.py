@@ -1,5 +1,6 @@
 """Runs the real ddlrun: from the source tree beside these tests, else the installed one."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -78,7 +79,8 @@ def marked() -> Iterator[Marked]:
     yield marked
     left = marked.processes()
     for pid in left:
-        os.kill(pid, 9)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
     assert not left, f"these outlived the test: {left}"
 
 
