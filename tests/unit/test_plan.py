@@ -65,12 +65,8 @@ def test_a_changed_test_of_the_package_changes_its_recipe(tree: MiniTree, named:
     (room / "tests").mkdir()
     (room / "tests" / "extra.py").write_text("\n")
     recipe = room / "recipe.yaml"
-    recipe.write_text(
-        recipe.read_text().replace(
-            "tests:\n",
-            f"tests:\n  - {{if: unix, then: [{{script: 'true', files: {{recipe: {named}}}}}]}}\n",
-        )
-    )
+    taken = f"{{if: unix, then: [{{script: 'true', files: {{recipe: {named}}}}}]}}"
+    recipe.write_text(recipe.read_text().replace("tests: [", f"tests: [{taken}, "))
     before = make_plan(tree.settings)
     (room / "tests" / "extra.py").write_text("# touched\n")
     assert changed(before, make_plan(tree.settings)) == {"lib"}
