@@ -1,8 +1,9 @@
 """Install the Debian packages in $SRC_DIR/debs into $PREFIX: the build script of every deb package.
 
 Run by the build machine's python3, whatever its version, with the standard library only. Debian's
-folders become a prefix's, every compiled file finds its libraries relative to itself, Python's
-modules come with bytecode. The result depends on nothing but the sources and the options.
+folders become a prefix's, every compiled file finds its libraries relative to itself, programs run
+on the prefix's glibc, Python's modules come with bytecode. The result depends on nothing but the
+sources and the options.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ FOLDERS = (
 )
 
 #: Of the ELF format: kinds of files, segments and sections, bindings of symbols.
-ET_EXEC, ET_DYN, PT_DYNAMIC, SHT_DYNSYM, GLOBAL, WEAK = 2, 3, 2, 11, 1, 2
+ET_EXEC, ET_DYN, PT_DYNAMIC, PT_INTERP, SHT_DYNSYM, GLOBAL, WEAK = 2, 3, 2, 3, 11, 1, 2
+
+#: Where the package glibc has its libraries and the loader, in the prefix.
+GLIBC = "lib/glibc"
 
 #: POWER's kernels have pages of 64 KiB: what patchelf adds must begin on one.
 PAGE = "65536"
@@ -194,14 +198,23 @@ def install(root: Path, prefix: Path, wanted: Dict[str, str]) -> List[Path]:  # 
 
 
 def relocate(path: Path, prefix: Path, patchelf: str, without: List[str]) -> None:  # noqa: UP006
-    """Let a program or library find its libraries in the prefix, and not ask for some."""
+    """Let a program or library find its libraries in the prefix, and not ask for some.
+
+    It is RPATH, as in what we compile: that of a program, which leads to glibc too, then also
+    serves all that it loads (ld.so(8)).
+    """
     content = bytearray(path.read_bytes())
-    if not is_dynamic(content):
+    segments = segment_types(content)
+    if PT_DYNAMIC not in segments:
         return
-    lib = posixpath.relpath(str(prefix / "lib"), str(path.parent))
     rpath = [p.rstrip("/") for p in run([patchelf, "--print-rpath", str(path)]).split(":")]
     rpath = [p for p in rpath if p.startswith("$ORIGIN")]
-    rpath.append("$ORIGIN" if lib == "." else f"$ORIGIN/{lib}")
+    rpath.append(from_origin(prefix / "lib", path))
+    loader = []
+    if PT_INTERP in segments:
+        rpath.append(from_origin(prefix / GLIBC, path))
+        name = posixpath.basename(run([patchelf, "--print-interpreter", str(path)]))
+        loader = ["--set-interpreter", str(prefix / GLIBC / name)]
     gone = []
     for option in without:
         soname, _, glob = option.partition("=")
@@ -211,16 +224,22 @@ def relocate(path: Path, prefix: Path, patchelf: str, without: List[str]) -> Non
     if gone:
         path.write_bytes(content)
         run([patchelf, "--page-size", PAGE, *gone, str(path)])
-    found = ":".join(dict.fromkeys(rpath))
-    run([patchelf, "--page-size", PAGE, "--set-rpath", found, str(path)])
+    rpath = ["--force-rpath", "--set-rpath", ":".join(dict.fromkeys(rpath))]
+    run([patchelf, "--page-size", PAGE, *rpath, *loader, str(path)])
 
 
-def is_dynamic(content: bytearray) -> bool:
-    """Whether it is a program or a library that the dynamic loader loads."""
+def from_origin(folder: Path, path: Path) -> str:
+    """The entry of an RPATH of `path` that leads to a folder."""
+    relative = posixpath.relpath(str(folder), str(path.parent))
+    return "$ORIGIN" if relative == "." else f"$ORIGIN/{relative}"
+
+
+def segment_types(content: bytearray) -> List[int]:  # noqa: UP006
+    """The types of the segments of a program or library; none of any other file."""
     if content[:6] != b"\x7fELF\x02\x01" or read("<H", content, 16) not in (ET_EXEC, ET_DYN):
-        return False
+        return []
     table, size, count = read("<Q", content, 32), read("<H", content, 54), read("<H", content, 56)
-    return any(read("<I", content, table + size * n) == PT_DYNAMIC for n in range(count))
+    return [read("<I", content, table + size * n) for n in range(count)]
 
 
 def weaken(content: bytearray, glob: str) -> None:

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The `conda` variant. MPICHLIB_* are flags for MPICH alone: CFLAGS and LDFLAGS would be handed on
-# by mpicc to everybody's programs, and the environment has its own.
+# The `conda` variant. MPICHLIB_CFLAGS are for MPICH alone: CFLAGS would be handed on by mpicc to
+# everybody's programs, and the environment has its own. LDFLAGS are handed on, on purpose: so what
+# users compile with mpicc runs on the prefix's glibc, like the launcher and libmpi.
 set -euo pipefail
 
-export MPICHLIB_CFLAGS="$CPPFLAGS $CFLAGS" MPICHLIB_LDFLAGS="$LDFLAGS"
-unset CPPFLAGS CFLAGS LDFLAGS
+export MPICHLIB_CFLAGS="$CPPFLAGS $CFLAGS"
+unset CPPFLAGS CFLAGS
 
 # dataloop, not yaksa, for derived datatypes: yaksa is half an hour of generated code, and what it
 # adds is GPUs, which ddl does not hand to MPI. No C++ bindings: MPI itself dropped them in 2012.

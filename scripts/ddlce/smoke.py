@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddlce.emulate import emulated, ensure_sysroot
+from ddlce.emulate import emulated, machine_of
 from ddlce.emulate.command import find_emulator
 from ddlce.env.create import this_platform
 from ddlce.env.layout import Layout, find_env, read_origin
@@ -73,7 +73,7 @@ def smoke_command(
     origin = read_origin(prefix)
     if origin and origin.platform != this_platform():
         find_emulator(origin.platform)  # before anything is downloaded for it
-        argv = emulated(argv, origin.platform, ensure_sysroot(settings, origin.platform))
+        argv = emulated(argv, origin.platform, machine_of(settings, origin.platform, prefix))
     return Command(argv, clean_environment(prefix, environ))
 
 

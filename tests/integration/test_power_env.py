@@ -5,6 +5,7 @@ Times under qemu say nothing about POWER, so none is looked at.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.emulate import emulated, ensure_sysroot
+from ddlce.emulate import emulated, ensure_sysroot, machine_of
 from ddlce.emulate.command import EMULATORS
 from ddlce.env.layout import Layout
 from ddlce.errors import InputError
@@ -51,11 +52,15 @@ def prefix() -> Path:
 
 @pytest.fixture(scope="module")
 def run(prefix: Path) -> Run:
-    """Runs a program of the release, and says what it printed."""
-    sysroot = ensure_sysroot(load_settings(), POWER)
+    """Runs a program of the release, and says what it printed.
+
+    The machine has no C library for it: the release brings its own.
+    """
+    machine = machine_of(load_settings(), POWER, prefix)
+    assert list(machine.iterdir()) == []
 
     def run(program: str, *arguments: str) -> str:
-        argv = emulated([str(prefix / "bin" / program), *arguments], POWER, sysroot)
+        argv = emulated([str(prefix / "bin" / program), *arguments], POWER, machine)
         env = clean_environment(prefix, os.environ) | {"OMP_NUM_THREADS": "1"}
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
@@ -73,6 +78,19 @@ def test_every_main_package_is_imported(run: Run, tmp_path: Path) -> None:
     assert set(outcomes.values()) == {"passed"}
     assert {"pytorch", "ddl", "ddl-torch", "horovod", "lms-torch", "mpi4py"} <= outcomes.keys()
     assert "tensorflow" not in outcomes
+
+
+def test_all_of_a_process_is_the_releases(run: Run, prefix: Path) -> None:
+    """No file of PyTorch's process, and none of the programs that it starts, is the machine's."""
+    code = (
+        "import subprocess, sys, torch, ddl, numpy, scipy.linalg, sklearn, ssl, socket\n"
+        "socket.getaddrinfo('localhost', 80)\n"
+        "subprocess.run(['openssl', 'version'], check=True, stdout=subprocess.DEVNULL)\n"
+        "print({line.split()[-1] for line in open('/proc/self/maps') if '.so' in line})"
+    )
+    libraries = ast.literal_eval(run("python", "-c", code))
+    assert f"{prefix}/lib/glibc/libc.so.6" in libraries
+    assert [name for name in libraries if not name.startswith(f"{prefix}/")] == []
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

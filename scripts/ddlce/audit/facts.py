@@ -45,7 +45,7 @@ class Elf:
         rpaths: the entries of DT_RPATH and DT_RUNPATH.
         inherited: True where they are DT_RPATH, which also serves what this file loads.
         glibc: the newest glibc symbol version it needs, or "".
-        executable: has an interpreter.
+        interpreter: the loader that a program names; "" for a library.
         page: the smallest alignment of a loaded segment, in bytes; 0 where none is loaded.
     """
 
@@ -55,7 +55,7 @@ class Elf:
     rpaths: tuple[str, ...]
     inherited: bool
     glibc: str
-    executable: bool
+    interpreter: str
     page: int = 0
 
 
@@ -271,7 +271,8 @@ def read_elf(data: bytes) -> Elf | None:
             elif isinstance(section, GNUVerNeedSection):
                 for _, wanted in section.iter_versions():
                     versions += [v for name in wanted if (v := glibc_version(name.name))]
-        interpreter = any(isinstance(part, InterpSegment) for part in elf.iter_segments())
+        programs = [part for part in elf.iter_segments() if isinstance(part, InterpSegment)]
+        interpreter = programs[0].get_interp_name() if programs else ""
         pages = [int(part["p_align"]) for part in elf.iter_segments("PT_LOAD")]
     except (ELFError, KeyError, AssertionError):
         return None
@@ -283,7 +284,7 @@ def read_elf(data: bytes) -> Elf | None:
         rpaths=tuple(rpaths),
         inherited=inherited,
         glibc=newest,
-        executable=interpreter,
+        interpreter=interpreter,
         page=min(pages, default=0),
     )
 

@@ -28,6 +28,11 @@ DRIVERS = frozenset(
     }
 )
 
+#: The package that has a C library for its platform's programs, and where: their loader, too.
+#: The loader and libc.so.6 are there before anything else is looked for.
+OWN_GLIBC, OWN_GLIBC_FOLDER = "glibc", "lib/glibc"
+LOADED = frozenset({"libc.so.6", "ld64.so.2"})
+
 MACHINES = {"linux-64": "EM_X86_64", "linux-ppc64le": "EM_PPC64", "linux-aarch64": "EM_AARCH64"}
 
 #: The largest pages of the kernels that are in use, in bytes, where they are not everywhere 4096.
@@ -207,12 +212,14 @@ def search_folder(file: File, entry: str) -> str | None:
 def needed(facts: Facts, below: Below | None) -> Iterator[Finding]:
     """Every library that a file needs is where the loader looks, and from a declared dependency.
 
-    Only glibc, device drivers and what the recipe lists (missing_dso_allowlist) may be the
-    machine's. Without `below` only the package itself is known, so nothing is said of the rest.
+    Only glibc (where the package is not for one in the prefix), device drivers and what the
+    recipe lists (missing_dso_allowlist) may be the machine's. Without `below` only the package
+    itself is known, so nothing is said of the rest.
     """
     if below is None:
         return
-    machine = GLIBC | DRIVERS | set((facts.info.get("ddl-ce") or {}).get("from_machine", ()))
+    machine = DRIVERS | set((facts.info.get("ddl-ce") or {}).get("from_machine", ()))
+    machine = machine - GLIBC | LOADED if OWN_GLIBC in below.direct else machine | GLIBC
     folders = loader_folders(facts)
     for file, elf in _elves(facts):
         for soname in elf.needed:
@@ -260,19 +267,27 @@ def loader_folders(facts: Facts) -> dict[str, list[str]]:
                         todo.append(loader)
                         if loader.elf and loader.elf.inherited:
                             folders += own[loader.path]
+            # What a library inherits from programs of other packages: python's, among them.
             if "site-packages" in file.path or "lib-dynload" in file.path:
                 folders.append("lib")
+            if not elf.interpreter and OWN_GLIBC in facts.depends:
+                folders.append(OWN_GLIBC_FOLDER)
         found[file.path] = folders
     return found
 
 
 def glibc_floor(facts: Facts, _below: Below | None) -> Iterator[Finding]:
-    """`depends` declares a glibc that is at least as new as the symbols that the files need."""
+    """`depends` declares a glibc that is at least as new as the symbols that the files need.
+
+    The machine's (`__glibc`), or the package with one for the prefix, which itself needs none.
+    """
+    if facts.name == OWN_GLIBC:
+        return
     declared = max(
         (
             glibc_version(f"GLIBC_{match[1]}") or ()
             for spec in facts.index.get("depends", ())
-            if (match := re.match(r"__glibc >=(\d+(?:\.\d+)*)", spec))
+            if (match := re.match(r"(?:__)?glibc >=(\d+(?:\.\d+)*)", spec))
         ),
         default=(),
     )
@@ -282,6 +297,32 @@ def glibc_floor(facts: Facts, _below: Below | None) -> Iterator[Finding]:
             said = ".".join(map(str, declared)) or "none"
             yield Finding(
                 "glibc-floor", file.path, f"needs glibc {elf.glibc}; depends declares {said}"
+            )
+
+
+def loader(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """A program names the loader of the glibc that its package depends on.
+
+    Where that is the prefix's, the name is replaced with the prefix when it is installed.
+    """
+    if facts.name == OWN_GLIBC:  # Debian's own: its libc.so.6 can be run, to tell its version
+        return
+    registered = {e["_path"]: e.get("prefix_placeholder") for e in facts.paths}
+    for file, elf in _elves(facts):
+        if not elf.interpreter:
+            continue
+        prefix = registered.get(file.path)
+        inside = bool(prefix) and elf.interpreter.startswith(f"{prefix}/{OWN_GLIBC_FOLDER}/")
+        if OWN_GLIBC in facts.depends and not inside:
+            yield Finding(
+                "loader",
+                file.path,
+                f"names the loader {elf.interpreter}, not the one in {OWN_GLIBC_FOLDER}; link it "
+                "with $LDFLAGS",
+            )
+        elif inside and OWN_GLIBC not in facts.depends:
+            yield Finding(
+                "loader", file.path, f"names a loader of {OWN_GLIBC}, which is not in depends"
             )
 
 
@@ -317,5 +358,6 @@ RULES: tuple[Rule, ...] = (
     rpaths,
     needed,
     glibc_floor,
+    loader,
     run_exports,
 )

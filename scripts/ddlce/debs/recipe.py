@@ -27,6 +27,9 @@ from ddlce.wheels.depends import Package, conda_dependencies
 #: Unpacks any Debian package; beside the manifest, so that it is part of every such package.
 INSTALLER = "install_deb.py"
 
+#: The package of the C library that all of them run on: Debian's own, in the prefix.
+GLIBC = "glibc"
+
 #: Shared libraries that our own recipes make, and the packages that have them.
 LIBRARIES = {
     "libcrypto.so.3": "openssl",
@@ -220,9 +223,8 @@ def _build(package: _Made, context: _Context) -> dict[str, Any]:
         "number": 0,
         "string": f"{entry.build_prefix}{tag}h${{{{ digest }}}}_0",
         "script": [f'python3 "$RECIPE_DIR/{INSTALLER}" {" ".join(options)}'],
-        # The installer gives every file its RPATH.
+        # The installer gives every file its RPATH, and every program its loader.
         "dynamic_linking": {"binary_relocation": False},
-        "prefix_detection": {"ignore_binary_files": True},
     }
     if entry.ignore_needed:
         build["dynamic_linking"]["missing_dso_allowlist"] = entry.ignore_needed
@@ -234,7 +236,7 @@ def _run(package: _Made, context: _Context, floors: Mapping[str, str]) -> list[s
     found: list[str] = []
     glibc = max((d.glibc for d in package.metadata), key=_numbers, default="")
     if glibc:
-        found.append(f"__glibc >={glibc},<3.0.a0")
+        found.append(f"{GLIBC} >={glibc}")
     if package.python:
         python = context.manifest.python
         found += [*python_pin(python), python_abi(python)]

@@ -6,6 +6,6 @@ is registered with the machine, no privilege is needed, and it ends with the com
 """
 
 from ddlce.emulate.command import emulated
-from ddlce.emulate.sysroot import ensure_sysroot
+from ddlce.emulate.sysroot import ensure_sysroot, machine_of
 
-__all__ = ["emulated", "ensure_sysroot"]
+__all__ = ["emulated", "ensure_sysroot", "machine_of"]

@@ -1,4 +1,4 @@
-"""A folder with a platform's glibc and nothing else.
+"""A folder with a platform's glibc and nothing else, or with nothing.
 
 Nothing else, so that a library missing from a prefix is missing here, as it may be on the
 machine that the prefix is for.
@@ -36,6 +36,23 @@ def ensure_sysroot(settings: Settings, platform: str) -> Path:
             fetch_sources([source], settings)
             make_sysroot(SourceStore(settings.sources).path(source), folder)
     return folder
+
+
+def machine_of(settings: Settings, platform: str, prefix: Path) -> Path:
+    """The sysroot in which an environment is tried: as little of a machine as it promises to need.
+
+    An empty folder for one that has its own glibc: its programs then name the loader in the
+    prefix, and whatever would still look for the machine's finds none.
+
+    Raises:
+        InputError, SourceError: as `ensure_sysroot`.
+    """
+    if not (prefix / "lib" / "glibc").is_dir():
+        return ensure_sysroot(settings, platform)
+    bare = settings.cache / "emulate" / "bare"
+    with explain_os_errors(bare):
+        bare.mkdir(parents=True, exist_ok=True)
+    return bare
 
 
 def make_sysroot(deb: Path, folder: Path) -> None:

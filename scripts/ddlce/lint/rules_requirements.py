@@ -118,7 +118,8 @@ def no_direct_sysroot(room: Room, output: Output) -> Iterator[Problem]:
     wheel has its floor from the wheel.
     """
     for section, text in output.all_requirements:
-        if text.startswith("sysroot_") or (output.compiled and text.startswith("__glibc")):
+        library = re.match(r"(?:__)?glibc\b", text)
+        if re.match(r"(?:sysroot|glibc)_", text) or (output.compiled and library):
             yield Problem(
                 f"requirements.{section} names {text!r}",
                 "use ${{ stdlib('c') }}, and c_stdlib_version in conda_build_config.yaml",

@@ -1,0 +1,99 @@
+"""The audit of packages for a platform whose C library is in the prefix: the package glibc."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ddlce.audit import audit_package
+from ddlce.audit.facts import read_facts
+from support.synthetic import make_package, rewrite
+
+MACHINES = "__glibc >=2.36,<3.0.a0"
+OWN = "glibc >=2.41"
+
+
+@pytest.fixture
+def channel(tmp_path: Path) -> Path:
+    return tmp_path / "channel"
+
+
+def compile_c(target: Path, source: str, *flags: str) -> None:
+    target.parent.mkdir(parents=True)
+    command = ["gcc", "-x", "c", "-", "-Wl,--build-id=none", "-o", target, *flags, "-xnone", "-lm"]
+    subprocess.run(command, input=source.encode(), check=True, capture_output=True)
+
+
+def pack(channel: Path, files: Path, name: str, *depends: str) -> Path:
+    return make_package(channel / "linux-64", files, name, depends=depends)
+
+
+def registered(package: Path, path: str, prefix: Path) -> Path:
+    """The package with a file in which the prefix is to be replaced."""
+    entries = [dict(entry) for entry in read_facts(package).paths]
+    entry = next(entry for entry in entries if entry["_path"] == path)
+    entry |= {"prefix_placeholder": str(prefix), "file_mode": "binary"}
+    return rewrite(package, {"paths.json": {"paths": entries}})
+
+
+def says(package: Path, channel: Path) -> list[str]:
+    return [str(finding) for finding in audit_package(package, channel=channel)]
+
+
+@pytest.fixture
+def glibc(channel: Path, tmp_path: Path) -> Path:
+    """The package of a C library in the prefix: of this machine's, its loader and libm."""
+    folder = tmp_path / "glibc" / "lib" / "glibc"
+    folder.mkdir(parents=True)
+    listed = subprocess.run(["ldd", "/bin/bash"], capture_output=True, text=True, check=True).stdout
+    libc = next(line.split()[2] for line in listed.splitlines() if "libc.so.6" in line)
+    for name in ("libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"):
+        shutil.copy(Path(libc).parent / name, folder / name)
+    return make_package(channel / "linux-64", tmp_path / "glibc", "glibc")
+
+
+def test_a_glibc_needs_no_glibc(channel: Path, glibc: Path) -> None:
+    assert says(glibc, channel) == []
+
+
+def program(prefix: Path, loader: str, *flags: str) -> Path:
+    source = "#include <math.h>\nint main(int n, char **v){return v && sin(n);}"
+    compile_c(prefix / "bin/tool", source, f"-Wl,--dynamic-linker,{loader}", *flags)
+    return prefix
+
+
+def test_a_program_on_the_prefix_s_glibc(channel: Path, glibc: Path, tmp_path: Path) -> None:
+    tool = tmp_path / "tool"
+    to_glibc = "-Wl,--disable-new-dtags,-rpath,$ORIGIN/../lib/glibc"
+    program(tool, f"{tool}/lib/glibc/ld64.so.2", to_glibc)
+    package = registered(pack(channel, tool, "tool", OWN), "bin/tool", tool)
+    assert says(package, channel) == []
+
+
+def test_a_program_on_the_machine_s_glibc(channel: Path, glibc: Path, tmp_path: Path) -> None:
+    tool = program(tmp_path / "tool", "/lib64/ld64.so.2")
+    assert says(pack(channel, tool, "tool", OWN), channel) == [
+        "needed bin/tool: needs libm.so.6, which is in glibc, where no rpath leads",
+        "loader bin/tool: names the loader /lib64/ld64.so.2, not the one in lib/glibc; link it "
+        "with $LDFLAGS",
+    ]
+
+
+def test_a_loader_that_is_not_depended_on(channel: Path, tmp_path: Path) -> None:
+    tool = tmp_path / "tool"
+    program(tool, f"{tool}/lib/glibc/ld64.so.2")
+    package = registered(pack(channel, tool, "tool", MACHINES), "bin/tool", tool)
+    assert says(package, channel) == [
+        "loader bin/tool: names a loader of glibc, which is not in depends"
+    ]
+
+
+def test_a_library_finds_what_its_program_leads_to(
+    channel: Path, glibc: Path, tmp_path: Path
+) -> None:
+    source = "#include <math.h>\ndouble wave(double x){return sin(x);}"
+    compile_c(tmp_path / "wave/lib/libwave.so.1", source, "-shared", "-fPIC")
+    assert says(pack(channel, tmp_path / "wave", "wave", OWN), channel) == []
