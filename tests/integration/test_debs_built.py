@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.emulate import emulated, ensure_sysroot
+from ddlce.emulate import emulated, machine_of
 from ddlce.emulate.command import EMULATORS
 from ddlce.engine.index import index_channel
 from ddlce.engine.install import CacheLayer, install
@@ -23,8 +23,8 @@ from ddlce.store import Store
 
 POWER = "linux-ppc64le"
 SPECS = ["pytorch", "scipy", "scikit-learn", "psutil", "pyyaml"]
-#: Debian 13's glibc: the one that the sysroot has.
-MACHINE = {"__unix": "0", "__linux": "6.12", "__glibc": "2.41"}
+#: RHEL 8: an older glibc than any of Debian's binaries was made for.
+MACHINE = {"__unix": "0", "__linux": "4.18", "__glibc": "2.28"}
 
 pytestmark = [
     pytest.mark.built,
@@ -82,7 +82,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(prefix: Path, *arguments: str) -> str:
     """What python prints; what it says on standard error when it is told to be verbose."""
     command = [str(prefix / "bin" / "python"), *arguments]
-    argv = emulated(command, POWER, ensure_sysroot(load_settings(), POWER))
+    argv = emulated(command, POWER, machine_of(load_settings(), POWER, prefix))
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=prefix)
     assert done.returncode == 0, done.stderr
     return done.stdout + ("-v" in arguments) * done.stderr

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
 ROOMS = {
     "ddl/tests/launch": "",
     "ddl-torch/tests": "dies or exception or timeouts or monitored or checkpoint or side_by_side",
-    "ddl-tensorflow/tests": "killed or exception or late or share or leaves_by_sys_exit",
+    "ddl-tensorflow/tests": "killed or exception or share or leaves_by_sys_exit",
     "lms-tensorflow/tests": "test_plan or test_order or same_under_a_limit or impossible_limit",
     "horovod/tests": "(test_case and torch) or check_build or (fails and torch and dies)",
     "lms-torch/tests": "(not test_parameters and not test_compiled and not random_models"
@@ -67,9 +67,13 @@ def test_the_library_s_unit_tests(prefix: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_many_faults_of_real_ranks(prefix: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("room", "files"),
+    [("ddl/tests/ranks", ("test_storm.py", "test_failures.py")), ("ddl/tests/launch", ())],
+)
+def test_many_faults(prefix: Path, tmp_path: Path, room: str, files: tuple[str, ...]) -> None:
     """What is slow among them; test_collectives.py is below."""
-    run_suite(prefix, "ddl/tests/ranks", tmp_path, "test_storm.py", "-m", "slow")
+    run_suite(prefix, room, tmp_path, *files, "-m", "slow")
 
 
 @pytest.mark.slow

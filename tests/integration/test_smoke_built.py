@@ -31,7 +31,8 @@ def smoke(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, 
 
 
 def test_the_built_environment_passes(prefix: Path, tmp_path: Path) -> None:
-    status, errors = smoke("--quick", "--ranks", "1,2,4", "--report", str(tmp_path))
+    """On fewer ranks than `make` has it run: what it says, and that it is right."""
+    status, errors = smoke("--quick", "--ranks", "1,2", "--report", str(tmp_path))
     assert status == 0, errors
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["prefix"] == str(prefix)
@@ -39,9 +40,9 @@ def test_the_built_environment_passes(prefix: Path, tmp_path: Path) -> None:
     skipped = [c["name"] for p in report["parts"] for c in p["cases"] if c["outcome"] == "skipped"]
     assert skipped == [], "every main package is in the release"
     trained = [row for row in report["throughput"] if row["accuracy"]]
-    assert [row["ranks"] for row in trained if row["backend"] == "ddl"] == [4]  # quick: the largest
-    assert [row["ranks"] for row in trained if row["backend"] == "horovod"] == [4]
-    assert [row["ranks"] for row in trained if row["backend"] == "keras"] == [4]
+    assert [row["ranks"] for row in trained if row["backend"] == "ddl"] == [2]  # quick: the largest
+    assert [row["ranks"] for row in trained if row["backend"] == "horovod"] == [2]
+    assert [row["ranks"] for row in trained if row["backend"] == "keras"] == [2]
     assert min(row["accuracy"] for row in trained) >= 0.95
     assert {row["backend"] for row in report["bandwidth"]} == {"ddl", "gloo"}
     assert (tmp_path / "junit.xml").is_file()

@@ -42,6 +42,7 @@ def run_suite(
         [
             *(prefix / "bin" / "python", "-m", "pytest", "-q", "-ra"),
             *("-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", tests),
+            *("-o", "markers=slow: runs in `make test-full` only"),
             *arguments,
         ],
         capture_output=True,

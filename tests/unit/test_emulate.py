@@ -11,9 +11,10 @@ import pytest
 
 from ddlce.emulate.command import emulated, find_emulator
 from ddlce.emulate.enter import become, glibc_of, registration
-from ddlce.emulate.sysroot import make_sysroot, relative_links
+from ddlce.emulate.sysroot import machine_of, make_sysroot, relative_links
 from ddlce.errors import InputError, MachineError, SourceError
 from support.debs import make_deb
+from support.minitree import MiniTree
 
 
 def elf_header(kind: int, machine: int, abi: int = 0) -> bytes:
@@ -93,6 +94,18 @@ def test_the_glibc_of_a_sysroot(tmp_path: Path) -> None:
     library.parent.mkdir(parents=True)
     library.write_bytes(b"\x7fELF GNU C Library (Debian) stable release version 2.41.\n")
     assert glibc_of(tmp_path) == "2.41"
+
+
+def test_an_environment_with_its_own_glibc_is_tried_on_a_bare_machine(tmp_path: Path) -> None:
+    tree = MiniTree(tmp_path)
+    tree.recipe("base")
+    tree.lock_sources([])
+    prefix = tmp_path / "env"
+    prefix.mkdir()
+    with pytest.raises(InputError, match="has no libc6 for linux-ppc64le"):
+        machine_of(tree.settings, "linux-ppc64le", prefix)
+    (prefix / "lib" / "glibc").mkdir(parents=True)
+    assert list(machine_of(tree.settings, "linux-ppc64le", prefix).iterdir()) == []
 
 
 def test_relative_links_keeps_links_that_are_relative(tmp_path: Path) -> None:

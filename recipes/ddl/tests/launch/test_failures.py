@@ -185,6 +185,7 @@ def test_killing_a_helper_ends_its_ranks(start: Start, marked: Marked, victim: s
     assert marked.all_gone()
 
 
+@pytest.mark.slow  # the rank's wrapper waits half a minute for the proxy to end it
 def test_killing_hydras_proxy_ends_even_a_stubborn_rank(start: Start, marked: Marked) -> None:
     process = start(
         "-np", "1", *ranks(marked, "signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP)

@@ -134,7 +134,7 @@ def test_command_lines(words: list[str]) -> None:
         options = parse(words)
         if options.command and not options.probe:
             options.topology = options.hostfile = options.rankfile = None
-            options.host = "h[1-4]:2"
+            options.host = "192.0.2.[1-4]:2"  # addresses: names would be asked for, slowly
             job = make_job(options, {}, [])
             assert job.size >= 1
     except LaunchError as error:

@@ -20,6 +20,11 @@ LONG = 100.0
 KILL = ("survive", str(PROGRAMS / "lose.py"), "kill")
 
 
+def seldom(*values: int) -> object:
+    """Ranks and hosts for `make test-full`: most of these tests is waiting for a timeout."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def reports(output: str) -> dict[int, str]:
     return {int(rank): text for rank, text in re.findall(r"^rank (\d): (.*)$", output, re.M)}
 
@@ -39,7 +44,7 @@ def test_a_killed_rank_on_this_host_is_noticed_at_once(
     assert result.returncode != 0
 
 
-@pytest.mark.parametrize(("n", "hosts"), [(2, 2), (4, 3), (6, 6), (6, 3)])
+@pytest.mark.parametrize(("n", "hosts"), [(2, 2), (4, 3), (6, 6), seldom(6, 3)])
 def test_a_killed_rank_on_another_host_is_named_by_all(
     launch: Launch, tmp_path: Path, n: int, hosts: int
 ) -> None:
@@ -76,7 +81,9 @@ def tell_of_a_stuck_rank(folder: Path, *words: str, n: int, **variables: object)
     return told
 
 
-@pytest.mark.parametrize(("n", "hosts"), [(2, 0), (4, 0), (2, 2), (4, 2), (6, 3), (6, 6)])
+@pytest.mark.parametrize(
+    ("n", "hosts"), [(4, 0), (4, 2), (6, 6), seldom(2, 0), seldom(2, 2), seldom(6, 3)]
+)
 def test_a_stuck_rank_is_named_after_the_timeout(tmp_path: Path, n: int, hosts: int) -> None:
     told = tell_of_a_stuck_rank(tmp_path, n=n, DDL_TIMEOUT=2, DDL_FAKE_HOSTS=hosts)
     assert len(told) == n - 1
@@ -162,8 +169,7 @@ def test_a_rank_that_does_not_start_the_library_is_named(
         assert rank == odd or f"from rank {odd};" in text
 
 
-@pytest.mark.parametrize("hosts", [0, 3])
-@pytest.mark.parametrize("odd", [0, 2])
+@pytest.mark.parametrize(("odd", "hosts"), [(0, 3), (2, 0), seldom(0, 0), seldom(2, 3)])
 def test_a_rank_that_does_not_come_to_a_group_is_named(
     launch: Launch, tmp_path: Path, odd: int, hosts: int
 ) -> None:
