@@ -14,6 +14,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
+from ddlce.audit.facts import read_elf
 from ddlce.env.records import Entry, Record
 from ddlce.errors import WorkError
 from ddlce.files import sha256_file
@@ -67,8 +68,8 @@ def _compileall(staging: Path, final: Path, names: list[str], runner: Runner) ->
     # -I -S: no user site, no .pth files, nothing but the interpreter and its library.
     # -B: what compileall itself imports would otherwise be cached with a timestamp.
     # compileall's own -j works on folders only, and would compile again what packages brought.
-    command = [str(staging / "bin" / "python"), "-I", "-S", "-B", "-m", "compileall"]
-    command += ["-qq", "--invalidation-mode", "unchecked-hash"]
+    command = [*_python(staging, final), "-I", "-S", "-B", "-m", "compileall", "-qq"]
+    command += ["--invalidation-mode", "unchecked-hash"]
     command = runner([*command, "-s", str(staging), "-p", str(final), "-i", "-"])
 
     def run(part: list[str]) -> str:
@@ -78,6 +79,19 @@ def _compileall(staging: Path, final: Path, names: list[str], runner: Runner) ->
 
     with ThreadPoolExecutor(JOBS) as pool:
         return list(pool.map(run, (names[start::JOBS] for start in range(JOBS))))[-1]
+
+
+def _python(staging: Path, final: Path) -> list[str]:
+    """What starts the python of a prefix that is not yet where its files say.
+
+    Where the prefix has its own C library, python names the loader in it, as it will be found.
+    """
+    program = staging / "bin" / "python"
+    elf = read_elf(program.read_bytes())
+    loader = PurePosixPath(elf.interpreter if elf else "")
+    if loader.is_relative_to(final):
+        return [str(staging / loader.relative_to(final)), str(program)]
+    return [str(program)]
 
 
 def link_bytecode(
