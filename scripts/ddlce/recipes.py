@@ -6,8 +6,10 @@ A `Recipe` is what the author wrote, parsed as YAML but not yet rendered for a v
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,31 +138,53 @@ def load_recipe(path: Path) -> Recipe:
     if not isinstance(data, dict):
         raise InputError(f"{path}: a recipe is a mapping", "see docs/packager-guide.md")
     folder = path.parent
-    tests = tuple(str(folder / name) for name in _packaged_tests(data))
+    recipe = Recipe(folder.name, path, folder, data, ())
+    local = [str(source["path"]) for source in recipe.sources() if source.get("path")]
+    taken = [*_packaged_tests(data), *local]
     # Tests for developers make no package: another word in one must not rebuild what stands on it.
     files = [
         file
         for file in _walk(folder)
-        if not file.is_relative_to(folder / "tests") or str(file).startswith(tests)
+        if not file.is_relative_to(folder / "tests")
+        or any(_is_taken(str(file.relative_to(folder)), words) for words in taken)
     ]
-    recipe = Recipe(folder.name, path, folder, data, ())
-    for source in recipe.sources():
-        local = source.get("path")
-        if local and not (folder / local).resolve().is_relative_to(folder):
-            files += _walk((folder / local).resolve())
+    for name in local:
+        if not (folder / name).resolve().is_relative_to(folder):
+            files += _walk((folder / name).resolve())
     return Recipe(folder.name, path, folder, data, tuple(files))
 
 
 def _packaged_tests(data: object) -> Iterator[str]:
-    """What the recipe's tests take along, as written: files and folders, below any condition."""
+    """What the recipe's tests take along, as written: files, folders, globs; whatever the `if`."""
     if isinstance(data, dict):
         files = data.get("files")
         if isinstance(files, dict):
-            yield from (str(name) for name in files.get("recipe", ()))
+            yield from _words(files.get("recipe"))
         data = [*data.values()]
     if isinstance(data, list):
         for part in data:
             yield from _packaged_tests(part)
+
+
+def _words(data: object) -> Iterator[str]:
+    if isinstance(data, dict):  # if, then, else
+        data = [data.get("then"), data.get("else")]
+    if isinstance(data, list):
+        for part in data:
+            yield from _words(part)
+    elif data is not None:
+        yield str(data)
+
+
+def _is_taken(name: str, words: str) -> bool:
+    """Whether a file of the room is what an entry names, or lies in the folder that it names."""
+    glob = re.sub(r"\$\{\{.*?\}\}", "*", words).removeprefix("./").rstrip("/")
+    return fnmatch.fnmatchcase(name, glob) or fnmatch.fnmatchcase(name, f"{glob}/*")
+
+
+def room_files(recipe: Recipe) -> list[Path]:
+    """All files of a room, the developers' tests too, and of its local sources."""
+    return [*dict.fromkeys([*_walk(recipe.folder), *recipe.files])]
 
 
 def _find_rooms(top: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.emulate import emulated, ensure_sysroot, machine_of
+from ddlce.emulate import emulated, machine_of
 from ddlce.emulate.command import EMULATORS
 from ddlce.env.layout import Layout
 from ddlce.errors import InputError
@@ -127,8 +127,8 @@ def test_mpi4py_and_ddl_share_one_mpi(run: Run) -> None:
 def test_its_module_is_loaded(prefix: Path, tmp_path: Path, system: str) -> None:
     found, shell = require(system, "bash")
     written = write_modulefiles(prefix, Layout(load_settings().root), tmp_path / "modules")
-    sysroot = ensure_sysroot(load_settings(), POWER)
-    there = replace(shell, argv=tuple(emulated(shell.argv, POWER, sysroot)))
+    machine = machine_of(load_settings(), POWER, prefix)
+    there = replace(shell, argv=tuple(emulated(shell.argv, POWER, machine)))
     before, loaded, after = (tmp_path / name for name in ("before", "loaded", "after"))
     code = "import os, ddl; print(os.uname().machine, ddl.__file__)"
     steps = [
@@ -137,8 +137,8 @@ def test_its_module_is_loaded(prefix: Path, tmp_path: Path, system: str) -> None
         *("module unload ddl-ce", snap(after)),
     ]
     done = run_shell(found, there, written.trees[found.writer], steps, {})
-    machine, module = done.stdout.splitlines()[0].split()
-    assert machine == "ppc64le"
+    processor, module = done.stdout.splitlines()[0].split()
+    assert processor == "ppc64le"
     assert module.startswith(str(prefix)), done.stderr
     assert f"{prefix}/bin/ddlrun" in done.stdout.splitlines()
     assert read_snap(loaded)["CONDA_PREFIX"] == str(prefix)

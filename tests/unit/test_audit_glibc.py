@@ -14,6 +14,7 @@ from support.synthetic import make_package, rewrite
 
 MACHINES = "__glibc >=2.36,<3.0.a0"
 OWN = "glibc >=2.41"
+HINT = "; link it with $LDFLAGS, as stdlib('c') sets them"
 
 
 @pytest.fixture
@@ -77,8 +78,7 @@ def test_a_program_on_the_machine_s_glibc(channel: Path, glibc: Path, tmp_path: 
     tool = program(tmp_path / "tool", "/lib64/ld64.so.2")
     assert says(pack(channel, tool, "tool", OWN), channel) == [
         "needed bin/tool: needs libm.so.6, which is in glibc, where no rpath leads",
-        "loader bin/tool: names the loader /lib64/ld64.so.2, not the one in lib/glibc; link it "
-        "with $LDFLAGS",
+        f"loader bin/tool: names the loader /lib64/ld64.so.2, not the one in lib/glibc{HINT}",
     ]
 
 
@@ -87,7 +87,35 @@ def test_a_loader_that_is_not_depended_on(channel: Path, tmp_path: Path) -> None
     program(tool, f"{tool}/lib/glibc/ld64.so.2")
     package = registered(pack(channel, tool, "tool", MACHINES), "bin/tool", tool)
     assert says(package, channel) == [
-        "loader bin/tool: names a loader of glibc, which is not in depends"
+        f"loader bin/tool: names a loader of glibc, which is not in depends{HINT}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "flags", ["", "-Wl,--disable-new-dtags,-rpath,$ORIGIN", "-Wl,-rpath,$ORIGIN/../lib/glibc"]
+)
+def test_a_program_that_would_find_the_machine_s_libc(
+    channel: Path, glibc: Path, tmp_path: Path, flags: str
+) -> None:
+    """With the right loader, but no RPATH, one to elsewhere, or one that is not inherited."""
+    tool = tmp_path / "tool"
+    loader = f"-Wl,--dynamic-linker,{tool}/lib/glibc/ld64.so.2"
+    source = "int main(void){return 0;}"
+    compile_c(tool / "bin/tool", source, loader, "-Wl,--as-needed", *filter(None, [flags]))
+    package = registered(pack(channel, tool, "tool", OWN), "bin/tool", tool)
+    problem = "has no RPATH to lib/glibc, for itself and all that it loads"
+    assert f"loader bin/tool: {problem}{HINT}" in says(package, channel)
+
+
+def test_a_floor_above_the_package_s(channel: Path, glibc: Path, tmp_path: Path) -> None:
+    compile_c(
+        tmp_path / "new/lib/libnew.so.1",
+        "int getpid(void); int one(void){return getpid();}",
+        "-shared",
+        "-fPIC",
+    )
+    assert says(pack(channel, tmp_path / "new", "new", "glibc >=2.1"), channel) == [
+        "glibc-floor lib/libnew.so.1: needs glibc 2.2.5; depends declares 2.1"
     ]
 
 

@@ -47,6 +47,7 @@ def test_digest_does_not_depend_on_where_the_tree_is(tree: MiniTree, tmp_path: P
         ("lib", "build.sh", {"lib"}),
         ("app", "recipe.yaml", {"app"}),
         ("lib", "tests/extra.py", set()),  # a developer's: it goes into no package
+        ("app", "tests.py", {"app"}),
     ],
 )
 def test_a_changed_file_changes_its_recipe_and_what_builds_on_it(
@@ -59,7 +60,20 @@ def test_a_changed_file_changes_its_recipe_and_what_builds_on_it(
     assert changed(before, make_plan(tree.settings)) == expected
 
 
-@pytest.mark.parametrize("named", ["[tests/]", "[tests/extra.py]"])
+@pytest.mark.parametrize(
+    "named",
+    [
+        *(
+            "[tests/]",
+            "[tests]",
+            "[tests/extra.py]",
+            "['tests/*.py']",
+            "['tests/${{ target_platform[:0] }}extra.py']",
+        ),
+        "[{if: linux, then: tests/extra.py}]",
+        "[{if: win, then: [x], else: [tests/extra.py]}]",
+    ],
+)
 def test_a_changed_test_of_the_package_changes_its_recipe(tree: MiniTree, named: str) -> None:
     room = tree.repo / "recipes" / "lib"
     (room / "tests").mkdir()

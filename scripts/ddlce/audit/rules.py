@@ -29,7 +29,7 @@ DRIVERS = frozenset(
 )
 
 #: The package that has a C library for its platform's programs, and where: their loader, too.
-#: The loader and libc.so.6 are there before anything else is looked for.
+#: A library's own loader and libc.so.6 are there before it is loaded: they came with the program.
 OWN_GLIBC, OWN_GLIBC_FOLDER = "glibc", "lib/glibc"
 LOADED = frozenset({"libc.so.6", "ld64.so.2"})
 
@@ -301,9 +301,10 @@ def glibc_floor(facts: Facts, _below: Below | None) -> Iterator[Finding]:
 
 
 def loader(facts: Facts, _below: Below | None) -> Iterator[Finding]:
-    """A program names the loader of the glibc that its package depends on.
+    """A program runs on the glibc that its package depends on.
 
-    Where that is the prefix's, the name is replaced with the prefix when it is installed.
+    Where that is the prefix's, it names the loader there, which is replaced with the prefix when
+    it is installed, and its RPATH (not RUNPATH, which libraries do not inherit) leads there.
     """
     if facts.name == OWN_GLIBC:  # Debian's own: its libc.so.6 can be run, to tell its version
         return
@@ -313,17 +314,18 @@ def loader(facts: Facts, _below: Below | None) -> Iterator[Finding]:
             continue
         prefix = registered.get(file.path)
         inside = bool(prefix) and elf.interpreter.startswith(f"{prefix}/{OWN_GLIBC_FOLDER}/")
-        if OWN_GLIBC in facts.depends and not inside:
-            yield Finding(
-                "loader",
-                file.path,
-                f"names the loader {elf.interpreter}, not the one in {OWN_GLIBC_FOLDER}; link it "
-                "with $LDFLAGS",
-            )
-        elif inside and OWN_GLIBC not in facts.depends:
-            yield Finding(
-                "loader", file.path, f"names a loader of {OWN_GLIBC}, which is not in depends"
-            )
+        leads = OWN_GLIBC_FOLDER in {search_folder(file, entry) for entry in elf.rpaths}
+        problem = ""
+        if OWN_GLIBC not in facts.depends:
+            if inside:
+                problem = f"names a loader of {OWN_GLIBC}, which is not in depends"
+        elif not inside:
+            problem = f"names the loader {elf.interpreter}, not the one in {OWN_GLIBC_FOLDER}"
+        elif not leads or not elf.inherited:
+            problem = f"has no RPATH to {OWN_GLIBC_FOLDER}, for itself and all that it loads"
+        if problem:
+            hint = "; link it with $LDFLAGS, as stdlib('c') sets them"
+            yield Finding("loader", file.path, problem + hint)
 
 
 def run_exports(facts: Facts, _below: Below | None) -> Iterator[Finding]:

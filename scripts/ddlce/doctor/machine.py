@@ -63,8 +63,15 @@ def check_memory() -> Check:
     return Check("memory", "ok", found, why, "required")
 
 
+#: Machines whose packages have a C library in the prefix (recipes/base/glibc).
+OWN_GLIBC = frozenset({"ppc64le"})
+
+
 def check_glibc(settings: Settings) -> Check:
-    """The C library against the floor that our packages declare (`c_stdlib_version`)."""
+    """The C library against the floor that this platform's packages declare, if they do.
+
+    `c_stdlib_version`; on linux-ppc64le they bring their own.
+    """
     name, version = platform.libc_ver()
     floor = _glibc_floor(settings)
     why = f"the packages need glibc {floor} or newer"
@@ -78,9 +85,10 @@ def check_glibc(settings: Settings) -> Check:
 
 def _glibc_floor(settings: Settings) -> str:
     variants = settings.repo / "recipes/conda_build_config.yaml" if settings.repo else None
-    if variants is None or not variants.is_file():
-        return "2.17"  # the oldest that any conda package still supports
-    chosen = (yamltext.load(variants.read_text()) or {}).get("c_stdlib_version") or ["2.17"]
+    oldest = "2.17"  # that any conda package still supports
+    if variants is None or not variants.is_file() or platform.machine() in OWN_GLIBC:
+        return oldest
+    chosen = (yamltext.load(variants.read_text()) or {}).get("c_stdlib_version") or [oldest]
     return str(chosen[0])
 
 

@@ -16,7 +16,7 @@ from ddlce.lint.registries import registry_hosts
 from ddlce.lint.room import Room, Tree, as_dict
 from ddlce.lint.rule import RULES, Level
 from ddlce.model.source import SourcesLock
-from ddlce.recipes import VARIANTS, Recipe, load_recipes
+from ddlce.recipes import VARIANTS, Recipe, load_recipes, room_files
 from ddlce.settings import Settings
 
 
@@ -98,7 +98,7 @@ def lint_room(room: Room, top: Path) -> list[Finding]:
 def make_room(recipe: Recipe, tree: Tree) -> Room:
     """The room of a recipe; a generated one has no text of its own."""
     text = "" if recipe.generated else recipe.path.read_text()
-    files = () if recipe.generated else recipe.files
+    files = () if recipe.generated else tuple(room_files(recipe))
     return Room(recipe.name, recipe.path, recipe.folder, recipe.data, text, files, tree)
 
 
