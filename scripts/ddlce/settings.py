@@ -11,6 +11,10 @@ from ddlce.errors import InputError
 #: The platform that builds run on; compilers, cmake and the like are this machine's.
 BUILD_PLATFORM = "linux-64"
 
+#: The package with a C library for the programs of its prefix (recipes/base/glibc), and where it
+#: is in there, with their loader. recipes/debs/install_deb.py, which stands alone, says it again.
+OWN_GLIBC, OWN_GLIBC_FOLDER = "glibc", "lib/glibc"
+
 
 @dataclass(frozen=True)
 class Settings:

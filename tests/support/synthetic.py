@@ -5,12 +5,25 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import subprocess
 import tarfile
 from pathlib import Path
 
 from conda_package_streaming.create import conda_builder
 from conda_package_streaming.package_streaming import stream_conda_component
 from rattler_build import ArchiveType, assemble_package
+
+
+def compile_c(target: Path, source: str, *flags: str, compiler: str = "gcc") -> None:
+    """Compile a program or library, with the same bytes each time; makes its folder."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        [compiler, "-x", "c", "-", "-Wl,--build-id=none", "-o", target, *flags],
+        input=source.encode(),
+        check=True,
+        capture_output=True,
+        cwd=target.parent,
+    )
 
 
 def make_package(

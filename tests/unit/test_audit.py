@@ -10,23 +10,12 @@ from pathlib import Path
 import pytest
 
 from ddlce.audit import audit_index, audit_package, clobbered, unknown_dependencies
-from ddlce.audit.facts import glibc_version, installed_path, read_elf, read_info
+from ddlce.audit.facts import installed_path, read_elf, read_info
 from ddlce.engine.index import index_channel
 from ddlce.errors import WorkError
-from support.synthetic import make_package, rewrite
+from support.synthetic import compile_c, make_package, rewrite
 
 GLIBC = "__glibc >=2.36,<3.0.a0"
-
-
-def compile_c(target: Path, source: str, *flags: str, compiler: str = "gcc") -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(
-        [compiler, "-x", "c", "-", "-Wl,--build-id=none", "-o", target, *flags],
-        input=source.encode(),
-        check=True,
-        capture_output=True,
-        cwd=target.parent,
-    )
 
 
 def build_library(prefix: Path, *flags: str) -> None:
@@ -303,32 +292,6 @@ def test_a_library_that_only_the_machine_has(channel: Path, prefix: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize(
-    ("depends", "declared"),
-    [(("other",), "none"), (("__glibc >=2.3,<3.0.a0",), "2.3")],
-)
-def test_glibc_floor(
-    channel: Path, tmp_path: Path, depends: tuple[str, ...], declared: str
-) -> None:
-    folder = tmp_path / "new"
-    compile_c(folder / "bin/new", "#include <unistd.h>\nint main(void){return getpid();}")
-    elf = read_elf((folder / "bin/new").read_bytes())
-    assert elf is not None
-    assert says(pack(channel, folder, "new", *depends)) == [
-        f"glibc-floor bin/new: needs glibc {elf.glibc}; depends declares {declared}"
-    ]
-
-
-def test_glibc_floor_agrees_with_objdump(prefix: Path) -> None:
-    elf = read_elf((prefix / "lib/libone.so.1").read_bytes())
-    dump = subprocess.run(
-        ["objdump", "-T", prefix / "lib/libone.so.1"], capture_output=True, text=True, check=True
-    ).stdout
-    assert elf is not None
-    assert elf.glibc
-    assert f"GLIBC_{elf.glibc})" in dump
-
-
 def test_run_exports(channel: Path, prefix: Path) -> None:
     package = make_package(channel / "linux-64", prefix, "one", depends=(GLIBC,))
     assert says(package) == [
@@ -336,13 +299,6 @@ def test_run_exports(channel: Path, prefix: Path) -> None:
     ]
     (prefix / "lib/libone.so").unlink()  # nothing can link to what has no development name
     assert says(make_package(channel / "linux-64", prefix, "one", depends=(GLIBC,))) == []
-
-
-def test_versions() -> None:
-    assert glibc_version("GLIBC_2.2.5") == (2, 2, 5)
-    assert glibc_version("GLIBC_ABI_DT_RELR") == (2, 36)
-    assert glibc_version("GLIBC_PRIVATE") is None
-    assert glibc_version("GLIBCXX_3.4.30") is None
 
 
 def test_objects_and_broken_files_are_not_programs(prefix: Path) -> None:

@@ -1,4 +1,4 @@
-"""The audit of packages for a platform whose C library is in the prefix: the package glibc."""
+"""What the audit asks about the C library: the machine's, or the package glibc in the prefix."""
 
 from __future__ import annotations
 
@@ -9,23 +9,18 @@ from pathlib import Path
 import pytest
 
 from ddlce.audit import audit_package
-from ddlce.audit.facts import read_facts
-from support.synthetic import make_package, rewrite
+from ddlce.audit.facts import glibc_version, read_elf, read_facts
+from support.synthetic import compile_c, make_package, rewrite
 
 MACHINES = "__glibc >=2.36,<3.0.a0"
 OWN = "glibc >=2.41"
+LIBM = ("-xnone", "-lm")
 HINT = "; link it with $LDFLAGS, as stdlib('c') sets them"
 
 
 @pytest.fixture
 def channel(tmp_path: Path) -> Path:
     return tmp_path / "channel"
-
-
-def compile_c(target: Path, source: str, *flags: str) -> None:
-    target.parent.mkdir(parents=True)
-    command = ["gcc", "-x", "c", "-", "-Wl,--build-id=none", "-o", target, *flags, "-xnone", "-lm"]
-    subprocess.run(command, input=source.encode(), check=True, capture_output=True)
 
 
 def pack(channel: Path, files: Path, name: str, *depends: str) -> Path:
@@ -40,7 +35,7 @@ def registered(package: Path, path: str, prefix: Path) -> Path:
     return rewrite(package, {"paths.json": {"paths": entries}})
 
 
-def says(package: Path, channel: Path) -> list[str]:
+def says(package: Path, channel: Path | None = None) -> list[str]:
     return [str(finding) for finding in audit_package(package, channel=channel)]
 
 
@@ -62,7 +57,7 @@ def test_a_glibc_needs_no_glibc(channel: Path, glibc: Path) -> None:
 
 def program(prefix: Path, loader: str, *flags: str) -> Path:
     source = "#include <math.h>\nint main(int n, char **v){return v && sin(n);}"
-    compile_c(prefix / "bin/tool", source, f"-Wl,--dynamic-linker,{loader}", *flags)
+    compile_c(prefix / "bin/tool", source, f"-Wl,--dynamic-linker,{loader}", *flags, *LIBM)
     return prefix
 
 
@@ -123,5 +118,41 @@ def test_a_library_finds_what_its_program_leads_to(
     channel: Path, glibc: Path, tmp_path: Path
 ) -> None:
     source = "#include <math.h>\ndouble wave(double x){return sin(x);}"
-    compile_c(tmp_path / "wave/lib/libwave.so.1", source, "-shared", "-fPIC")
+    compile_c(tmp_path / "wave/lib/libwave.so.1", source, "-shared", "-fPIC", *LIBM)
     assert says(pack(channel, tmp_path / "wave", "wave", OWN), channel) == []
+
+
+@pytest.mark.parametrize(
+    ("depends", "declared"),
+    [(("other",), "none"), (("__glibc >=2.3,<3.0.a0",), "2.3")],
+)
+def test_glibc_floor(
+    channel: Path, tmp_path: Path, depends: tuple[str, ...], declared: str
+) -> None:
+    folder = tmp_path / "new"
+    compile_c(folder / "bin/new", "#include <unistd.h>\nint main(void){return getpid();}")
+    elf = read_elf((folder / "bin/new").read_bytes())
+    assert elf is not None
+    assert says(pack(channel, folder, "new", *depends)) == [
+        f"glibc-floor bin/new: needs glibc {elf.glibc}; depends declares {declared}"
+    ]
+
+
+def test_glibc_floor_agrees_with_objdump(tmp_path: Path) -> None:
+    library = tmp_path / "libone.so.1"
+    source = '#include <stdio.h>\nint one(void){return puts("one");}\n'
+    compile_c(library, source, "-shared", "-fPIC")
+    elf = read_elf(library.read_bytes())
+    dump = subprocess.run(
+        ["objdump", "-T", library], capture_output=True, text=True, check=True
+    ).stdout
+    assert elf is not None
+    assert elf.glibc
+    assert f"GLIBC_{elf.glibc})" in dump
+
+
+def test_versions() -> None:
+    assert glibc_version("GLIBC_2.2.5") == (2, 2, 5)
+    assert glibc_version("GLIBC_ABI_DT_RELR") == (2, 36)
+    assert glibc_version("GLIBC_PRIVATE") is None
+    assert glibc_version("GLIBCXX_3.4.30") is None

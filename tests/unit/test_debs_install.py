@@ -16,6 +16,7 @@ import pytest
 
 from ddlce.audit.facts import read_elf
 from support.debs import make_deb
+from support.synthetic import compile_c
 
 REPO = Path(__file__).parents[2]
 INSTALLER = REPO / "recipes" / "debs" / "install_deb.py"
@@ -161,10 +162,8 @@ def test_a_relative_rpath_is_kept_and_an_absolute_one_is_not(
 
 def test_a_program_runs_on_the_prefix_s_glibc(tmp_path: Path, installer: ModuleType) -> None:
     program, glibc = tmp_path / "lib/x/bin/x", tmp_path / "lib/glibc"
-    program.parent.mkdir(parents=True)
-    glibc.mkdir()
-    command = ["gcc", "-x", "c", "-", "-o", str(program)]
-    subprocess.run(command, input=b"int main(void) { return 0; }", check=True)
+    glibc.mkdir(parents=True)
+    compile_c(program, "int main(void) { return 0; }")
     before = read_elf(program.read_bytes())
     assert before
     installer.relocate(program, tmp_path, PATCHELF, [])

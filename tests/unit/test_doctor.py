@@ -164,6 +164,9 @@ def test_glibc_against_the_floor_of_the_tree(
     check = check_glibc(settings)
     assert check.state == "missing"
     assert check.found.endswith(" is older than 9.99")
+    own = "c_stdlib:\n  - sysroot  # [not ppc64le]\n  - glibc  # [ppc64le]\n"
+    variants.write_text(own + variants.read_text())
+    assert check_glibc(settings).state == "missing"
     monkeypatch.setattr(platform, "machine", lambda: "ppc64le")  # its packages bring their own
     assert check_glibc(settings).state == "ok"
 

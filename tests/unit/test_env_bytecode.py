@@ -8,13 +8,13 @@ from pathlib import Path
 
 from ddlce.audit.facts import read_elf
 from ddlce.env.bytecode import _python
+from support.synthetic import compile_c
 
 
 def program(path: Path, *flags: str) -> str:
     """Compile a program in the place of python; returns the loader that it names."""
-    path.parent.mkdir(parents=True)
-    source = b"#include <stdio.h>\nint main(int n, char **v) { return puts(v[n - 1]) < 0; }"
-    subprocess.run(["gcc", "-x", "c", "-", "-o", path, *flags], input=source, check=True)
+    source = "#include <stdio.h>\nint main(int n, char **v) { return puts(v[n - 1]) < 0; }"
+    compile_c(path, source, *flags)
     elf = read_elf(path.read_bytes())
     assert elf
     return elf.interpreter

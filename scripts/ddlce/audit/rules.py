@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from ddlce.audit.facts import Elf, Facts, File, glibc_version
+from ddlce.settings import OWN_GLIBC, OWN_GLIBC_FOLDER
 
 #: What every glibc brings; with the drivers, all that may come from the machine.
 GLIBC = frozenset(
@@ -28,9 +29,7 @@ DRIVERS = frozenset(
     }
 )
 
-#: The package that has a C library for its platform's programs, and where: their loader, too.
 #: A library's own loader and libc.so.6 are there before it is loaded: they came with the program.
-OWN_GLIBC, OWN_GLIBC_FOLDER = "glibc", "lib/glibc"
 LOADED = frozenset({"libc.so.6", "ld64.so.2"})
 
 MACHINES = {"linux-64": "EM_X86_64", "linux-ppc64le": "EM_PPC64", "linux-aarch64": "EM_AARCH64"}

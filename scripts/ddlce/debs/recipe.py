@@ -21,14 +21,11 @@ from ddlce.repackaged import (
     python_pin,
     requirements,
 )
-from ddlce.settings import BUILD_PLATFORM
+from ddlce.settings import BUILD_PLATFORM, OWN_GLIBC
 from ddlce.wheels.depends import Package, conda_dependencies
 
 #: Unpacks any Debian package; beside the manifest, so that it is part of every such package.
 INSTALLER = "install_deb.py"
-
-#: The package of the C library that all of them run on: Debian's own, in the prefix.
-GLIBC = "glibc"
 
 #: Shared libraries that our own recipes make, and the packages that have them.
 LIBRARIES = {
@@ -236,7 +233,7 @@ def _run(package: _Made, context: _Context, floors: Mapping[str, str]) -> list[s
     found: list[str] = []
     glibc = max((d.glibc for d in package.metadata), key=_numbers, default="")
     if glibc:
-        found.append(f"{GLIBC} >={glibc}")
+        found.append(f"{OWN_GLIBC} >={glibc}")  # Debian's own, in the prefix
     if package.python:
         python = context.manifest.python
         found += [*python_pin(python), python_abi(python)]

@@ -9,9 +9,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from ddlce import yamltext
 from ddlce.doctor.report import Check
-from ddlce.settings import Settings
+from ddlce.engine.render import load_variants
+from ddlce.env.create import this_platform
+from ddlce.recipes import VARIANTS
+from ddlce.settings import OWN_GLIBC, Settings
 
 GB = 10**9
 #: A full build keeps about this much in the cache (sources, packages, unpacked packages), and
@@ -63,10 +65,6 @@ def check_memory() -> Check:
     return Check("memory", "ok", found, why, "required")
 
 
-#: Machines whose packages have a C library in the prefix (recipes/base/glibc).
-OWN_GLIBC = frozenset({"ppc64le"})
-
-
 def check_glibc(settings: Settings) -> Check:
     """The C library against the floor that this platform's packages declare, if they do.
 
@@ -84,12 +82,14 @@ def check_glibc(settings: Settings) -> Check:
 
 
 def _glibc_floor(settings: Settings) -> str:
-    variants = settings.repo / "recipes/conda_build_config.yaml" if settings.repo else None
+    path = settings.repo / "recipes" / VARIANTS if settings.repo else None
     oldest = "2.17"  # that any conda package still supports
-    if variants is None or not variants.is_file() or platform.machine() in OWN_GLIBC:
+    if path is None or not path.is_file():
         return oldest
-    chosen = (yamltext.load(variants.read_text()) or {}).get("c_stdlib_version") or [oldest]
-    return str(chosen[0])
+    variants = load_variants(path, this_platform())
+    if OWN_GLIBC in (variants.get("c_stdlib") or []):
+        return oldest
+    return str((variants.get("c_stdlib_version") or [oldest])[0])
 
 
 def check_gpus() -> Check:

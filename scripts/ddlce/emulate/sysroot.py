@@ -13,7 +13,7 @@ from pathlib import Path
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, locked
 from ddlce.model.source import Source, SourcesLock
-from ddlce.settings import Settings
+from ddlce.settings import OWN_GLIBC_FOLDER, Settings
 from ddlce.sources import fetch_sources
 from ddlce.sources.debfile import unpack_deb
 from ddlce.sources.store import SourceStore
@@ -47,7 +47,7 @@ def machine_of(settings: Settings, platform: str, prefix: Path) -> Path:
     Raises:
         InputError, SourceError: as `ensure_sysroot`.
     """
-    if not (prefix / "lib" / "glibc").is_dir():
+    if not (prefix / OWN_GLIBC_FOLDER).is_dir():
         return ensure_sysroot(settings, platform)
     bare = settings.cache / "emulate" / "bare"
     with explain_os_errors(bare):
