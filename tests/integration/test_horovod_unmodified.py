@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from bench.lab.peers.base import Unavailable
-from bench.lab.peers.install import pip_prefix
-from ddlce.model.source import SourcesLock
-from ddlce.settings import load_settings
-from ddlce.sources.store import SourceStore
+from support.horovod_source import compile_file, include_options, unpack
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(600)]
 
@@ -32,48 +28,17 @@ REST = "global_state_->elastic_enabled);"
 @pytest.fixture(scope="module")
 def horovod(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its locked source, without our patches."""
-    settings = load_settings()
-    lock = SourcesLock.load(settings.tree / "sources.lock")
-    (source,) = [s for s in lock.sources if s.file == "horovod-0.28.1.tar.gz"]
-    store = SourceStore(settings.sources)
-    store.verify(source)
-    folder = tmp_path_factory.mktemp("horovod")
-    with tarfile.open(store.path(source)) as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "horovod-0.28.1"
+    return unpack(tmp_path_factory.mktemp("horovod"))
 
 
 @pytest.fixture(scope="module")
-def includes(prefix: Path, horovod: Path) -> list[str]:
-    """Our headers and MPI's, CUDA's, and what Horovod brings along."""
+def options(prefix: Path, horovod: Path) -> list[str]:
+    """As Horovod's own build with HOROVOD_GPU_ALLREDUCE=DDL has them."""
     try:
-        (cuda,) = pip_prefix("cuda").glob("lib/python3*/site-packages/nvidia")
+        includes = include_options(prefix, horovod)
     except Unavailable as error:
         pytest.skip(str(error))
-    third_party = horovod / "third_party"
-    folders = [
-        prefix / "include",
-        *(cuda / part / "include" for part in ("cuda_runtime", "cuda_nvcc", "cuda_cccl")),
-        *sorted(third_party.glob("*/include")),
-        *sorted(third_party.glob("boost/*/include")),
-        third_party / "eigen",
-    ]
-    return [word for folder in folders for word in ("-isystem", str(folder))]
-
-
-def compile_it(
-    horovod: Path, includes: list[str], source: str, made: Path
-) -> subprocess.CompletedProcess[str]:
-    """Compile one of Horovod's files as its own build with HOROVOD_GPU_ALLREDUCE=DDL does."""
-    parts = [f"-DHAVE_{part}=1" for part in ("MPI", "GPU", "CUDA", "DDL")]
-    return subprocess.run(
-        ["g++", "-std=c++17", "-fPIC", "-w", *parts, *includes, "-c", source, "-o", str(made)],
-        cwd=horovod,
-        capture_output=True,
-        text=True,
-        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
-        check=False,
-    )
+    return [*(f"-DHAVE_{part}=1" for part in ("MPI", "GPU", "CUDA", "DDL")), *includes]
 
 
 def undefined(made: Path) -> set[str]:
@@ -83,9 +48,9 @@ def undefined(made: Path) -> set[str]:
 
 
 def test_the_only_error_is_upstream_s_own(
-    horovod: Path, includes: list[str], tmp_path: Path
+    horovod: Path, options: list[str], tmp_path: Path
 ) -> None:
-    done = compile_it(horovod, includes, OPERATIONS, tmp_path / "operations.o")
+    done = compile_file(horovod, options, OPERATIONS, tmp_path / "operations.o")
     assert done.returncode == 1, done.stderr
     (error,) = re.findall(r"^(\S+):(\d+):\d+: error: (.*)$", done.stderr, re.M)
     assert error[0] == OPERATIONS
@@ -94,16 +59,16 @@ def test_the_only_error_is_upstream_s_own(
 
 
 def test_everything_else_compiles_and_is_in_the_library(
-    prefix: Path, horovod: Path, includes: list[str], tmp_path: Path
+    prefix: Path, horovod: Path, options: list[str], tmp_path: Path
 ) -> None:
-    unmodified = compile_it(horovod, includes, CONTEXT, tmp_path / "context.o")
+    unmodified = compile_file(horovod, options, CONTEXT, tmp_path / "context.o")
     assert unmodified.returncode == 0, unmodified.stderr
 
     mended = horovod / OPERATIONS.replace("ddl_operations", "ddl_operations_mended")
     text = (horovod / OPERATIONS).read_text()
     assert text.count(CALL + REST) == 1
     mended.write_text(text.replace(CALL + REST, CALL_TODAY + ");"))
-    done = compile_it(horovod, includes, str(mended), tmp_path / "operations.o")
+    done = compile_file(horovod, options, str(mended), tmp_path / "operations.o")
     assert done.returncode == 0, done.stderr
 
     wanted = undefined(tmp_path / "context.o") | undefined(tmp_path / "operations.o")
