@@ -6,12 +6,12 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 from ddlce.doctor.report import Check
 from ddlce.engine.render import load_variants
 from ddlce.env.create import this_platform
+from ddlce.programs import ask
 from ddlce.recipes import VARIANTS
 from ddlce.settings import OWN_GLIBC, Settings
 
@@ -137,7 +137,7 @@ def check_namespaces() -> Check:
 def _output(*command: str) -> list[str]:
     """The lines that a command prints; none when it is absent, fails or hangs."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        done = ask(command)
+    except OSError:
         return []
     return done.stdout.strip().splitlines() if done.returncode == 0 else []

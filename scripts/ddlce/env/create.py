@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import StrictUndefined
+from jinja2.sandbox import SandboxedEnvironment
 
 from ddlce.engine.install import CacheLayer, install
 from ddlce.engine.worker import Progress
@@ -28,7 +29,7 @@ from ddlce.env.layout import (
 from ddlce.env.records import read_records, write_history
 from ddlce.env.remove import prune_packages
 from ddlce.env.waiting import waiting_lock
-from ddlce.errors import MachineError
+from ddlce.errors import InputError, MachineError
 from ddlce.files import explain_os_errors, write_atomic
 from ddlce.lock import channel_addresses
 from ddlce.model.envlock import EnvLock
@@ -150,10 +151,16 @@ def check_machine(lock: EnvLock) -> None:
 
 def render_condarc(settings: Settings, channels: list[str]) -> str:
     """The `.condarc` of a release."""
-    template = (settings.tree / "channel" / "condarc.j2").read_text(encoding="utf-8")
-    text = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(template)
-    envs = "~/.local/share/ddl-ce-envs"
-    return text.render(channels=channels, envs=envs, pkgs=Layout(settings.root).pkgs)
+    path = settings.tree / "channel" / "condarc.j2"
+    templates = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
+    envs, pkgs = "~/.local/share/ddl-ce-envs", str(Layout(settings.root).pkgs)
+    text = path.read_text(encoding="utf-8")
+    try:
+        return templates.from_string(text).render(channels=channels, envs=envs, pkgs=pkgs)
+    except Exception as error:  # a template can raise anything, and a sandbox refuses in many ways
+        raise InputError(
+            f"{path}: not a usable template: {error}", "compare it with the one in DDL-CE's tree"
+        ) from error
 
 
 def _fill(
