@@ -31,6 +31,7 @@ from ddlce.env.remove import prune_packages
 from ddlce.env.waiting import waiting_lock
 from ddlce.errors import InputError, MachineError
 from ddlce.files import explain_os_errors, write_atomic
+from ddlce.filesystem import check_length, require
 from ddlce.lock import channel_addresses
 from ddlce.model.envlock import EnvLock
 from ddlce.place import Runner
@@ -89,7 +90,9 @@ def create(
         runner: runs programs of the lock's platform, where it is not this machine's.
 
     Raises:
-        MachineError: the lock is for other machines, the disk is full, the root read-only.
+        InputError: the prefix would be too long.
+        MachineError: the lock is for other machines, the disk is full, the root read-only or on
+            a file system that runs no programs.
         SourceError: a package is missing or is not the locked one.
     """
     if runner is None:
@@ -97,6 +100,8 @@ def create(
     layout = Layout(settings.root)
     prefix = layout.prefix(lock.env, lock.release, lock.digest)
     channels = channel_addresses(lock.channels, channel)
+    check_length(prefix)
+    require(settings.root, "--root or DDLCE_ROOT")
     with waiting_lock(layout.lock, on_wait):
         if read_origin(prefix):
             if runner is None:
