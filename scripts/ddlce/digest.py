@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,9 @@ from ddlce.emulate.command import EMULATORS
 from ddlce.engine.render import ENGINE_VERSION, Output
 from ddlce.errors import InputError
 from ddlce.files import sha256_file
+from ddlce.programs import ask
 from ddlce.recipes import Recipe
-from ddlce.settings import BUILD_PLATFORM
+from ddlce.settings import BUILD_PLATFORM, build_path
 
 #: Raise this when the builder itself changes what a package contains.
 BUILDER_VERSION = "1"
@@ -112,7 +112,7 @@ def toolchain(subdir: str = BUILD_PLATFORM) -> dict[str, str]:
         library = Path(_first_line(tools[0], "-print-file-name=libc.so.6"))
         found["glibc"] = sha256_file(library) if library.is_file() else "absent"
         # What it compiles, a build also runs: in configure scripts, and to fill databases.
-        emulators = [n for n in EMULATORS.get(subdir, ()) if shutil.which(n)]
+        emulators = [p for n in EMULATORS.get(subdir, ()) if (p := shutil.which(n))]
         found["emulator"] = _first_line(emulators[0], "--version") if emulators else "absent"
         found["cross settings"] = settings_id()
     return found
@@ -133,11 +133,10 @@ def cross_triple(subdir: str) -> str:
 
 
 def _first_line(tool: str, argument: str) -> str:
-    program = shutil.which(tool)
+    program = shutil.which(tool, path=build_path())
     if program is None:
         return "absent"
-    run = subprocess.run([program, argument], capture_output=True, text=True, check=False)
-    return run.stdout.partition("\n")[0]
+    return ask([program, argument]).stdout.partition("\n")[0]
 
 
 def _hash(data: Any) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ddlce.errors import MachineError
+from ddlce.filesystem import no_locks
 
 
 def sha256_file(path: Path) -> str:
@@ -64,7 +65,15 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = path.open("a")
     with stream:
-        fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            raise MachineError(
+                no_locks(path.parent, error),
+                "choose a folder on another one, with DDLCE_CACHE or --root",
+            ) from error
         yield
 
 

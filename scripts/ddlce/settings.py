@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from ddlce.errors import InputError
+from ddlce.ownership import others_may_change
+from ddlce.programs import absolute_only
 
 #: The platform that builds run on; compilers, cmake and the like are this machine's.
 BUILD_PLATFORM = "linux-64"
 
+#: The folders with compilers and build tools, where DDLCE_BUILD_PATH does not name them.
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: Says of an environment of ours what it is, see `ddlce.env.layout.Origin`.
+ORIGIN = Path("conda-meta", "ddl-ce.origin")
+
 #: The package with a C library for the programs of its prefix (recipes/base/glibc), and where it
 #: is in there, with their loader. recipes/debs/install_deb.py, which stands alone, says it again.
 OWN_GLIBC, OWN_GLIBC_FOLDER = "glibc", "lib/glibc"
+
+
+def build_path() -> str:
+    """PATH of every build; the user's own stays out, so that what is in it can't change a package.
+
+    Reads DDLCE_BUILD_PATH.
+    """
+    return absolute_only(os.environ.get("DDLCE_BUILD_PATH") or SYSTEM_PATH)
 
 
 @dataclass(frozen=True)
@@ -25,15 +43,22 @@ class Settings:
             from an installed environment, where only the `env` and `module` commands work.
         cache: the user's cache: sources, built packages, logs, rattler's package cache.
         root: where environments, modulefiles and releases are installed.
+        refused: why a tree that was found is not `repo`: another user could have put code there.
     """
 
     repo: Path | None
     cache: Path
     root: Path
+    refused: str | None = None
 
     @property
     def tree(self) -> Path:
         """The distribution's tree; an error where there is none."""
+        if self.refused:
+            raise InputError(
+                f"the DDL-CE tree here is not used, since {self.refused}",
+                "if you trust whoever that is, say so: set DDLCE_REPO to the tree's path",
+            )
         if self.repo is None:
             raise InputError(
                 "this command needs the DDL-CE source tree, and none was found",
@@ -77,6 +102,10 @@ class Settings:
         return self.cache / "pkgs"
 
 
+#: What of a tree is asked for its owner: whoever may write one of these decides what is read.
+PARTS = (".", "recipes", "channel", "channel/channel.yaml", "channel/condarc.j2", "envs")
+
+
 def find_repo(start: Path) -> Path | None:
     """The nearest folder at or above `start` that holds a DDL-CE tree, or None."""
     for folder in (start, *start.parents):
@@ -85,23 +114,48 @@ def find_repo(start: Path) -> Path | None:
     return None
 
 
+def doubts(repo: Path) -> str | None:
+    """Why a tree is not to be trusted unless its user names it: its recipes are code."""
+    for name in PARTS:
+        if os.path.lexists(repo / name) and (reason := others_may_change(repo / name)):
+            return reason
+    return None
+
+
+def own_root() -> Path | None:
+    """The root of the environment that this very program is installed in; None elsewhere.
+
+    So that a site's users and admins, who have loaded its module, need not tell its root.
+    """
+    try:
+        origin = json.loads(Path(sys.prefix, ORIGIN).read_text(encoding="utf-8"))
+        return Path(origin["pkgs"]).parent
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
 def load_settings(root: Path | None = None) -> Settings:
     """Settings from the command line, then the environment, then the defaults.
 
-    Reads DDLCE_REPO, DDLCE_CACHE and DDLCE_ROOT.
+    Reads DDLCE_REPO, DDLCE_CACHE and DDLCE_ROOT. Links in a root's path are followed, so that an
+    environment has one path only: its files hold it.
 
     Raises:
         InputError: a path starts with `~NAME`, and there is no such user.
     """
     env = os.environ
-    repo = Path(env["DDLCE_REPO"]) if env.get("DDLCE_REPO") else find_repo(Path.cwd())
+    named = env.get("DDLCE_REPO")
+    repo = Path(named) if named else find_repo(Path.cwd())
+    refused = doubts(repo) if repo and not named else None
     home = Path.home()
     cache = Path(env.get("DDLCE_CACHE") or home / ".cache" / "ddl-ce")
-    chosen = root or Path(env.get("DDLCE_ROOT") or home / ".local" / "share" / "ddl-ce")
+    default = own_root() or home / ".local" / "share" / "ddl-ce"
+    chosen = root or Path(env.get("DDLCE_ROOT") or default)
     return Settings(
-        repo=repo.resolve() if repo else None,
+        repo=repo.resolve() if repo and not refused else None,
         cache=_absolute(cache, "DDLCE_CACHE"),
-        root=_absolute(chosen, "--root" if root else "DDLCE_ROOT"),
+        root=Path(os.path.realpath(_absolute(chosen, "--root" if root else "DDLCE_ROOT"))),
+        refused=refused,
     )
 
 

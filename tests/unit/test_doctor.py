@@ -55,6 +55,8 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("echo 'bzip2, Version 1.0.8, 13-Jul-2019.' >&2", "1.0.8"),
         ("echo none", "present"),
         ("exit 1", "present"),
+        # As bzip2 does, which goes on to compress its standard input.
+        ("echo 'bzip2, Version 1.0.8' >&2; cat; printf 'BZh9\\027rE8P\\220'", "1.0.8"),
     ],
 )
 def test_versions(path: Path, printed: str, version: str) -> None:
@@ -251,3 +253,15 @@ def test_the_command_exits_3_and_names_what_is_missing(tmp_path: Path) -> None:
     program(tmp_path / "bin", "patch", "echo GNU patch 2.7.6")
     done = doctor(tmp_path, PATH=str(tmp_path / "bin"))
     assert (done.returncode, done.stderr) == (0, "this machine has everything that DDL-CE needs\n")
+
+
+def test_a_tool_that_reads_waits_for_nobody(path: Path, tmp_path: Path) -> None:
+    """Run in a terminal, it would take what the user types."""
+    program(path, "tool", "read line && echo 1.0")
+    reader, writer = os.pipe()  # an input that never ends
+    with os.fdopen(reader), os.fdopen(writer):
+        code = "from ddlce.programs import ask; print(ask(['tool']).returncode)"
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdin=reader, capture_output=True, text=True, timeout=30
+        )
+    assert done.stdout == "1\n", done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ddlce.build.inputs import locked_sources
 from ddlce.build.scheduler import Scheduler
-from ddlce.build.worker import build_environment, make_channel, render_job
+from ddlce.build.worker import build_environment, make_channel, make_home, render_job
 from ddlce.engine.build import debug_folder
 from ddlce.errors import WorkError
 from ddlce.place import Runner
@@ -59,7 +59,8 @@ def prepare(
 
 def enter(folder: Path, command: str | None, runner: Runner = list) -> int:
     """Run a shell, or one command, in a build's work folder; returns its exit code."""
-    env = build_environment() | {"TERM": os.environ.get("TERM", "dumb")}
+    make_home(folder.parent)
+    env = build_environment(folder.parent) | {"TERM": os.environ.get("TERM", "dumb")}
     shell = ["bash", "--rcfile", ENV_SCRIPT, "-i"]
     if command is not None:
         shell = ["bash", "-c", f". ./{ENV_SCRIPT}\n{command}"]

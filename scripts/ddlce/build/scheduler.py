@@ -21,6 +21,7 @@ from ddlce.build.inputs import source_paths
 from ddlce.build.job import Event, Job
 from ddlce.errors import MachineError, WorkError
 from ddlce.files import explain_os_errors, locked
+from ddlce.filesystem import require
 from ddlce.place import place_of
 from ddlce.plan import Plan, Step, is_built
 from ddlce.recipes import VARIANTS
@@ -112,10 +113,12 @@ class Scheduler:
         """Build everything; ends the workers whatever happens.
 
         Raises:
-            MachineError: the cache cannot be written, or has no space left.
+            MachineError: the cache cannot be written, has no space left, or is on a file system
+                that runs no programs or has no locks.
         """
         with explain_os_errors(self.settings.cache):
             self.settings.work.mkdir(parents=True, exist_ok=True)
+        require(self.settings.cache, "DDLCE_CACHE")
         try:
             while self.todo or self.running:
                 held = False

@@ -31,7 +31,14 @@ from ddlce.engine.render import (
 from ddlce.errors import DdlceError, WorkError
 from ddlce.files import link_or_copy
 from ddlce.place import Runner
-from ddlce.settings import BUILD_PLATFORM
+from ddlce.programs import own_python
+from ddlce.settings import BUILD_PLATFORM, build_path
+
+#: In a build's own folder: its home, and its temporary files.
+HOME, TEMPORARY = "home", "tmp"
+
+#: Variables by which the dynamic loader finds other libraries than a program was linked with.
+LOADERS = ("LD_LIBRARY_PATH",)
 
 
 class Worker:
@@ -62,6 +69,7 @@ class Worker:
         job = self.job
         self.enter("prepare")
         shutil.rmtree(job.staging, ignore_errors=True)
+        make_home(job.staging)
         channel = make_channel(job)
         if job.subdir != BUILD_PLATFORM:
             point_builders(job.staging, cross_triple(job.subdir))
@@ -150,6 +158,12 @@ def make_channel(job: Job) -> Path:
     return channel
 
 
+def make_home(folder: Path) -> None:
+    """Make the folders that `build_environment` names."""
+    for name in (HOME, TEMPORARY):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+
+
 def end_with_scheduler() -> int:
     """Start a guard that ends this worker and its compilers when the scheduler is gone.
 
@@ -167,15 +181,18 @@ def end_with_scheduler() -> int:
     return guard
 
 
-def build_environment() -> dict[str, str]:
+def build_environment(folder: Path) -> dict[str, str]:
     """What a build may see of the machine: system programs, a locale, a fixed clock.
 
-    DDLCE_BUILD_PATH names the folders of compilers and build tools where they are not the
-    system's; the user's own PATH stays out, so that what is in it can't change a package.
+    Its home and its folder for temporary files are in `folder`: a user's settings (pip's, git's,
+    CMake's registry) can't change a package, /tmp may be mounted without the right to run what
+    is in it, and pytest reads settings and code of all folders above its tests.
     """
     return {
-        "HOME": os.environ.get("HOME", "/"),
-        "PATH": os.environ.get("DDLCE_BUILD_PATH") or "/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": str(folder / HOME),
+        "TMPDIR": str(folder / TEMPORARY),
+        "PATH": build_path(),
+        "PIP_CONFIG_FILE": os.devnull,
         "LC_ALL": "C.UTF-8",
         "SOURCE_DATE_EPOCH": str(EPOCH),
         "PYTHONHASHSEED": "0",
@@ -189,10 +206,12 @@ def start(job: Job, job_file: Path, cache: Path, runner: Runner = list) -> subpr
     job_file.parent.mkdir(parents=True, exist_ok=True)
     job_file.write_text(job.model_dump_json())
     job.log.parent.mkdir(parents=True, exist_ok=True)
-    env = build_environment() | {"RATTLER_CACHE_DIR": str(cache)}
+    env = build_environment(job.staging) | {"RATTLER_CACHE_DIR": str(cache)}
+    # Our own interpreter may need it, as those of many sites' modules do; the worker takes it out.
+    env |= {name: os.environ[name] for name in LOADERS if name in os.environ}
     with job.log.open("wb") as log:
         return subprocess.Popen(
-            runner([sys.executable, "-m", "ddlce.build.worker", str(job_file)]),
+            runner(own_python("-m", "ddlce.build.worker", str(job_file))),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -205,6 +224,8 @@ def main() -> NoReturn:
     """`python -m ddlce.build.worker JOB.json`."""
     guard = end_with_scheduler()
     os.umask(0o022)
+    for name in LOADERS:
+        os.environ.pop(name, None)
     events = os.dup(1)
     os.dup2(2, 1)  # what build scripts print belongs to the log
     worker = Worker(Job.model_validate_json(Path(sys.argv[1]).read_text()), events)

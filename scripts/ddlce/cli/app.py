@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from rich.markup import escape
+from typer.main import get_command
 
 from ddlce import __version__
 from ddlce.cli.common import err, print_error
 from ddlce.errors import DdlceError
 from ddlce.files import explain_os_error
+from ddlce.programs import absolute_only
 
 EPILOG = (
     "Exit codes: 0 done; 1 the work failed (build, test, verification); 2 bad input (recipe, "
@@ -69,10 +72,31 @@ for _name in COMMANDS:
     importlib.import_module(f"ddlce.cli.{_name}").register(app)
 
 
+def program() -> Any:
+    """The whole command; its help texts are shown as they are written.
+
+    Typer takes [words in brackets] for rich's markup and drops those that it does not know.
+    """
+    command = get_command(app)
+    _escape_help(command)
+    return command
+
+
+def _escape_help(command: Any) -> None:
+    for part in (command, *command.params):
+        for name in ("help", "short_help", "epilog"):
+            if text := getattr(part, name, None):
+                setattr(part, name, escape(text))
+    for inner in getattr(command, "commands", {}).values():
+        _escape_help(inner)
+
+
 def main() -> None:
     """Run the CLI; designed errors, and the system's, become one message and an exit code."""
+    if "PATH" in os.environ:
+        os.environ["PATH"] = absolute_only(os.environ["PATH"])
     try:
-        app()
+        program()()
     except DdlceError as error:
         _end(error)
     except SystemExit as end:

@@ -6,12 +6,13 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 from ddlce.doctor.report import Check
 from ddlce.engine.render import load_variants
 from ddlce.env.create import this_platform
+from ddlce.filesystem import obstacle
+from ddlce.programs import ask
 from ddlce.recipes import VARIANTS
 from ddlce.settings import OWN_GLIBC, Settings
 
@@ -33,6 +34,8 @@ def check_machine(settings: Settings) -> list[Check]:
     return [
         check_disk("disk for the cache", settings.cache, CACHE_GB, "sources and packages"),
         check_disk("disk for environments", settings.root, ROOT_GB, "installed environments"),
+        check_folder("the cache", settings.cache, "programs that are built are run in it"),
+        check_folder("environments", settings.root, "their programs are run from there"),
         check_memory(),
         check_glibc(settings),
         check_gpus(),
@@ -50,6 +53,12 @@ def check_disk(name: str, folder: Path, least: int, why: str) -> Check:
     if free < least:
         return Check(name, "missing", f"{found}, {least} GB needed", why, "required")
     return Check(name, "ok", found, why, "required")
+
+
+def check_folder(name: str, folder: Path, why: str) -> Check:
+    """Whether programs can be run from `folder`, and whether it has locks."""
+    problem = obstacle(folder)
+    return Check(name, "missing" if problem else "ok", problem or str(folder), why, "required")
 
 
 def check_memory() -> Check:
@@ -137,7 +146,7 @@ def check_namespaces() -> Check:
 def _output(*command: str) -> list[str]:
     """The lines that a command prints; none when it is absent, fails or hangs."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        done = ask(command)
+    except OSError:
         return []
     return done.stdout.strip().splitlines() if done.returncode == 0 else []

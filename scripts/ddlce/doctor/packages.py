@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
 from ddlce.doctor.report import Check, State
+from ddlce.programs import ask
 
 LIST = Path(__file__).with_name("system-packages.txt")
 PRESENT = "present"
@@ -81,16 +80,8 @@ def _version(command: str) -> str | None:
     if path is None:
         return None
     try:
-        done = subprocess.run(
-            [path, "--version"],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = ask([path, "--version"])
+    except OSError as error:
         return f"does not run: {error}"
     text = done.stdout + done.stderr
     # A distributor's note in brackets may hold another version, gcc (Debian 12.2.0-14) 12.2.0;

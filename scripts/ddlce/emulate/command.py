@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ddlce.errors import InputError, MachineError
+from ddlce.programs import ask, own_python
 
 #: conda platform → the programs that emulate its processor, the first found is taken.
 EMULATORS = {"linux-ppc64le": ("qemu-ppc64le-static", "qemu-ppc64le")}
@@ -32,7 +31,7 @@ def emulated(command: Sequence[str], platform: str, sysroot: Path) -> list[str]:
     """
     emulator, unshare = find_emulator(platform), _find_unshare()
     caller = f"{os.getuid()}:{os.getgid()}"
-    enter = [sys.executable, "-m", "ddlce.emulate.enter", platform, emulator, str(sysroot), caller]
+    enter = own_python("-m", "ddlce.emulate.enter", platform, emulator, str(sysroot), caller)
     return [unshare, *NAMESPACE, "--", *enter, *command]
 
 
@@ -65,9 +64,7 @@ def _find_unshare() -> str:
             "unshare: not on this machine, and emulated programs run in a namespace made by it",
             "install util-linux",
         )
-    probe = subprocess.run(
-        [unshare, *NAMESPACE, "--", "true"], capture_output=True, text=True, check=False
-    )
+    probe = ask([unshare, *NAMESPACE, "--", "true"])
     if probe.returncode:
         raise MachineError(
             f"this machine allows no user namespaces: {probe.stderr.strip()}",

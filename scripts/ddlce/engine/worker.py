@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ddlce.errors import WorkError
+from ddlce.programs import own_python
 
 #: Called with (done, total, what) while the worker works.
 Progress = Callable[[int, int, str], None]
@@ -42,11 +43,13 @@ def call(module: str, request: dict[str, Any], progress: Progress | None = None)
         WorkerError: the worker's function raised.
         WorkError: the worker died without an answer.
     """
-    # -P: the current folder, which may be anybody's, is not a place to import from.
-    command = [sys.executable, "-P", "-m", module]
     answer: dict[str, Any] | None = None
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        own_python("-m", module),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -33,6 +33,7 @@ from ddlce.env.relink import Unusual, link_files, plan_links
 from ddlce.env.waiting import waiting_lock
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, write_atomic
+from ddlce.filesystem import check_length, require
 from ddlce.settings import Settings
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def clone(
         )
     if target.is_relative_to(source):
         raise InputError(f"{target} is inside {source}", "choose another place for the clone")
+    check_length(target)
+    require(target, "a path instead of a name, or CONDA_ENVS_PATH")
     with waiting_lock(user_lock(settings, target), on_wait):
         _check_free(target)
         records = read_records(source)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import StrictUndefined
+from jinja2.sandbox import SandboxedEnvironment
 
 from ddlce.engine.install import CacheLayer, install
 from ddlce.engine.worker import Progress
@@ -28,8 +29,9 @@ from ddlce.env.layout import (
 from ddlce.env.records import read_records, write_history
 from ddlce.env.remove import prune_packages
 from ddlce.env.waiting import waiting_lock
-from ddlce.errors import MachineError
+from ddlce.errors import InputError, MachineError
 from ddlce.files import explain_os_errors, write_atomic
+from ddlce.filesystem import check_length, require
 from ddlce.lock import channel_addresses
 from ddlce.model.envlock import EnvLock
 from ddlce.place import Runner
@@ -88,7 +90,9 @@ def create(
         runner: runs programs of the lock's platform, where it is not this machine's.
 
     Raises:
-        MachineError: the lock is for other machines, the disk is full, the root read-only.
+        InputError: the prefix would be too long.
+        MachineError: the lock is for other machines, the disk is full, the root read-only or on
+            a file system that runs no programs.
         SourceError: a package is missing or is not the locked one.
     """
     if runner is None:
@@ -96,6 +100,8 @@ def create(
     layout = Layout(settings.root)
     prefix = layout.prefix(lock.env, lock.release, lock.digest)
     channels = channel_addresses(lock.channels, channel)
+    check_length(prefix)
+    require(settings.root, "--root or DDLCE_ROOT")
     with waiting_lock(layout.lock, on_wait):
         if read_origin(prefix):
             if runner is None:
@@ -150,10 +156,16 @@ def check_machine(lock: EnvLock) -> None:
 
 def render_condarc(settings: Settings, channels: list[str]) -> str:
     """The `.condarc` of a release."""
-    template = (settings.tree / "channel" / "condarc.j2").read_text(encoding="utf-8")
-    text = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(template)
-    envs = "~/.local/share/ddl-ce-envs"
-    return text.render(channels=channels, envs=envs, pkgs=Layout(settings.root).pkgs)
+    path = settings.tree / "channel" / "condarc.j2"
+    templates = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
+    envs, pkgs = "~/.local/share/ddl-ce-envs", str(Layout(settings.root).pkgs)
+    text = path.read_text(encoding="utf-8")
+    try:
+        return templates.from_string(text).render(channels=channels, envs=envs, pkgs=pkgs)
+    except Exception as error:  # a template can raise anything, and a sandbox refuses in many ways
+        raise InputError(
+            f"{path}: not a usable template: {error}", "compare it with the one in DDL-CE's tree"
+        ) from error
 
 
 def _fill(

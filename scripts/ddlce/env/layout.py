@@ -23,9 +23,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors
+from ddlce.settings import ORIGIN as ORIGIN
 from ddlce.settings import Settings
 
-ORIGIN = Path("conda-meta", "ddl-ce.origin")
 LOCK_COPY = Path("conda-meta", "ddl-ce.lock")
 CURRENT = "current"
 PARTIAL = ".partial-"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from ddlce.programs import ask, own_python
 
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 
@@ -23,10 +23,10 @@ def _is_number(host: str) -> bool:
 
 
 def _pip() -> list[str]:
-    listed = _output(sys.executable, "-m", "pip", "config", "list")
+    listed = _output(*own_python("-m", "pip", "config", "list"))
     # Where nothing is set, pip uses what it has built in.
     default = "from pip._internal.models.index import PyPI as p; print(p.url, 'https://'+p.file_storage_domain)"
-    return [listed, _output(sys.executable, "-c", default)]
+    return [listed, _output(*own_python("-c", default))]
 
 
 def _apt() -> list[str]:
@@ -40,7 +40,7 @@ def _npm() -> list[str]:
 
 def _output(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        done = ask(command, timeout=30)
+    except OSError:
         return ""
     return done.stdout if done.returncode == 0 else ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader
+from jinja2 import FileSystemLoader
+from jinja2.sandbox import SandboxedEnvironment
 
 from ddlce.errors import InputError
 from ddlce.model.channel import Channel
@@ -28,7 +29,7 @@ class Pages:
         for name in TEMPLATES:
             if not (folder / name).is_file():
                 raise InputError(f"no page template {folder / name}", "restore it from git")
-        self._env = Environment(
+        self._env = SandboxedEnvironment(
             loader=FileSystemLoader(folder),
             autoescape=True,
             trim_blocks=True,

@@ -19,6 +19,7 @@ import requests
 
 from ddlce.errors import MachineError
 from ddlce.model.source import Source
+from ddlce.programs import own_python
 
 #: conda platform → (Debian's architecture, the wheel tags' machine)
 PLATFORMS = {"linux-64": ("amd64", "x86_64"), "linux-ppc64le": ("ppc64el", "ppc64le")}
@@ -147,7 +148,7 @@ def pip_download(
     # Of this package alone: to read its metadata pip may build with Cython, whose wheel will do.
     kind = ["--no-binary", requirement.partition("==")[0]] if sdist else ["--only-binary=:all:"]
     command = [
-        *(sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"),
+        *own_python("-m", "pip", "download", "--quiet", "--no-input", "--no-deps"),
         *("--no-cache-dir", "--dest", str(folder), "--requirement", str(wanted)),
         *kind,
         *([] if sdist else _wheel_target(subdir)),

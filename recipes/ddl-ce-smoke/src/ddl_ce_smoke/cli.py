@@ -14,7 +14,7 @@ from ddl_ce_smoke import __version__
 from ddl_ce_smoke.model import Part, Report
 from ddl_ce_smoke.probe import Environment
 from ddl_ce_smoke.reports import write_reports
-from ddl_ce_smoke.suite import PARTS, Options, Suite
+from ddl_ce_smoke.suite import PARTS, RANK_COMMAND, Options, Suite
 
 EPILOG = """\
 Exit status: 0 everything passed; 1 something failed; 2 a wrong argument; 3 the report cannot be
@@ -128,9 +128,7 @@ def summary(report: Report) -> str:
     return "\n".join(lines)
 
 
-def main(
-    argv: Sequence[str] | None = None, rank_command: Sequence[str] = (sys.executable, "-m")
-) -> int:
+def main(argv: Sequence[str] | None = None, rank_command: Sequence[str] = RANK_COMMAND) -> int:
     """Runs the suite on the environment that this interpreter belongs to; returns the exit status.
 
     Args:

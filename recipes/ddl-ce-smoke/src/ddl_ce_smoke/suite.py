@@ -82,6 +82,11 @@ def passes(quick: bool) -> list[Pass]:
     ]
 
 
+#: Starts a rank program. -P: the current folder, which may be anybody's, is no place to import
+#: from. PYTHONPATH stays: where it hides a package, the suite is to say so.
+RANK_COMMAND = (sys.executable, "-P", "-m")
+
+
 class Suite:
     """Runs the parts and fills the report.
 
@@ -95,7 +100,7 @@ class Suite:
         self,
         options: Options,
         environment: probe.Environment,
-        rank_command: Sequence[str] = (sys.executable, "-m"),
+        rank_command: Sequence[str] = RANK_COMMAND,
         progress: Callable[[Part, bool], None] = lambda part, ended: None,
     ) -> None:
         self.options, self.environment, self.progress = options, environment, progress
@@ -138,7 +143,8 @@ class Suite:
         return None
 
     def _versions(self) -> Iterable[Case]:
-        cases, facts = probe.check(self.environment, self.launcher.python[:1], self.options.timeout)
+        python = [self.launcher.python[0], "-P"]
+        cases, facts = probe.check(self.environment, python, self.options.timeout)
         self.report.machine.update(facts)
         if missing := self._missing():
             return [*cases, Case("ddlrun", "failed", message=missing)]

@@ -256,7 +256,7 @@ def test_ddl_options(words: str, options: str) -> None:
 
 def test_a_probe_is_a_program_of_one_rank_a_host(tmp_path: Path) -> None:
     made = job("-H", "a:4,b:4", "-probe", str(tmp_path / "t.yaml"), program=False)
-    assert made.command[1:] == ("-m", "ddl.probe", str(tmp_path / "t.yaml"))
+    assert made.command[1:] == ("-P", "-m", "ddl.probe", str(tmp_path / "t.yaml"))
     assert made.counts() == [1, 1]
     with pytest.raises(LaunchError, match="-probe takes no program, but 'true' is given"):
         job("-probe", "t.yaml")

@@ -7,7 +7,6 @@ NUM_LEARNERS are the hosts LEARNER_NAME_PREFIX-1 and so on.
 """
 
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from ddl.launch.hosts import (
     parse_hosts,
     whole_number,
 )
+from ddl.launch.own import find_program
 
 # What the MPI operator sets, for whichever MPI the job names.
 _HOSTFILES = ("HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile", "I_MPI_HYDRA_HOST_FILE")
@@ -50,9 +50,9 @@ def reserved_hosts(environ: Mapping[str, str]) -> list[Host]:
 
 def starter(environ: Mapping[str, str]) -> str:
     """What Hydra starts its proxies on other hosts by: the batch system, where it offers that."""
-    if "SLURM_JOB_NODELIST" in environ and shutil.which("srun"):
+    if "SLURM_JOB_NODELIST" in environ and find_program("srun"):
         return "slurm"
-    if "LSB_JOBID" in environ and shutil.which("blaunch"):
+    if "LSB_JOBID" in environ and find_program("blaunch"):
         return "lsf"
     return "ssh"
 

@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from ddl.launch.batch import reserved_hosts, starter
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import Host, is_local
 from ddl.launch.layout import Job
+from ddl.launch.own import find_program
 
 WRAPPER = Path(__file__).with_name("rank.py")
 SSH_OPTIONS = ("-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
@@ -35,7 +35,7 @@ class HydraLauncher:
         remote = [host for host in job.hosts if not is_local(host)]
         if starter(job.environment) != "ssh":
             remote = []  # the batch system gives us its hosts; the ranks say what is missing there
-        if remote and not shutil.which("ssh"):
+        if remote and not find_program("ssh"):
             raise LaunchError("ssh is not installed", "Install the OpenSSH client.")
         if remote and re.search(r'["$`\\]', str(self.mpiexec)):  # Hydra puts it between "
             raise LaunchError(f"the path {self.mpiexec} cannot be given to other hosts' shells")
@@ -50,7 +50,7 @@ class HydraLauncher:
         elif (batch := starter(job.environment)) != "ssh":
             command += ["-launcher", batch]
         else:
-            command += ["-launcher", "ssh", "-launcher-exec", shutil.which("ssh") or "ssh"]
+            command += ["-launcher", "ssh", "-launcher-exec", find_program("ssh") or "ssh"]
         counts = job.counts()
         in_blocks = [n for n, count in enumerate(counts) for _ in range(count)]
         if list(job.placement) == in_blocks:
@@ -121,7 +121,7 @@ def find_mpiexec() -> Path:
     beside = Path(sys.executable).with_name("mpiexec")
     if beside.is_file():
         return beside
-    found = shutil.which("mpiexec")
+    found = find_program("mpiexec")
     if not found:
         raise LaunchError(
             "MPICH's mpiexec is neither beside this python nor on PATH",
@@ -137,7 +137,7 @@ def _check_remote(hosts: list[str], files: list[Path]) -> None:
     script = " && ".join(f"test -r {shlex.quote(str(file))}" for file in files) + " || exit 99"
     asked = [
         subprocess.Popen(
-            ["ssh", *SSH_OPTIONS, "--", host, script],
+            [find_program("ssh") or "ssh", *SSH_OPTIONS, "--", host, script],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

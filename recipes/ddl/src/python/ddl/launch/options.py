@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import whole_number
+from ddl.launch.own import own_python
 
 USAGE = """\
 Usage: ddlrun [options] PROGRAM [ARGUMENTS]
@@ -155,7 +156,7 @@ def _turn_into_probe(options: Options) -> None:
         raise LaunchError(f"-probe takes no program, but '{options.command[0]}' is given")
     if options.np or options.accelerators or options.rankfile or options.topology:
         raise LaunchError("-probe excludes -np, -accelerators, -rankfile and -topology")
-    options.command = [sys.executable, "-m", "ddl.probe", str(options.probe.absolute())]
+    options.command = own_python("-m", "ddl.probe", str(options.probe.absolute()))
     options.accelerators = 1
 
 

@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import sys
 from dataclasses import replace
 
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import is_local
 from ddl.launch.hydra import HydraLauncher
 from ddl.launch.layout import Job
+from ddl.launch.own import own_python
 
 SECONDS = 60  # for all hosts together
 ASK = "import json; from ddl import _core; print(json.dumps(_core.own_place()))"
@@ -24,7 +24,7 @@ def ask_places(job: Job) -> list[str]:
     launcher = HydraLauncher()
     asked = replace(
         job,
-        command=(sys.executable, "-c", ASK),
+        command=tuple(own_python("-c", ASK)),
         placement=tuple(range(len(job.hosts))),
         chief=None,
     )

@@ -1,0 +1,68 @@
+"""What a folder must offer, so that environments can be in it or builds be done in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+
+from ddlce.errors import InputError, MachineError
+
+#: What stands in packed files for the prefix has so many characters; in programs, the real one
+#: is written into its place. Source: conda-build, `prefix_length`.
+PREFIX_LENGTH = 255
+
+
+def obstacle(folder: Path) -> str | None:
+    """Why `folder`, or where it will be made, is of no use; None where it is.
+
+    Locks are tried only where this user may write: for others there is nothing to lock.
+    """
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    if os.statvfs(there).f_flag & os.ST_NOEXEC:
+        return f"{folder} is on a file system that is mounted noexec: no program can be run from it"
+    if there.is_dir() and os.access(there, os.W_OK):
+        with tempfile.TemporaryFile(dir=there) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                return no_locks(folder, error)
+    return None
+
+
+def no_locks(folder: Path, error: OSError) -> str:
+    """What is to be said where the kernel refuses a lock."""
+    return (
+        f"the file system of {folder} has no file locks (flock: {error.strerror}); Lustre has "
+        "them when it is mounted with -o flock"
+    )
+
+
+def require(folder: Path, option: str) -> None:
+    """Refuse a folder in which no program runs, or that has no locks.
+
+    Args:
+        folder: need not be there yet.
+        option: how its user names another one.
+
+    Raises:
+        MachineError: says which of the two.
+    """
+    if problem := obstacle(folder):
+        raise MachineError(problem, f"choose a folder on another one, with {option}")
+
+
+def check_length(prefix: Path) -> None:
+    """Refuse a prefix that is longer than what packages have room for.
+
+    Raises:
+        InputError: names it and both lengths.
+    """
+    length = len(os.fsencode(prefix))
+    if length > PREFIX_LENGTH:
+        raise InputError(
+            f"{prefix} has {length} characters, and the files of packages have room for "
+            f"{PREFIX_LENGTH}",
+            "choose a shorter path",
+        )
