@@ -8,12 +8,8 @@ the wheel and the options.
 from __future__ import annotations
 
 import argparse
-import base64
 import configparser
-import csv
 import fnmatch
-import hashlib
-import io
 import os
 import re
 import stat
@@ -21,10 +17,6 @@ import struct
 import sys
 import zipfile
 from pathlib import Path, PurePosixPath
-from typing import Tuple  # noqa: UP035  # the machine's python3 may be older than 3.9
-
-#: A line of RECORD: path, digest, size.
-Entry = Tuple[str, str, str]  # noqa: UP006
 
 #: Of the ELF format: kinds of segments and sections, and tags of the dynamic section.
 PT_LOAD, PT_DYNAMIC, SHT_DYNSYM = 1, 2, 11
@@ -72,7 +64,10 @@ def main() -> None:
 
 
 def install(wheel: zipfile.ZipFile, prefix: Path, options: argparse.Namespace) -> None:
-    """Unpack each file to its place and write RECORD."""
+    """Unpack each file to its place.
+
+    INSTALLER and RECORD are left out: the builder gives every package its own.
+    """
     python = options.python
     site = prefix / "lib" / f"python{python}" / "site-packages"
     info = dist_info(wheel)
@@ -86,7 +81,6 @@ def install(wheel: zipfile.ZipFile, prefix: Path, options: argparse.Namespace) -
         "data": prefix,
         "headers": prefix / "include" / f"python{python}" / info.split("-")[0],
     }
-    record = []
     links = set()
     skipped = {f"{info}/{name}" for name in ("RECORD", "RECORD.jws", "RECORD.p7s", "INSTALLER")}
     for member in sorted(wheel.infolist(), key=lambda m: m.filename):
@@ -111,27 +105,18 @@ def install(wheel: zipfile.ZipFile, prefix: Path, options: argparse.Namespace) -
                 for soname in options.library
                 if soname.encode() + b"\0" in content
             }
-        embeds_prefix = scheme == "scripts" and content.startswith(b"#!python")
-        if embeds_prefix:
+        if scheme == "scripts" and content.startswith(b"#!python"):
             content = content.replace(b"#!python", f"#!{prefix}/bin/python".encode(), 1)
         # A zip made on Windows has no modes: 0 means an ordinary file.
         executable = scheme == "scripts" or (member.external_attr >> 16) & 0o111
         write(base, inner, content, 0o755 if executable else 0o644)
-        record.append(entry(base / inner, site, None if embeds_prefix else content))
-    record.append(put(site, f"{named}/INSTALLER", b"conda\n"))
     for link in sorted(links):
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(os.path.relpath(prefix.resolve() / "lib" / link.name, link.parent))
-        record.append(entry(link, site.resolve(), None))
     if options.scripts:
         for name, function in entry_points(wheel, info):
             text = launcher(f"{prefix}/bin/python", function)
             write(prefix / "bin", PurePosixPath(name), text.encode(), 0o755)
-            record.append(entry(prefix / "bin" / name, site, None))
-    record.append((f"{named}/RECORD", "", ""))
-    lines = io.StringIO()
-    csv.writer(lines, lineterminator="\n").writerows(sorted(record))
-    write(site, PurePosixPath(named, "RECORD"), lines.getvalue().encode(), 0o644)
 
 
 def renamed(metadata: bytes, name: str) -> bytes:
@@ -213,12 +198,6 @@ def dist_info(wheel: zipfile.ZipFile) -> str:
     sys.exit(f"error: {wheel.filename} has no .dist-info/WHEEL")
 
 
-def put(site: Path, name: str, content: bytes) -> Entry:
-    """Write a file that the wheel does not have."""
-    write(site, PurePosixPath(name), content, 0o644)
-    return entry(site / name, site, content)
-
-
 def write(base: Path, inner: PurePosixPath, content: bytes, mode: int) -> None:
     """Write a file with the given permissions, never outside `base`."""
     if inner.is_absolute() or ".." in inner.parts:
@@ -227,15 +206,6 @@ def write(base: Path, inner: PurePosixPath, content: bytes, mode: int) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)
     target.chmod(stat.S_IFREG | mode)
-
-
-def entry(path: Path, site: Path, content: bytes | None) -> Entry:
-    """A line of RECORD. A file whose text changes when it is installed has no digest."""
-    name = Path(os.path.relpath(path, site)).as_posix()
-    if content is None:
-        return (name, "", "")
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-    return (name, f"sha256={digest}", str(len(content)))
 
 
 def entry_points(wheel: zipfile.ZipFile, info: str) -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ from ddlce.recipes import Recipe
 from ddlce.settings import BUILD_PLATFORM, build_path
 
 #: Raise this when the builder itself changes what a package contains.
-BUILDER_VERSION = "1"
+BUILDER_VERSION = "2"
 
 #: Ten hex digits (40 bits) in file names; the full digest is in the package's metadata.
 SHORT = 10

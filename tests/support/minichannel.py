@@ -46,6 +46,8 @@ class Pkg:
     constrains: list[str] = field(default_factory=list)
     entry_points: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
+    run_exports: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def stem(self) -> str:
@@ -74,8 +76,12 @@ def pack(pkg: Pkg, channel: Path) -> Path:
             **({"noarch": pkg.noarch} if pkg.noarch else {}),
             **pkg.extra,
         }
+        about = {"home": "https://example.org/", "license": "MIT", "summary": "A toy"}
+        _add(tar, "info/about.json", json.dumps(about | pkg.about))
         _add(tar, "info/index.json", json.dumps(index))
         _add(tar, "info/paths.json", json.dumps({"paths": paths, "paths_version": 1}))
+        if pkg.run_exports:
+            _add(tar, "info/run_exports.json", json.dumps(pkg.run_exports))
         if pkg.noarch == "python":
             link = {"noarch": {"type": "python", "entry_points": pkg.entry_points}}
             _add(tar, "info/link.json", json.dumps({**link, "package_metadata_version": 1}))

@@ -1,11 +1,8 @@
-"""The build script of wheel packages: every file in its place, RECORD true, nothing else."""
+"""The build script of wheel packages: every file in its place, nothing else."""
 
 from __future__ import annotations
 
-import base64
-import csv
 import ctypes
-import hashlib
 import os
 import stat
 import subprocess
@@ -74,8 +71,6 @@ def test_every_file_is_in_its_place_and_no_other(prefix: Path) -> None:
         f"{INFO}/WHEEL",
         f"{INFO}/entry_points.txt",
         f"{INFO}/licenses/LICENSE",
-        f"{INFO}/INSTALLER",
-        f"{INFO}/RECORD",
     }
     assert files(prefix) == {str(SITE / name) for name in in_site} | {
         "bin/run-demo",
@@ -95,9 +90,6 @@ def test_another_name_of_the_distribution_is_in_its_metadata(tmp_path: Path) -> 
     assert [p.name for p in site.glob("*.dist-info")] == ["demo_whole-1.0.dist-info"]
     metadata = (site / "demo_whole-1.0.dist-info/METADATA").read_text()
     assert [line for line in metadata.splitlines() if "Name:" in line] == ["Name: demo-whole"]
-    record = (site / "demo_whole-1.0.dist-info/RECORD").read_text()
-    assert INFO not in record
-    assert "demo_whole-1.0.dist-info/METADATA,sha256=" in record
 
 
 def test_modes_are_those_of_the_wheel(prefix: Path) -> None:
@@ -127,26 +119,6 @@ def test_scripts_call_the_prefix_s_python(prefix: Path) -> None:
     deep = (prefix / "bin/deep").read_text()
     assert "from demo import obj\n" in deep
     assert "obj.method()" in deep
-
-
-def test_record_lists_every_file_with_its_digest(prefix: Path) -> None:
-    site = prefix / SITE
-    with (site / INFO / "RECORD").open() as stream:
-        lines = {name: (digest, size) for name, digest, size in csv.reader(stream)}
-    there = {os.path.relpath(prefix / name, site) for name in files(prefix)}
-    assert set(lines) == there
-    without = {n for n, (digest, _) in lines.items() if not digest}
-    assert without == {
-        f"{INFO}/RECORD",
-        "../../../bin/run-demo",
-        "../../../bin/demo",
-        "../../../bin/deep",
-    }
-    for name in set(lines) - without:
-        content = (site / name).read_bytes()
-        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-        assert lines[name] == (f"sha256={digest}", str(len(content))), name
-    assert (site / INFO / "INSTALLER").read_text() == "conda\n"
 
 
 def test_licences_are_laid_where_the_recipe_looks(tmp_path: Path, prefix: Path) -> None:
@@ -243,7 +215,6 @@ def test_what_has_a_runpath_finds_the_libraries_of_the_prefix(tmp_path: Path) ->
     links = [path.relative_to(site) for path in site.rglob("*") if path.is_symlink()]
     assert links == [Path("demo.libs/libextra.so.1")]
     assert (site / links[0]).readlink() == Path("../../../libextra.so.1")
-    assert "demo.libs/libextra.so.1,," in (site / INFO / "RECORD").read_text().splitlines()
     program = f"import ctypes; print(ctypes.CDLL({str(site / 'demo/run.so')!r}).answer())"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert found.stdout == "7\n", found.stderr
@@ -255,5 +226,4 @@ def test_excluded_files_are_left_out(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     site = tmp_path / "prefix" / SITE
     assert not (site / "demo/tool").exists()
-    assert "demo/tool" not in (site / INFO / "RECORD").read_text()
     assert (site / "extra.py").exists()

@@ -8,13 +8,14 @@ members and dependencies, one owner, and one canonical placeholder of the same l
 from __future__ import annotations
 
 import hashlib
+import heapq
 import io
 import json
 import shutil
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from typing import Any
 import conda_package_streaming.package_streaming as streaming
 import zstandard
 
+from ddlce.build.distributions import distributions, installation_records
 from ddlce.errors import WorkError
 
 #: 2026-01-01T00:00:00Z in seconds: the time of every file and package that we make.
@@ -50,13 +52,18 @@ def canonical_placeholder(length: int) -> str:
     return (start + "_placehold" * (length // 10))[:length]
 
 
-def repack(package: Path, target: Path, metadata: dict[str, Any]) -> None:
+def repack(package: Path, target: Path, metadata: dict[str, Any], published: bool = False) -> None:
     """Write `package` to `target` with canonical bytes.
+
+    Its Python distributions get their INSTALLER and RECORD, its index.json their package URLs:
+    by these pixi and others know that the package is what PyPI has under that name. A package
+    that is none of PyPI's says so by an empty list (https://github.com/conda/ceps/pull/63).
 
     Args:
         package: a .conda file as rattler-build packed it.
         target: the file to write; its name is the package's file name.
         metadata: JSON that is added as info/ddl-ce.json (digest and what it was made from).
+        published: whether its Python distributions are those that PyPI has under their names.
 
     Raises:
         WorkError: a file of the package still holds the folder it was built in.
@@ -64,16 +71,25 @@ def repack(package: Path, target: Path, metadata: dict[str, Any]) -> None:
     stem = target.name.removesuffix(".conda")
     info = {m.info.name: m for m in _members(package, "info")}
     paths = json.loads(info["info/paths.json"].data)
-    files = _Files(paths)
+    link = json.loads(info["info/link.json"].data) if "info/link.json" in info else {}
+    points = (link.get("noarch") or {}).get("entry_points") or ()
+    records = installation_records(
+        paths["paths"], [point.partition("=")[0].strip() for point in points]
+    )
+    files = _Files(paths, records)
     with target.open("wb") as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_STORED) as archive:
         _write(archive, "metadata.json", b'{"conda_pkg_format_version": 2}')
-        pkg = (files.rewrite(member) for member in sorted_members(package))
-        _write_tar(archive, f"pkg-{stem}.tar.zst", pkg)
+        packed = (m for m in sorted_members(package) if m.info.name not in records)
+        written = [_file_member(path, data) for path, data in sorted(records.items())]
+        pkg = heapq.merge(packed, written, key=lambda member: member.info.name)
+        _write_tar(archive, f"pkg-{stem}.tar.zst", (files.rewrite(m) for m in pkg))
         index = json.loads(info["info/index.json"].data)
         index["timestamp"] = EPOCH * 1000
         for key in ("depends", "constrains"):  # the engine's order changes from run to run
             if key in index:
                 index[key].sort()
+        names = distributions(files.entries) if published else ()
+        index["purls"] = [distribution.purl for distribution in names]
         about = json.loads(info["info/about.json"].data)
         about.pop("channels", None)  # the build's own sandbox
         replaced = {
@@ -81,23 +97,36 @@ def repack(package: Path, target: Path, metadata: dict[str, Any]) -> None:
             "info/index.json": index,
             "info/about.json": about,
             "info/ddl-ce.json": metadata,
+            # The variant alone: the engine's has its own version and clock.
+            "info/hash_input.json": metadata.get("variant", {}),
         }
         kept = [m for name, m in info.items() if name not in (*replaced, *_DROPPED)]
         made = [_json_member(name, data) for name, data in replaced.items()]
         _write_tar(archive, f"info-{stem}.tar.zst", sorted(kept + made, key=lambda m: m.info.name))
 
 
-#: Written by the engine with its own version, clock or folders; ddl-ce.json says it better.
-_DROPPED = ("info/hash_input.json", "info/git")
+#: Written by the engine with its own folders; ddl-ce.json says it better.
+_DROPPED = ("info/git",)
 
 
 class _Files:
-    """Rewrites the files of a package and their entries in paths.json."""
+    """Rewrites the files of a package and their entries in paths.json.
 
-    def __init__(self, paths: dict[str, Any]) -> None:
-        self.paths = paths
+    Args:
+        paths: info/paths.json.
+        records: files that take their place among them.
+    """
+
+    def __init__(self, paths: dict[str, Any], records: dict[str, bytes]) -> None:
         self.entries = {entry["_path"]: entry for entry in paths["paths"]}
-        self.paths["paths"].sort(key=lambda entry: entry["_path"])
+        for path, data in records.items():
+            self.entries[path] = {
+                "_path": path,
+                "path_type": "hardlink",
+                "sha256": hashlib.sha256(data).hexdigest(),
+                "size_in_bytes": len(data),
+            }
+        self.paths = {**paths, "paths": [self.entries[path] for path in sorted(self.entries)]}
 
     def rewrite(self, member: _Member) -> _Member:
         entry = self.entries.get(member.info.name)
@@ -144,13 +173,14 @@ def _members(package: Path, component: str) -> Iterator[_Member]:
 
 
 def _json_member(name: str, data: Any) -> _Member:
-    text = json.dumps(data, indent=2, sort_keys=True) + "\n"
-    return _Member(tarfile.TarInfo(name), text.encode())
+    return _file_member(name, (json.dumps(data, indent=2, sort_keys=True) + "\n").encode())
 
 
-def _write_tar(
-    archive: zipfile.ZipFile, name: str, members: Iterator[_Member] | list[_Member]
-) -> None:
+def _file_member(name: str, data: bytes) -> _Member:
+    return _Member(tarfile.TarInfo(name), data)
+
+
+def _write_tar(archive: zipfile.ZipFile, name: str, members: Iterable[_Member]) -> None:
     """One .tar.zst inside the .conda file; zstandard frames carry no time.
 
     Compressed beside it first: with the size known, zipfile needs no zip64 records below 2 GiB,

@@ -82,7 +82,9 @@ class Worker:
             self.enter("pack")
             final = channel / output.subdir / output.filename
             final.parent.mkdir(exist_ok=True)
-            repack(raw, final, self.metadata(output))
+            # What is made from this tree alone is not on PyPI, whatever has its name there.
+            fetched = any("url" in source for source in job.recipe.sources())
+            repack(raw, final, self.metadata(output), published=fetched)
             # All builds share one folder name: the next would find this one's files in its prefix.
             shutil.rmtree(job.staging / "out" / "bld", ignore_errors=True)
             index_channel(channel)  # later outputs of the recipe may stand on this one
