@@ -6,6 +6,7 @@ metadata.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -32,7 +33,7 @@ class Entry(BaseModel):
         test_requires: packages (conda match specs) that the commands need.
         pip_check: whether `pip check` holds with this package in the environment.
         run_exports: how closely a package built on this one must match it: `x.x` keeps
-            major and minor version.
+            major and minor version; or the match spec, where upstream promises something else.
         build_prefix: stands before the build string, to tell variants apart (`cpu_`).
     """
 
@@ -100,15 +101,13 @@ class Table(BaseModel):
             ) from error
 
 
-def python_pin(python: str) -> list[str]:
-    """The run dependency on a minor version of Python, "3.11"."""
-    major, minor = python.split(".")
-    return [f"python >={python},<{major}.{int(minor) + 1}.0a0"]
+def compiled_for(python: str) -> list[str]:
+    """The run dependencies of what is compiled for a minor version of Python, "3.11".
 
-
-def python_abi(python: str) -> str:
-    """The run dependency of what is compiled for a minor version of Python."""
-    return f"python_abi {python}.* *_cp{python.replace('.', '')}"
+    As in a recipe that is built on python: the bare name, and the python_abi that python exports,
+    which constrains python to this version and implementation.
+    """
+    return ["python", f"python_abi {python}.* *_cp{python.replace('.', '')}"]
 
 
 def requirements(name: str, entry: Entry, run: list[str]) -> dict[str, Any]:
@@ -116,9 +115,11 @@ def requirements(name: str, entry: Entry, run: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"run": run}
     if entry.constrains:
         found["run_constraints"] = entry.constrains
-    if entry.run_exports:
+    if re.fullmatch(r"x(\.x)*", entry.run_exports):
         pin = f"pin_subpackage('{name}', upper_bound='{entry.run_exports}')"
         found["run_exports"] = [f"${{{{ {pin} }}}}"]
+    elif entry.run_exports:
+        found["run_exports"] = [entry.run_exports]
     return found
 
 

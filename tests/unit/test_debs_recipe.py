@@ -92,7 +92,7 @@ def test_a_python_package_depends_on_its_python_and_requirements(tmp_path: Path)
     assert data["requirements"]["run"] == [
         "jinja2 >=3",
         "libx >=2.5.1",
-        "python >=3.13,<3.14.0a0",
+        "python",
         "python_abi 3.13.* *_cp313",
     ]
     assert data["build"]["string"] == "cpu_py313h${{ digest }}_0"

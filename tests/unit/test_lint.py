@@ -138,6 +138,14 @@ def test_a_good_recipe_has_no_findings(tmp_path: Path, text: str) -> None:
     assert findings(tmp_path, text, {}) == []
 
 
+def test_a_number_in_each_output_is_not_seen_by_conda_smithy(tmp_path: Path) -> None:
+    assert MULTI.count("  number: 0\n") == 1
+    text = MULTI.replace("  number: 0\n", "  noarch: generic\n", 1)
+    text = text.replace("    build:\n", "    build:\n      number: 0\n")
+    found = findings(tmp_path, text, {})
+    assert [line.split(": ")[1] for line in found] == ["error R011 build-number"]
+
+
 CASES: list[dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("lint_cases.yaml").read_text()
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,14 @@ import pytest
 import yaml
 from rattler_build import RenderConfig, Stage0Recipe, VariantConfig
 
+from ddlce.engine.index import index_channel
+from ddlce.engine.solve import solve
 from ddlce.errors import InputError, SourceError
 from ddlce.model.source import SourcesLock
 from ddlce.sources.wheelfile import normalise_license, read_wheel
 from ddlce.wheels import wheel_recipes
 from ddlce.wheels.recipe import glibc_floor
+from support.minichannel import Pkg, pack
 from support.wheelfiles import lock_wheel, make_wheel
 
 REPO = Path(__file__).parents[2]
@@ -90,7 +95,7 @@ def test_a_compiled_wheel_is_pinned_and_left_as_it_is(tmp_path: Path) -> None:
         tag="cp311-cp311-manylinux_2_34_x86_64",
     )
     run = data["requirements"]["run"]
-    assert run[:2] == ["python >=3.11,<3.12.0a0", "python_abi 3.11.* *_cp311"]
+    assert run[:2] == ["python", "python_abi 3.11.* *_cp311"]
     assert any(d.startswith("__glibc >=2.3") for d in run)
     assert "libstdcxx" in run
     assert "noarch" not in data["build"]
@@ -100,6 +105,39 @@ def test_a_compiled_wheel_is_pinned_and_left_as_it_is(tmp_path: Path) -> None:
     script = data["build"]["script"][0]
     assert "--python 3.11 --scripts --library" in script
     assert script.endswith(" --library libstdc++.so.6")
+
+
+def test_a_compiled_wheel_is_for_one_python_only(tmp_path: Path) -> None:
+    """Its python has no version: python_abi, as its own recipe constrains it, must do."""
+    wheel = recipe_of(tmp_path, tag="cp311-cp311-linux_x86_64", files={"demo/x.so": b"no ELF"})
+    (abi,) = Stage0Recipe.from_file(REPO / "recipes/base/python_abi/recipe.yaml").render(
+        VariantConfig(), RenderConfig(extra_context={"digest": "0123456789"})
+    )
+    made = abi.recipe.to_dict()
+    build, constrains = made["build"]["string"], made["requirements"]["run_constraints"]
+    channel = tmp_path / "channel"
+    for version, string in (("3.11.7", "0_cpython"), ("3.12.1", "0_cpython"), ("3.11.9", "0_pypy")):
+        pack(Pkg("python", version, build=string), channel)
+    pack(Pkg("python_abi", "3.11", build=build, constrains=constrains, noarch="generic"), channel)
+    pack(
+        Pkg("python_abi", "3.12", build="1_cp312", constrains=["python 3.12.* *_cpython"]), channel
+    )
+    pack(Pkg("demo", depends=wheel["requirements"]["run"]), channel)
+    index_channel(channel)
+
+    def solved(*specs: str) -> set[str]:
+        where = {"mini": channel.as_uri()}
+        found = solve(list(specs), where, "linux-64", {"__glibc": "2.36"}, tmp_path / "cache")
+        return {f"{p.name} {p.version} {p.build}" for p in found}
+
+    assert solved("demo") == {
+        "demo 1.0 h0_0",
+        f"python_abi 3.11 {build}",
+        "python 3.11.7 0_cpython",
+    }
+    for other in ("python 3.12.*", "python 3.11.9"):
+        with pytest.raises(InputError, match="python_abi"):
+            solved("demo", other)
 
 
 def test_a_library_that_nobody_has_is_an_error_unless_optional(tmp_path: Path) -> None:
@@ -124,6 +162,8 @@ def test_the_manifest_corrects_and_adds(tmp_path: Path) -> None:
         "run_exports": "x.x",
         "build_prefix": "cpu_",
     }
+    promised = recipe_of(tmp_path, {"run_exports": "demo >=1.2,<3"})["requirements"]
+    assert promised["run_exports"] == ["demo >=1.2,<3"]
     data = recipe_of(tmp_path, entry, version="1.5+cpu", metadata=("Home-page: https://demo.org",))
     assert data["package"] == {"name": "demo", "version": "1.5"}
     assert data["build"]["string"] == "cpu_pyh${{ digest }}_0"
@@ -278,6 +318,13 @@ def test_what_is_no_wheel_is_named(tmp_path: Path, content: bytes) -> None:
     shutil.copy(path, odd)
     with pytest.raises(SourceError, match=r"demo\.whl"):
         read_wheel(odd)
+
+
+def test_a_generated_recipe_is_printed_as_a_file_ends() -> None:
+    env = {**os.environ, "DDLCE_REPO": str(REPO)}
+    command = [sys.executable, "-m", "ddlce", "sources", "recipe", "six"]
+    text = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    assert text.endswith("- ddl-ce\n")
 
 
 def test_every_wheel_package_of_the_distribution_renders(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def recipe(
             f"no package {name!r} of {subdir} is made from a wheel or a Debian package",
             f"did you mean {', '.join(near)}?" if near else f"see {settings.recipes / WHEELS}",
         )
-    typer.echo(yamltext.dump(made[name].data, width=100))
+    typer.echo(yamltext.dump(made[name].data, width=100), nl=False)
 
 
 def _load() -> tuple[Settings, SourcesLock]:

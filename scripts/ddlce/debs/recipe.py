@@ -14,13 +14,7 @@ from packaging.utils import canonicalize_name
 from ddlce.debs.manifest import DebEntry, DebsManifest
 from ddlce.errors import InputError
 from ddlce.model.source import DebMetadata, Source, SourcesLock, WheelMetadata
-from ddlce.repackaged import (
-    command_tests,
-    import_tests,
-    python_abi,
-    python_pin,
-    requirements,
-)
+from ddlce.repackaged import command_tests, compiled_for, import_tests, requirements
 from ddlce.settings import BUILD_PLATFORM, OWN_GLIBC
 from ddlce.wheels.depends import Package, conda_dependencies
 
@@ -236,7 +230,7 @@ def _run(package: _Made, context: _Context, floors: Mapping[str, str]) -> list[s
         found.append(f"{OWN_GLIBC} >={glibc}")  # Debian's own, in the prefix
     if package.python:
         python = context.manifest.python
-        found += [*python_pin(python), python_abi(python)]
+        found += compiled_for(python)
         found += conda_dependencies(
             package.python, python, context.manifest.subdir, package.entry.drop, context.ours
         )

@@ -221,14 +221,15 @@ def maintainers(room: Room) -> Iterator[Problem]:
 def build_number(room: Room) -> Iterator[Problem]:
     """`build.number` stands in the recipe, so that a rebuild of one version can be preferred.
 
-    In a recipe of several packages it stands in the top-level `build`, for all of them, or in
-    the `build` of each.
+    In a recipe of several packages it stands in the top-level `build`, for all of them:
+    conda-smithy and the bots that raise it look there only.
     """
-    outputs = room.data.get("outputs")
-    parts = [room.data, *(outputs if isinstance(outputs, list) else [])]
-    numbered = ["number" in as_dict(as_dict(part).get("build")) for part in parts]
-    if room.text and not (numbered[0] or (len(parts) > 1 and all(numbered[1:]))):
-        yield Problem("build.number is missing", "add: build: {number: 0}", room.line("build"))
+    if "number" not in as_dict(room.data.get("build")):
+        yield Problem(
+            "build.number is missing at the top level",
+            "add: build: {number: 0}",
+            room.line("build"),
+        )
 
 
 @rule("R012", "end-of-file", level="hint", smithy="R-011 R-012")

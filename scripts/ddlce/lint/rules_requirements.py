@@ -133,7 +133,7 @@ def python_host_and_run(room: Room, output: Output) -> Iterator[Problem]:
     """A package built against python also runs on it; its version is the variant's.
 
     In a package for one platform the requirement is the bare name: conda_build_config.yaml
-    pins it while building, and python's run_exports while running.
+    pins it while building, and python_abi, which python exports, while running.
     """
     host, run = ([s.split() for s in output.requirements(k)] for k in ("host", "run"))
     if any(spec[0] == "python" for spec in host) and not any(s[0] == "python" for s in run):
@@ -143,7 +143,7 @@ def python_host_and_run(room: Room, output: Output) -> Iterator[Problem]:
             _line(room, output, "run"),
         )
     pinned = any(spec[0] == "python" and len(spec) > 1 for spec in (*host, *run))
-    if pinned and not output.noarch and room.text:
+    if pinned and not output.noarch:
         yield Problem(
             "python has a version in a package for one platform",
             "write 'python' alone; conda_build_config.yaml has the version",

@@ -18,6 +18,7 @@ from ddlce.lint.rule import RULES, Level
 from ddlce.model.source import SourcesLock
 from ddlce.recipes import VARIANTS, Recipe, load_recipes, room_files
 from ddlce.settings import Settings
+from ddlce.sources.clients import PLATFORMS
 
 
 @dataclass(frozen=True)
@@ -54,16 +55,26 @@ def lint(settings: Settings, names: Sequence[str] = ()) -> list[Finding]:
     Raises:
         InputError: an unknown recipe, or a recipe that is not YAML at all.
     """
-    recipes = load_recipes(settings)
-    unknown = [name for name in names if name not in recipes]
+    recipes = _recipes(settings)
+    known = {recipe.name for recipe in recipes}
+    unknown = [name for name in names if name not in known]
     if unknown:
         raise InputError(
             f"no recipe is called {', '.join(unknown)}", "see the folders under recipes/"
         )
     tree = read_tree(settings)
     found: list[Finding] = []
-    for name in names or recipes:
-        found += lint_room(make_room(recipes[name], tree), settings.tree)
+    for recipe in recipes:
+        if not names or recipe.name in names:
+            found += lint_room(make_room(recipe, tree), settings.tree)
+    return found
+
+
+def _recipes(settings: Settings) -> list[Recipe]:
+    """The recipes of all platforms; one that two platforms share is there once."""
+    found: list[Recipe] = []
+    for subdir in PLATFORMS:
+        found += [r for r in load_recipes(settings, subdir).values() if r not in found]
     return found
 
 

@@ -13,13 +13,7 @@ from packaging.utils import canonicalize_name
 
 from ddlce.errors import InputError
 from ddlce.model.source import Source, SourcesLock, WheelMetadata
-from ddlce.repackaged import (
-    command_tests,
-    import_tests,
-    python_abi,
-    python_pin,
-    requirements,
-)
+from ddlce.repackaged import command_tests, compiled_for, import_tests, requirements
 from ddlce.wheels.depends import (
     Package,
     conda_dependencies,
@@ -192,9 +186,10 @@ def _python_dependencies(wheel: WheelMetadata, python: str, subdir: str) -> list
     if not wheel.pure:
         floor = glibc_floor(wheel)
         glibc = [f"__glibc >={floor},<3.0.a0"] if floor else []
-        return [*python_pin(python), python_abi(python), *glibc]
+        return [*compiled_for(python), *glibc]
     if depends_on_python(wheel, python, subdir):
-        return python_pin(python)
+        major, minor = python.split(".")
+        return [f"python >={python},<{major}.{int(minor) + 1}.0a0"]
     required = conda_version_spec(SpecifierSet(wheel.requires_python))
     return [f"python {required or f'>={python}'}"]
 
