@@ -17,7 +17,8 @@ from ddlce.audit import (
     read_channel,
     unknown_dependencies,
 )
-from ddlce.audit.facts import Info, read_facts
+from ddlce.audit.facts import Info, read_facts, read_metadata
+from ddlce.build.distributions import distributions
 from ddlce.model.envlock import EnvLock
 from ddlce.settings import load_settings
 from support.served import serving
@@ -76,6 +77,43 @@ def test_each_index_names_its_packages_as_they_are(channel: Path) -> None:
     assert {"linux-64", "noarch"} <= {folder.name for folder in folders}
     found = [finding for folder in folders for finding in audit_index(folder)]
     assert not found, "\n".join(map(str, found))
+
+
+def test_the_files_beside_the_index_name_every_package(channel: Path) -> None:
+    described = json.loads((channel / "channeldata.json").read_text())["packages"]
+    names = set()
+    for index in channel.glob("*/repodata.json"):
+        records = json.loads(index.read_text())["packages.conda"]
+        exports = json.loads((index.parent / "run_exports.json").read_text())["packages.conda"]
+        assert exports.keys() == records.keys()
+        assert (index.parent / "current_repodata.json").read_bytes() == index.read_bytes()
+        names |= {record["name"] for record in records.values()}
+        if index.parent.name == "linux-64":
+            (numpy,) = (exports[file] for file in exports if file.startswith("numpy-"))
+            assert numpy == {"run_exports": {"weak": ["numpy >=1.23,<3"]}}
+    assert described.keys() == names
+    assert all(entry["summary"] and entry["home"] for entry in described.values())
+
+
+#: conda name → what pip calls it, where PyPI has it.
+PYPI = {"numpy": "numpy", "pytorch": "torch", "tensorflow": "tensorflow", "horovod": "horovod"}
+
+
+def test_python_packages_are_known_to_pip_and_pixi(known: dict[str, list[Info]]) -> None:
+    purls = {}
+    for name, builds in known.items():
+        for info in builds:
+            purls[name] = [purl.partition("@")[0] for purl in info.index["purls"]]
+            paths = {e["_path"] for e in read_metadata(info.path)["paths"]["paths"]}
+            wanted = {
+                f"{distribution.folder}/{file}"
+                for distribution in distributions(paths)
+                for file in ("INSTALLER", "RECORD")
+            }
+            assert wanted <= paths, f"{info.path.name}: {wanted - paths}"
+    assert {name: purls[name] for name in PYPI} == {k: [f"pkg:pypi/{v}"] for k, v in PYPI.items()}
+    for ours in ("ddl", "ddl-torch", "lms-torch", "ddlce", "python", "libzlib"):
+        assert purls[ours] == []
 
 
 QUERY = """

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from ddlce.engine.index import index_channel
+from ddlce.engine.index import index_channel, publish_index
 from support.served import serving
 from support.synthetic import make_package
 
@@ -73,9 +73,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     (noarch / "etc").mkdir(parents=True)
     (noarch / "etc/top.conf").write_text("answer=42\n")
     for version in ("1.9", "1.10"):
-        package = make_package(channel / "linux-64", base, "base", version)
+        package = make_package(top / "built/linux-64", base, "base", version)
     make_package(
-        channel / "noarch",
+        top / "built/noarch",
         noarch,
         "top",
         depends=("base >=1.10", "__glibc >=2.17"),
@@ -83,7 +83,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         summary="<script>alert('x')</script> & more",
         homepage="javascript:alert('x')",
     )
-    index_channel(channel)
+    built = [(path.parent.name, path) for path in sorted((top / "built").glob("*/*.conda"))]
+    publish_index(channel, built)
     (top / "secret").write_text("outside")
     (channel / "linux-64/.hidden").write_text("dot-file")
     (channel / "linux-64/leak").symlink_to(top / "secret")
@@ -102,6 +103,9 @@ def test_files_are_served_byte_for_byte_with_their_types(served: Served) -> None
         "/linux-64/repodata.json": "application/json",
         "/linux-64/repodata.json.zst": "application/zstd",
         "/linux-64/repodata_shards.msgpack.zst": "application/zstd",
+        "/linux-64/current_repodata.json": "application/json",
+        "/noarch/run_exports.json.zst": "application/zstd",
+        "/channeldata.json": "application/json",
         served.package: "application/octet-stream",
     }
     for path, expected in types.items():
@@ -213,6 +217,7 @@ def raw_status(served: Served, target: str) -> int:
         "/linux-64/shards",
         "/osx-64/repodata.json",
         "/pages/style.css",
+        "/secret",
         "/.tmp/x",
         "/linux-64/repodata.json%00",
         "/linux-64/" + "x" * 5000,

@@ -17,7 +17,7 @@ from ddlce.audit.rules import Finding
 #: The fields of an index record that the package itself decides.
 OWN_FIELDS = (
     *("name", "version", "build", "build_number", "depends", "constrains", "license"),
-    *("subdir", "noarch", "timestamp", "track_features"),
+    *("subdir", "noarch", "timestamp", "track_features", "purls", "python_site_packages_path"),
 )
 
 

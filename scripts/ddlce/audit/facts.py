@@ -193,10 +193,7 @@ def read_info(package: Path, python: str = "3.11") -> Info:
     Raises:
         WorkError: it is no readable .conda file.
     """
-    try:
-        info, _ = _read_info(package)
-    except UNREADABLE as error:
-        raise WorkError(f"{package}: cannot be read: {error}", "build the package again") from error
+    info = read_metadata(package)
     paths = {entry["_path"] for entry in info["paths"]["paths"]}
     noarch = (info.get("link") or {}).get("noarch") or {}
     if noarch.get("type") == "python":
@@ -205,6 +202,18 @@ def read_info(package: Path, python: str = "3.11") -> Info:
         points = noarch.get("entry_points") or ()
         paths |= {f"bin/{point.partition('=')[0].strip()}" for point in points}
     return Info(package, info["index"], frozenset(paths))
+
+
+def read_metadata(package: Path) -> dict[str, Any]:
+    """The contents of the JSON files in info/ of a .conda file, by name without suffix.
+
+    Raises:
+        WorkError: it is no readable .conda file.
+    """
+    try:
+        return _read_info(package)[0]
+    except UNREADABLE as error:
+        raise WorkError(f"{package}: cannot be read: {error}", "build the package again") from error
 
 
 def installed_path(path: str, python: str = "3.11") -> str:

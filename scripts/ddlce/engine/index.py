@@ -1,4 +1,4 @@
-"""Indexing a channel folder: repodata.json, repodata.json.zst and CEP 16 shards."""
+"""Indexing a channel folder: repodata.json, its .zst, CEP 16 shards, and the files beside them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from ddlce.audit.facts import read_metadata
+from ddlce.engine.describe import CHANNELDATA, CURRENT, RUN_EXPORTS, describe_channel
 from ddlce.files import explain_os_errors, link_or_copy, sha256_file
 
-REPODATA = ("repodata.json", "repodata.json.zst", "repodata_shards.msgpack.zst")
+#: Of each subdir, in the order in which they are replaced: no index names a package of which
+#: the others do not know.
+REPODATA = (
+    *(RUN_EXPORTS, f"{RUN_EXPORTS}.zst", "repodata.json", "repodata.json.zst"),
+    *("repodata_shards.msgpack.zst", CURRENT, f"{CURRENT}.zst"),
+)
 
 
 def index_channel(folder: Path) -> None:
@@ -40,12 +47,21 @@ def publish_index(channel: Path, packages: Iterable[tuple[str, Path]]) -> list[s
 
     Returns:
         The paths, relative to the channel, of packages that were added.
+
+    Raises:
+        WorkError: a package cannot be read; the channel is as it was.
     """
     wanted: dict[str, dict[str, Path]] = {}
     for subdir, path in packages:
         wanted.setdefault(subdir, {})[path.name] = path
     wanted.setdefault("noarch", {})
     added: list[str] = []
+    # Before the engine, which panics on a broken package without its name.
+    metadata = {
+        f"{subdir}/{name}": read_metadata(path)
+        for subdir, files in wanted.items()
+        for name, path in files.items()
+    }
     with explain_os_errors(channel):
         channel.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(dir=channel, prefix=".staging-"))
@@ -54,8 +70,10 @@ def publish_index(channel: Path, packages: Iterable[tuple[str, Path]]) -> list[s
                 for name, path in files.items():
                     link_or_copy(path, staging / subdir / name)
             index_channel(staging)
+            describe_channel(staging, metadata)
             for subdir, files in wanted.items():
                 added += _publish_subdir(staging / subdir, channel / subdir, files)
+            _publish(staging / CHANNELDATA, channel / CHANNELDATA)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     return added
@@ -77,20 +95,24 @@ def _publish_subdir(staged: Path, target: Path, packages: dict[str, Path]) -> li
         for shard in shards.iterdir():
             shard.replace(target / "shards" / shard.name)
     for name in REPODATA:
-        if (staged / name).exists():
-            (staged / name).chmod(0o644)
-            (staged / name).replace(target / name)
+        _publish(staged / name, target / name)
     for old in target.glob("*.conda"):
         if old.name not in packages:
             old.unlink()
     return added
 
 
+def _publish(staged: Path, target: Path) -> None:
+    staged.chmod(0o644)
+    staged.replace(target)
+
+
 def index_is_current(channel: Path, packages: Iterable[tuple[str, Path]]) -> bool:
     """Whether the channel holds exactly these files and an index that is newer than they are."""
     wanted = {(subdir, path.name): path for subdir, path in packages}
     subdirs = {subdir for subdir, _ in wanted} | {"noarch"}
-    if not all((channel / s / name).is_file() for s in subdirs for name in REPODATA):
+    files = [channel / s / name for s in subdirs for name in REPODATA]
+    if not all(file.is_file() for file in (*files, channel / CHANNELDATA)):
         return False
     present = {(p.parent.name, p.name): p for s in subdirs for p in (channel / s).glob("*.conda")}
     if present.keys() != wanted.keys():

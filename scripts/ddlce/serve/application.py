@@ -10,6 +10,7 @@ from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
+from ddlce.engine.describe import CHANNELDATA
 from ddlce.model.channel import Channel
 from ddlce.serve.catalogue import read_catalogue
 from ddlce.serve.files import find_file, send_file
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 URLS = Map(
     [
         Rule("/", endpoint="index", methods=["GET"]),
+        Rule(f"/{CHANNELDATA}", endpoint="channeldata", methods=["GET"]),
         Rule("/packages/<name>", endpoint="package", methods=["GET"]),
         Rule("/<subdir>/<path:path>", endpoint="file", methods=["GET"]),
     ],
@@ -72,6 +74,10 @@ class ChannelApp:
             raise NotFound(f"There is no package {name!r} in this channel.")
         url = request.host_url.rstrip("/")
         return self._page(self.pages.package(packages[name], packages, url))
+
+    def channeldata(self, request: Request) -> Response:
+        """What all packages say of themselves."""
+        return send_file(find_file(self.folder, ".", CHANNELDATA), request.environ)
 
     def file(self, request: Request, subdir: str, path: str) -> Response:
         """A package, or a file of the index."""
