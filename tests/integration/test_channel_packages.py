@@ -108,6 +108,7 @@ def test_python_packages_are_known_to_pip_and_pixi(known: dict[str, list[Info]])
             wanted = {
                 f"{distribution.folder}/{file}"
                 for distribution in distributions(paths)
+                if distribution.folder.endswith(".dist-info")
                 for file in ("INSTALLER", "RECORD")
             }
             assert wanted <= paths, f"{info.path.name}: {wanted - paths}"

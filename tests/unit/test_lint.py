@@ -146,6 +146,15 @@ def test_a_number_in_each_output_is_not_seen_by_conda_smithy(tmp_path: Path) -> 
     assert [line.split(": ")[1] for line in found] == ["error R011 build-number"]
 
 
+def test_an_about_in_each_output_is_not_seen_either(tmp_path: Path) -> None:
+    top = MULTI[MULTI.index("about:") : MULTI.index("\nextra:")]
+    own = "\n".join(f"    {line}" for line in top.splitlines())
+    text = MULTI.replace(top, "").replace("    tests:\n", f"{own}\n    tests:\n")
+    found = findings(tmp_path, text, {})
+    assert {line.split(": ")[1] for line in found} == {"error R003 about-complete"}
+    assert len(found) == 3
+
+
 CASES: list[dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("lint_cases.yaml").read_text()
 )

@@ -55,11 +55,15 @@ def section_order(room: Room) -> Iterator[Problem]:
 
 
 @rule("R003", "about-complete", smithy="R-002")
-@each_output
-def about_complete(room: Room, output: Output) -> Iterator[Problem]:
-    """`about` has homepage, summary and license: what the channel's pages show."""
+def about_complete(room: Room) -> Iterator[Problem]:
+    """`about` has homepage, summary and license: what the channel's pages show.
+
+    In a recipe of several packages it stands at the top level, where conda-smithy looks for it;
+    a package's own section says what is different.
+    """
+    about = as_dict(room.data.get("about"))
     for item in ("homepage", "summary", "license"):
-        if not str(output.about.get(item) or "").strip():
+        if not str(about.get(item) or "").strip():
             yield Problem(
                 f"about.{item} is missing",
                 f"add {item} to the about section",
