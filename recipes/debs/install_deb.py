@@ -109,12 +109,69 @@ def unpack(deb: Path, folder: Path) -> None:
         if header.startswith(b"data.tar"):
             with tarfile.open(fileobj=io.BytesIO(content[at : at + size])) as tar:
                 for member in tar:
-                    if member.name.startswith("/") or ".." in member.name.split("/"):
-                        sys.exit(f"error: {deb.name}: a file outside its root: {member.name}")
-                    tar.extract(member, str(folder), set_attrs=not member.isdir())
+                    try:
+                        extract(tar, member, folder)
+                    except ValueError as error:
+                        sys.exit(f"error: {deb.name}: {error}")
             return
         at += size + size % 2
     sys.exit(f"error: {deb.name}: no data in it")
+
+
+def extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Write one member below `folder`, and nothing elsewhere, whatever the links in it say.
+
+    Not by tarfile's filter for data: only newer releases of Python have it, and it refuses the
+    absolute links of Debian's packages.
+
+    Raises:
+        ValueError: a package made to write outside, or over what is there already.
+    """
+    path = below(folder, member.name)
+    there = os.path.lexists(str(path))
+    if member.isdir() and (not there or is_folder(path)):
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    if there:
+        raise ValueError(f"{path.relative_to(folder)} is there already")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if member.issym():
+        path.symlink_to(member.linkname)
+    elif member.islnk():
+        goal = below(folder, member.linkname)
+        if goal.is_symlink() or not goal.is_file():
+            raise ValueError(
+                f"{member.name} is another name of {member.linkname}, which is no file"
+            )
+        os.link(str(goal), str(path))
+    elif member.isfile():
+        with path.open("wb") as out:
+            shutil.copyfileobj(tar.extractfile(member), out)  # type: ignore[arg-type]
+        path.chmod(0o755 if member.mode & 0o111 else 0o644)
+    else:
+        raise ValueError(f"{member.name} is a device or a pipe")
+
+
+def below(folder: Path, name: str) -> Path:
+    """The path of a member below `folder`, in real folders only.
+
+    Raises:
+        ValueError: it is elsewhere, or a link is in its way.
+    """
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts:
+        raise ValueError(f"a file outside its root: {name}")
+    path = folder
+    for part in parts[:-1]:
+        path = path / part
+        if os.path.lexists(str(path)) and not is_folder(path):
+            raise ValueError(f"{name}: {path.relative_to(folder)} is not a folder")
+    return path.joinpath(*parts[-1:])
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a path is a folder, and not a link to one."""
+    return path.is_dir() and not path.is_symlink()
 
 
 def unzip(wheel: Path, folder: Path) -> Path:
@@ -127,20 +184,44 @@ def unzip(wheel: Path, folder: Path) -> Path:
 def keep_text(name: str, source: Path) -> None:
     """The licence text of a package, to where the recipe's `license_file` looks for it."""
     for root in (source / "root", source / "texts" / name):
-        text = root / "usr/share/doc" / name / "copyright"
+        text = resolve(root, f"usr/share/doc/{name}/copyright")
         if text.is_file():
             (source / "licenses").mkdir(exist_ok=True)
             shutil.copyfile(str(text), str(source / "licenses" / name))
+
+
+def resolve(root: Path, name: str) -> Path:
+    """Where a name leads with `root` as /, through links; never out of it."""
+    todo, path, links = name.split("/"), root, 0
+    while todo:
+        part = todo.pop(0)
+        if part == "..":
+            path = path if path == root else path.parent
+        elif (path / part).is_symlink():
+            goal = os.readlink(str(path / part))  # noqa: PTH115  # Path.readlink is of Python 3.9
+            todo = goal.split("/") + todo
+            path = root if goal.startswith("/") else path
+            links += 1
+            if links > 40:  # as many as the kernel follows
+                sys.exit(f"error: {name} leads round in a circle")
+        else:
+            path = path / part
+    return path
 
 
 def layout(root: Path, options: argparse.Namespace) -> Dict[str, str]:  # noqa: UP006
     """Where each file goes: path below `root` → path in the prefix."""
     moves = [tuple(move.split("=")) for move in options.move]
     found: Dict[str, str] = {}  # noqa: UP006
+    taken: Dict[str, str] = {}  # noqa: UP006
     for name in sorted(files_below(root)):
         target = place(name, moves, options.python)
         if target and not any(fnmatch.fnmatchcase(target, glob) for glob in options.exclude):
-            found[name] = target
+            if target in taken:
+                sys.exit(
+                    f"error: {name} and {taken[target]} are both {target}: exclude or move one"
+                )
+            found[name], taken[target] = target, name
     for glob in options.exclude:
         if not any(
             fnmatch.fnmatchcase(place(name, moves, options.python) or "", glob)
@@ -184,8 +265,8 @@ def install(root: Path, prefix: Path, wanted: Dict[str, str]) -> List[Path]:  # 
         if origin.is_symlink():
             goal = os.readlink(str(origin))  # noqa: PTH115  # Path.readlink is of Python 3.9
             goal = posixpath.normpath(posixpath.join("/", posixpath.dirname(name), goal))[1:]
-            if goal not in known:
-                sys.exit(f"error: {name} leads to {goal}, which is not installed: exclude it")
+            if not known.get(goal):
+                sys.exit(f"error: {name} leads to /{goal}, which is not installed: exclude it")
             path.symlink_to(posixpath.relpath(known[goal], posixpath.dirname(target)))
             continue
         content = origin.read_bytes()
@@ -283,8 +364,10 @@ def finish_python(site: Path, prefix: Path, subdir: str) -> List[Path]:  # noqa:
         for name, function in (
             parser.items("console_scripts") if parser.has_section("console_scripts") else ()
         ):
+            if name != posixpath.basename(name) or name in ("", ".", ".."):
+                sys.exit(f"error: {points.parent.name}: no name for a script: {name!r}")
             script = prefix / "bin" / name
-            if not script.exists():
+            if not os.path.lexists(str(script)):
                 script.parent.mkdir(parents=True, exist_ok=True)
                 script.write_text(launcher(f"{prefix}/bin/python", function))
                 script.chmod(0o755)

@@ -92,6 +92,8 @@ def install(wheel: zipfile.ZipFile, prefix: Path, options: argparse.Namespace) -
         base, scheme, inner = site, None, PurePosixPath(name)
         if inner.parts[0].endswith(".data"):
             scheme = inner.parts[1]
+            if scheme not in schemes or len(inner.parts) < 3:
+                sys.exit(f"error: the wheel has a file in no folder of a wheel: {name}")
             base, inner = schemes[scheme], PurePosixPath(*inner.parts[2:])
         content = with_relative_rpaths(wheel.read(member), name)
         if inner.parts[0] == info:
@@ -100,11 +102,11 @@ def install(wheel: zipfile.ZipFile, prefix: Path, options: argparse.Namespace) -
                 content = renamed(content, options.distribution)
         folder = runpath_folder(content)
         if folder is not None:
-            links |= {
-                (base / inner.parent / folder / soname).resolve()
-                for soname in options.library
-                if soname.encode() + b"\0" in content
-            }
+            named_here = [n for n in options.library if n.encode() + b"\0" in content]
+            folder = (base / inner.parent / folder).resolve()
+            if named_here and prefix.resolve() not in folder.parents:
+                sys.exit(f"error: {name}: its RUNPATH leads outside the prefix: {folder}")
+            links |= {folder / soname for soname in named_here}
         if scheme == "scripts" and content.startswith(b"#!python"):
             content = content.replace(b"#!python", f"#!{prefix}/bin/python".encode(), 1)
         # A zip made on Windows has no modes: 0 means an ordinary file.
@@ -199,10 +201,14 @@ def dist_info(wheel: zipfile.ZipFile) -> str:
 
 
 def write(base: Path, inner: PurePosixPath, content: bytes, mode: int) -> None:
-    """Write a file with the given permissions, never outside `base`."""
+    """Write a file with the given permissions, never outside `base`, whatever links are in it."""
     if inner.is_absolute() or ".." in inner.parts:
         sys.exit(f"error: the wheel has a file outside its folder: {inner}")
-    target = base / inner
+    target, root = base / inner, base.resolve()
+    if root not in (target.parent.resolve(), *target.parent.resolve().parents):
+        sys.exit(f"error: {inner} would be written outside {base}, through a link")
+    if target.is_symlink():
+        sys.exit(f"error: {inner} is a link already")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)
     target.chmod(stat.S_IFREG | mode)
@@ -218,7 +224,11 @@ def entry_points(wheel: zipfile.ZipFile, info: str) -> list[tuple[str, str]]:
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case
     parser.read_string(text)
     groups = [g for g in ("console_scripts", "gui_scripts") if parser.has_section(g)]
-    return sorted((k, v.split("[")[0].strip()) for g in groups for k, v in parser.items(g))
+    found = sorted((k, v.split("[")[0].strip()) for g in groups for k, v in parser.items(g))
+    for name, _ in found:
+        if PurePosixPath(name).name != name:
+            sys.exit(f"error: no name for a script: {name!r}")
+    return found
 
 
 def launcher(python: str, function: str) -> str:

@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 from ddlce.audit.facts import read_elf
-from support.debs import make_deb
+from support.debs import HOSTILE, HardLink, make_deb, outside_of, untouched
 from support.synthetic import compile_c
 
 REPO = Path(__file__).parents[2]
@@ -105,13 +105,83 @@ def test_an_exclusion_of_nothing_is_refused(tmp_path: Path, installer: ModuleTyp
 
 def test_a_link_to_what_is_left_out_is_refused(tmp_path: Path, installer: ModuleType) -> None:
     root = unpacked(tmp_path, installer, {"usr/bin/a": "../share/x/a", "usr/share/x/a": b"a"})
-    with pytest.raises(SystemExit, match="usr/bin/a leads to usr/share/x/a, which is not"):
+    with pytest.raises(SystemExit, match="usr/bin/a leads to /usr/share/x/a, which is not"):
         installer.install(root, tmp_path / "prefix", installer.layout(root, options()))
 
 
-def test_a_file_outside_its_root_is_refused(tmp_path: Path, installer: ModuleType) -> None:
-    with pytest.raises(SystemExit, match="a file outside its root"):
-        unpacked(tmp_path, installer, {"../evil": b"x"})
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_nothing_is_written_outside(tmp_path: Path, installer: ModuleType, kind: str) -> None:
+    members, said = HOSTILE[kind]
+    outside = outside_of(tmp_path / "root")
+    deb = make_deb(tmp_path / "x.deb", members)
+    with pytest.raises(SystemExit, match=rf"error: x\.deb: .*{said}"):
+        installer.unpack(deb, tmp_path / "root")
+    assert untouched(outside)
+
+
+def test_another_name_and_a_link_inside_are_kept(tmp_path: Path, installer: ModuleType) -> None:
+    members = [("a/x", b"#!x"), ("a/y", HardLink("./a/x")), ("b", "/a/x"), ("c", "a")]
+    installer.unpack(make_deb(tmp_path / "x.deb", members), tmp_path / "root")
+    root = tmp_path / "root"
+    assert (root / "a/y").read_bytes() == b"#!x"
+    assert os.access(root / "a/y", os.X_OK)
+    assert ((root / "b").readlink(), (root / "c").readlink()) == (Path("/a/x"), Path("a"))
+
+
+def test_a_file_of_two_packages_is_refused(tmp_path: Path, installer: ModuleType) -> None:
+    for name in ("x", "y"):
+        make_deb(tmp_path / f"{name}.deb", {"usr/bin/a": name.encode()})
+    installer.unpack(tmp_path / "x.deb", tmp_path / "root")
+    with pytest.raises(SystemExit, match=r"error: y.deb: usr/bin/a is there already"):
+        installer.unpack(tmp_path / "y.deb", tmp_path / "root")
+
+
+def test_two_files_for_one_place_are_refused(tmp_path: Path, installer: ModuleType) -> None:
+    root = unpacked(tmp_path, installer, {"lib/m-linux-gnu/a": b"1", "usr/lib/a": b"2"})
+    with pytest.raises(SystemExit, match="usr/lib/a and lib/m-linux-gnu/a are both lib/a"):
+        installer.layout(root, options())
+
+
+@pytest.mark.parametrize("goal", ["/usr", "/", "../.."])
+def test_a_link_to_the_root_is_refused(tmp_path: Path, installer: ModuleType, goal: str) -> None:
+    root = unpacked(tmp_path, installer, {"usr/bin/a": goal, "usr/lib/b": b"b"})
+    with pytest.raises(SystemExit, match=r"usr/bin/a leads to .*, which is not installed"):
+        installer.install(root, tmp_path / "prefix", installer.layout(root, options()))
+
+
+def test_a_licence_text_is_not_read_outside(tmp_path: Path, installer: ModuleType) -> None:
+    """A link to it is Debian's way of sharing it; / in such a link is the package's."""
+    (tmp_path / "secret").write_text("secret")
+    deb = make_deb(
+        tmp_path / "x.deb",
+        {
+            "usr/share/doc/evil/copyright": str(tmp_path / "secret"),
+            "usr/share/doc/up/copyright": "../../../../../secret",
+            "usr/share/doc/good": "other",
+            "usr/share/doc/other/copyright": b"free",
+            "usr/share/doc/round": "round",
+            "usr/share/doc/well/copyright": "/usr/share/doc/other/copyright",
+        },
+    )
+    installer.unpack(deb, tmp_path / "root")
+    for name in ("good", "well"):
+        installer.keep_text(name, tmp_path)
+        assert (tmp_path / "licenses" / name).read_text() == "free"
+    for name in ("evil", "up"):
+        installer.keep_text(name, tmp_path)
+        assert not (tmp_path / "licenses" / name).exists()
+    with pytest.raises(SystemExit, match="usr/share/doc/round/copyright leads round in a circle"):
+        installer.keep_text("round", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "a/b", ".."])
+def test_a_script_has_a_plain_name(tmp_path: Path, installer: ModuleType, name: str) -> None:
+    info = tmp_path / "a/prefix" / SITE / "x-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "entry_points.txt").write_text(f"[console_scripts]\n{name} = x:y\n")
+    with pytest.raises(SystemExit, match=rf"error: x-1.dist-info: no name for a script: '{name}'"):
+        installer.finish_python(tmp_path / "a/prefix" / SITE, tmp_path / "a/prefix", PPC)
+    assert not list(tmp_path.rglob("evil"))
 
 
 @pytest.fixture

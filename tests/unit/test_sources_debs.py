@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ddlce.errors import SourceError
+from ddlce.sources.debfile import unpack_deb
 from ddlce.sources.debmetadata import read_deb
-from support.debs import make_deb
+from support.debs import HOSTILE, HardLink, make_deb, outside_of, untouched
 
 DIST = "usr/lib/python3/dist-packages"
 CONTROL = {
@@ -76,3 +77,22 @@ def test_what_is_no_package_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.deb").write_bytes(b"hello")
     with pytest.raises(SourceError, match="not a Debian package"):
         read_deb(tmp_path / "x.deb")
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_nothing_is_written_outside(tmp_path: Path, kind: str) -> None:
+    members, said = HOSTILE[kind]
+    outside = outside_of(tmp_path / "root")
+    deb = make_deb(tmp_path / "x.deb", members)
+    with pytest.raises(SourceError, match=f"x.deb: .*{said}"):
+        unpack_deb(deb, tmp_path / "root")
+    assert untouched(outside)
+
+
+def test_files_links_and_other_names_are_unpacked(tmp_path: Path) -> None:
+    members = [("a/x", b"#!x"), ("a/y", HardLink("./a/x")), ("b", "/a/x"), ("c", "a")]
+    root = tmp_path / "root"
+    unpack_deb(make_deb(tmp_path / "x.deb", members), root)
+    assert (root / "a/y").read_bytes() == b"#!x"
+    assert (root / "a/x").stat().st_mode & 0o777 == 0o755
+    assert ((root / "b").readlink(), (root / "c").readlink()) == (Path("/a/x"), Path("a"))

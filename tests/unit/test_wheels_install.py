@@ -153,6 +153,65 @@ def test_a_file_outside_the_prefix_is_refused(tmp_path: Path, name: str) -> None
     assert not list(tmp_path.rglob("evil"))
 
 
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    """Of what is in the prefix before: the packages that the build stands on."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "prefix").mkdir()
+    (tmp_path / "prefix" / "share").symlink_to(tmp_path / "outside")
+    make_wheel(tmp_path / "src", files={"demo-1.0.data/data/share/evil": b"x"})
+    done = install(tmp_path / "src", tmp_path / "prefix")
+    assert done.returncode == 1
+    assert "error: share/evil would be written outside" in done.stderr
+    assert not list((tmp_path / "outside").iterdir())
+
+
+def test_a_file_does_not_change_what_a_link_leads_to(tmp_path: Path) -> None:
+    site = tmp_path / "prefix" / SITE
+    (site / "demo").mkdir(parents=True)
+    (tmp_path / "other").write_text("other")
+    (site / "demo" / "__init__.py").symlink_to(tmp_path / "other")
+    make(tmp_path / "src")
+    done = install(tmp_path / "src", tmp_path / "prefix")
+    assert done.returncode == 1
+    assert "error: demo/__init__.py is a link already" in done.stderr
+    assert (tmp_path / "other").read_text() == "other"
+
+
+def test_a_library_is_not_linked_outside(tmp_path: Path) -> None:
+    """The folder is one that the library's own RUNPATH names."""
+    library = tmp_path / "x.so"
+    compiler = ["gcc", "-shared", "-xc", "-", "-o", str(library), "-Wl,--enable-new-dtags"]
+    up = "-Wl,-rpath,$ORIGIN/../../../../../up"
+    source = b'const char *name = "libextra.so.1";'
+    subprocess.run([*compiler, up], input=source, check=True)
+    (tmp_path / "src").mkdir()
+    make_wheel(tmp_path / "src", files={"demo/x.so": library.read_bytes()})
+    done = install(tmp_path / "src", tmp_path / "prefix", "--library", "libextra.so.1")
+    assert done.returncode == 1
+    assert "error: demo/x.so: its RUNPATH leads outside" in done.stderr
+    assert not (tmp_path / "up").exists()
+
+
+@pytest.mark.parametrize("name", ["demo-1.0.data/other/x", "demo-1.0.data/x"])
+def test_a_scheme_that_nobody_knows_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "src").mkdir()
+    make_wheel(tmp_path / "src", files={name: b"x"})
+    done = install(tmp_path / "src", tmp_path / "prefix")
+    assert done.returncode == 1
+    assert done.stderr == f"error: the wheel has a file in no folder of a wheel: {name}\n"
+
+
+@pytest.mark.parametrize("name", ["../../evil", "a/b"])
+def test_a_script_has_a_plain_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / "src").mkdir()
+    make_wheel(tmp_path / "src", scripts=f"[console_scripts]\n{name} = demo:main\n")
+    done = install(tmp_path / "src", tmp_path / "prefix", "--scripts")
+    assert done.returncode == 1
+    assert f"error: no name for a script: '{name}'" in done.stderr
+    assert not list(tmp_path.rglob("evil"))
+
+
 @pytest.mark.parametrize("count", [0, 2])
 def test_one_wheel_is_wanted(tmp_path: Path, count: int) -> None:
     (tmp_path / "src").mkdir()
