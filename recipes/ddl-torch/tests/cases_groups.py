@@ -1,5 +1,7 @@
 """Order, groups, errors and training."""
 
+from datetime import timedelta
+
 import torch
 import torch.distributed as dist
 from harness import RANK, SIZE, case, everyone, given, refused, same
@@ -57,6 +59,28 @@ def groups() -> None:
             same(tensor, given(ranks[-1], 3))
             dist.destroy_process_group(group)
     dist.barrier()
+
+
+@case
+def a_monitored_barrier() -> None:
+    """torch's own function and the group's method; and a group that not all are in."""
+    dist.group.WORLD.monitored_barrier(timedelta(seconds=200), wait_all_ranks=True)
+    ranks = list(range(0, SIZE, 2))
+    group = dist.new_group(ranks)
+    for _ in range(3):
+        dist.monitored_barrier()
+        if RANK in ranks:
+            dist.monitored_barrier(group, timeout=timedelta(seconds=100), wait_all_ranks=True)
+    if RANK in ranks:
+        dist.destroy_process_group(group)
+
+
+@case
+def a_destroyed_group_gives_its_communicator_back() -> None:
+    for _ in range(40):
+        groups = [dist.new_group() for _ in range(4)]
+        for group in groups:
+            dist.destroy_process_group(group)
 
 
 @case

@@ -1,6 +1,7 @@
 """Operations that move data and leave it as it is."""
 
 import warnings
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -126,6 +127,62 @@ def messages_are_told_apart_by_tags() -> None:
             tensor = torch.empty(500_000)
             dist.recv(tensor, 0, tag=tag)
             same(tensor, given(tag, 500_000))
+
+
+@case
+def tags_are_whole_numbers_of_31_bits() -> None:
+    """MPI has room for fewer bits: messages with the last tags go another way."""
+    if SIZE == 1 or RANK > 1:
+        return
+    tags = [0, 32768, 10**6, 2**29, 2**30 + 5, 2**31 - 1]
+    if RANK == 0:
+        sends = [dist.isend(given(n, 70_000 * (n % 2)), 1, tag=t) for n, t in enumerate(tags)]
+        for work in sends:
+            work.wait()
+    else:
+        for n, tag in reversed(list(enumerate(tags))):
+            tensor = torch.empty(70_000 * (n % 2))
+            assert dist.recv(tensor, 0, tag=tag) == 0
+            same(tensor, given(n, 70_000 * (n % 2)))
+
+
+@case
+def a_tag_for_every_step_costs_no_thread() -> None:
+    if SIZE == 1 or RANK > 1:
+        return
+    tensor = torch.zeros(3)
+    before = len(list(Path("/proc/self/task").iterdir()))
+    for step in range(300):
+        if RANK == 0:
+            dist.send(tensor + step, 1, tag=step)
+        else:
+            dist.recv(tensor, 0, tag=step)
+            assert tensor[0] == step
+    assert len(list(Path("/proc/self/task").iterdir())) <= before + 3
+
+
+@case
+def receive_from_any_rank() -> None:
+    """With tags that MPI has room for and with others; each rank's messages keep their order."""
+    for tag in (0, 40_000, 2**31 - 2):
+        if RANK == 0:
+            seen = []
+            for _ in range(2 * (SIZE - 1)):
+                tensor = torch.empty(9)
+                sender = dist.recv(tensor, tag=tag)
+                same(tensor, given(100 * sender + seen.count(sender), 9))
+                seen.append(sender)
+            assert sorted(seen) == sorted([*range(1, SIZE)] * 2)
+        else:
+            for n in range(2):
+                dist.send(given(100 * RANK + n, 9), 0, tag=tag)
+    if SIZE > 1 and RANK == 0:
+        group_works = [dist.irecv(torch.empty(4), tag=7) for _ in range(SIZE - 1)]
+        for work in group_works:
+            work.wait()
+        assert sorted(work._source_rank() for work in group_works) == list(range(1, SIZE))
+    elif SIZE > 1:
+        dist.isend(given(RANK, 4), 0, tag=7).wait()
 
 
 @case

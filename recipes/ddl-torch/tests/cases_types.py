@@ -157,18 +157,6 @@ def splitting_a_group() -> None:
 
 
 @case
-def a_monitored_barrier() -> None:
-    """torch's function is for gloo by name; the group's own method is for every backend."""
-    refused(dist.monitored_barrier, "GLOO")
-    dist.group.WORLD.monitored_barrier(timedelta(seconds=200), wait_all_ranks=True)
-
-
-@case
-def a_receive_from_anywhere_is_refused() -> None:
-    refused(lambda: dist.recv(torch.empty(2)), "name the rank")
-
-
-@case
 def objects_of_all_kinds() -> None:
     mine = {"rank": RANK, "big": "x" * 10_000 * RANK, "tensor": given(RANK, 3)}
     gathered: list[object] | None = [None] * SIZE if RANK == 0 else None

@@ -133,15 +133,41 @@ def test_timeouts_are_torchs(ddlrun: Run) -> None:
 
 
 def test_a_monitored_barrier_names_the_rank_that_does_not_come(ddlrun: Run) -> None:
+    """As torch's own function with Gloo: the first that does not come, or all of them."""
     code = BEGIN + (
-        "if rank == 1: time.sleep(8)\n"
-        "try: dist.group.WORLD.monitored_barrier(timedelta(seconds=2))\n"
-        "except dist.DistBackendError as error: print('refused:', error)\n"
+        "limit = timedelta(seconds=2)\n"
+        "if rank in (1, 3): time.sleep(8)\n"
+        "try: dist.monitored_barrier(timeout=limit, wait_all_ranks=len(sys.argv) > 1)\n"
+        "except RuntimeError as error: print('refused:', error)\n"
+    )
+    for words, who in (((), "Rank 1"), (("all",), "Ranks 1, 3")):
+        result = ddlrun(4, *words, code=code)
+        lines = [line for line in result.stdout.splitlines() if line.startswith("[0@")]
+        assert len(lines) == 1, result.stdout + result.stderr
+        assert f"refused: ddl: {who} failed to pass monitoredBarrier in 2000 ms" in lines[0]
+        assert result.stdout.count("refused: ") == 4, result.stdout
+        assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
+def test_more_groups_than_mpi_has_communicators(ddlrun: Run) -> None:
+    """MPICH has 2048: what is destroyed is given back, and what lives is refused in plain words."""
+    code = BEGIN + (
+        "for _ in range(1500):\n"
+        "    dist.destroy_process_group(dist.new_group())\n"
+        "kept = []\n"
+        "try:\n"
+        "    while len(kept) < 3000: kept.append(dist.new_group())\n"
+        "except RuntimeError as error: print('refused:', error)\n"
+        "for group in kept: dist.destroy_process_group(group)\n"
+        "dist.all_reduce(tensor, group=dist.new_group())\n"
+        "print('goes on with', tensor[0].item())\n"
     )
     result = ddlrun(2, code=code)
-    lines = [line for line in result.stdout.splitlines() if line.startswith("[0@")]
-    assert len(lines) == 1, result.stdout + result.stderr
-    assert "refused: ddl: rank 1" in lines[0]
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("refused: ddl: ddl_comm_create: MPI has no communicator left") == 2
+    assert "destroy groups that are no longer needed" in result.stdout
+    assert result.stdout.count("goes on with 4.0") == 2
 
 
 def test_torchs_checks_of_every_call(ddlrun: Run) -> None:

@@ -55,7 +55,7 @@ DdlBackend::DdlBackend(int rank, std::vector<int> world_ranks, const std::string
   use_timeout(timeout);
   check(ddl_comm_create(world_ranks.data(), getSize(), tag_of(group_id), &comm_));
   completer_ = std::make_shared<Completer>();
-  collectives_ = std::make_unique<Lane>("ddl-collectives");
+  threads_ = {std::make_shared<Lane>("ddl-collectives"), std::make_shared<Strands>()};
   init();
   const std::lock_guard<std::mutex> lock(registry().mutex);
   registry().backends.insert(this);
@@ -81,9 +81,9 @@ std::uint64_t DdlBackend::getSequenceNumberForGroup() {
 // -- Running
 // ---------------------------------------------------------------------------------------
 
-DdlBackend::WorkPtr DdlBackend::run(Lane& lane, OpType type, const char* title,
-                                    milliseconds timeout, c10::IValue outputs, Body body,
-                                    std::optional<c10::Device> device) {
+DdlBackend::OperationPtr DdlBackend::make_work(OpType type, const char* title, milliseconds timeout,
+                                               c10::IValue outputs, Body body,
+                                               std::optional<c10::Device> device) {
   if (timeout <= milliseconds(0)) timeout = options_->timeout;
   const c10::Device where = device ? *device : device_of(outputs);
   auto timed = [timeout, order = StreamOrder(where), body = std::move(body)] {
@@ -95,9 +95,11 @@ DdlBackend::WorkPtr DdlBackend::run(Lane& lane, OpType type, const char* title,
     const std::lock_guard<std::mutex> lock(mutex_);
     sequence = ++sequence_;
   }
-  auto work = c10::make_intrusive<OperationWork>(
-      getRank(), type, sequence, title, std::move(outputs), where, std::move(timed), completer_);
-  lane.give(work);
+  return c10::make_intrusive<OperationWork>(getRank(), type, sequence, title, std::move(outputs),
+                                            where, std::move(timed), completer_);
+}
+
+DdlBackend::WorkPtr DdlBackend::given(OperationPtr work) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (coalesced_) coalesced_->push_back(work);
   return work;
@@ -106,13 +108,15 @@ DdlBackend::WorkPtr DdlBackend::run(Lane& lane, OpType type, const char* title,
 DdlBackend::WorkPtr DdlBackend::run(OpType type, const char* title, milliseconds timeout,
                                     c10::IValue outputs, Body body,
                                     std::optional<c10::Device> device) {
-  Lane* lane = nullptr;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    lane = collectives_.get();
-  }
-  if (lane == nullptr) refuse(c10::str(title, ": the process group has been destroyed"));
-  return run(*lane, type, title, timeout, std::move(outputs), std::move(body), device);
+  const Threads threads = threads_for(title);
+  auto work = make_work(type, title, timeout, std::move(outputs), std::move(body), device);
+  threads.collectives->give(work);
+  return given(std::move(work));
+}
+
+DdlBackend::WorkPtr DdlBackend::run_message(const Strands::Key& key, OperationPtr work) {
+  threads_for(work->title()).messages->give(key, work);
+  return given(std::move(work));
 }
 
 DdlBackend::WorkPtr DdlBackend::run_all(OpType type, const char* title, milliseconds timeout,
@@ -122,33 +126,25 @@ DdlBackend::WorkPtr DdlBackend::run_all(OpType type, const char* title, millisec
   });
 }
 
-Lane& DdlBackend::peer_lane(bool is_send, int peer, int tag) {
+DdlBackend::Threads DdlBackend::threads() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!collectives_) refuse("the process group has been destroyed");
-  auto& lane = peers_[{is_send, peer, tag}];
-  if (!lane) lane = std::make_unique<Lane>(c10::str("ddl-", is_send ? "to-" : "from-", peer));
-  return *lane;
+  return threads_;
 }
 
-std::vector<Lane*> DdlBackend::lanes() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<Lane*> all;
-  if (collectives_) all.push_back(collectives_.get());
-  for (const auto& [key, lane] : peers_) all.push_back(lane.get());
-  return all;
+DdlBackend::Threads DdlBackend::threads_for(const char* title) {
+  Threads current = threads();
+  if (!current.collectives) refuse(c10::str(title, ": the process group has been destroyed"));
+  return current;
 }
 
 void DdlBackend::close() {
-  std::unique_ptr<Lane> collectives;
-  decltype(peers_) peers;
+  Threads threads;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    collectives.swap(collectives_);
-    peers.swap(peers_);
+    std::swap(threads, threads_);
   }
-  if (!collectives) return;
-  collectives.reset();  // waits for its end
-  peers.clear();
+  if (!threads.collectives) return;
+  threads = {};  // waits for their ends
   // What hangs on futures is done before the group is; it can begin no operation any more.
   completer_->close();
   // Without ddl there is nothing left to free; an error here has nobody to tell.
@@ -186,7 +182,12 @@ void DdlBackend::setTimeout(milliseconds timeout) { options_->timeout = timeout;
 void DdlBackend::shutdown() { close(); }
 
 void DdlBackend::abort() {
-  for (Lane* lane : lanes()) lane->cancel_waiting("the process group was aborted");
+  {
+    constexpr const char* kReason = "the process group was aborted";
+    const Threads current = threads();
+    if (current.collectives) current.collectives->cancel_waiting(kReason);
+    if (current.messages) current.messages->cancel_waiting(kReason);
+  }
   close();
 }
 
@@ -211,16 +212,21 @@ c10::intrusive_ptr<c10d::Backend> DdlBackend::split(const c10::intrusive_ptr<c10
 std::string DdlBackend::leave(std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (int pass = 0; pass < 2; ++pass) {  // what hangs on futures may begin operations
-    for (Lane* lane : lanes()) {
-      if (!lane->drain(deadline)) {
-        return c10::str("it exits while ", lane->current(), " waits for other ranks");
-      }
+    const Threads current = threads();
+    const auto waits = [](const std::string& title) {
+      return c10::str("it exits while ", title, " waits for other ranks");
+    };
+    if (current.collectives && !current.collectives->drain(deadline)) {
+      return waits(current.collectives->current());
+    }
+    if (current.messages && !current.messages->drain(deadline)) {
+      return waits(current.messages->current());
     }
     if (!completer_->drain(deadline)) {
       return "it exits while code that hangs on a future (then) is still running";
     }
   }
-  if (lanes().empty()) return "";  // shut down properly
+  if (!threads().collectives) return "";  // shut down properly
   use_timeout(patience);
   const DDL_Result result = ddl_comm_barrier(comm_);
   const std::string sentence = result == DDL_ERROR_MISMATCH ? ddl_last_error() : "";

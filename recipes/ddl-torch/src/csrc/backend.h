@@ -3,20 +3,19 @@
 
 #include <ddl/ddl.h>
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <tuple>
 
 #include "api.h"
 #include "lane.h"
+#include "strands.h"
 #include "tensors.h"
 
 namespace ddl_torch {
 
-// One process group. Its collectives run in order on one lane; sends and receives on lanes of their
-// own, one for each peer, tag and direction, since a send may wait for the receive behind it.
+// One process group. Its collectives run in order on one lane. Sends and receives run beside them,
+// in order for each peer, tag and direction, since a send may wait for the receive behind it.
 class DdlBackend : public c10d::Backend {
  public:
   // `world_ranks`: the ranks of the group in ddl's numbering, in the group's order. Collective over
@@ -38,7 +37,7 @@ class DdlBackend : public c10d::Backend {
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
-  // Each rank that waits too long names one that did not arrive.
+  // Rank 0 names the first rank that did not arrive in time, or all of them; the others fail, too.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -101,15 +100,26 @@ class DdlBackend : public c10d::Backend {
  private:
   using Body = std::function<void()>;
 
+  using OperationPtr = c10::intrusive_ptr<OperationWork>;
   // `device`: of the tensors; not given, of the outputs.
-  WorkPtr run(Lane& lane, c10d::OpType type, const char* title, std::chrono::milliseconds timeout,
-              c10::IValue outputs, Body body, std::optional<c10::Device> device = std::nullopt);
+  OperationPtr make_work(c10d::OpType type, const char* title, std::chrono::milliseconds timeout,
+                         c10::IValue outputs, Body body,
+                         std::optional<c10::Device> device = std::nullopt);
+  WorkPtr given(OperationPtr work);  // for the coalescing manager, if there is one
   WorkPtr run(c10d::OpType type, const char* title, std::chrono::milliseconds timeout,
               c10::IValue outputs, Body body, std::optional<c10::Device> device = std::nullopt);
   WorkPtr run_all(c10d::OpType type, const char* title, std::chrono::milliseconds timeout,
                   c10::IValue outputs, std::vector<Body> bodies);
-  Lane& peer_lane(bool is_send, int peer, int tag);
-  std::vector<Lane*> lanes();
+  WorkPtr send(const at::Tensor& tensor, int peer, int tag, std::chrono::milliseconds timeout);
+  WorkPtr recv(const at::Tensor& tensor, int peer, int tag, std::chrono::milliseconds timeout);
+  int next_monitored_tag();
+  WorkPtr run_message(const Strands::Key& key, OperationPtr work);
+  struct Threads {
+    std::shared_ptr<Lane> collectives;  // null once the group is destroyed
+    std::shared_ptr<Strands> messages;
+  };
+  Threads threads();
+  Threads threads_for(const char* title);  // refuses when the group is destroyed
   void close();
 
   // The bodies that several operations share; they return what is to be run on the lane.
@@ -124,8 +134,8 @@ class DdlBackend : public c10d::Backend {
   std::shared_ptr<Completer> completer_;
   std::mutex mutex_;  // of what follows
   std::uint64_t sequence_ = 0;
-  std::unique_ptr<Lane> collectives_;
-  std::map<std::tuple<bool, int, int>, std::unique_ptr<Lane>> peers_;
+  std::uint64_t num_monitored_ = 0;
+  Threads threads_;
   std::optional<std::vector<c10::intrusive_ptr<OperationWork>>> coalesced_;
 };
 

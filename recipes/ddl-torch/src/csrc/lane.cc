@@ -6,6 +6,11 @@
 
 namespace ddl_torch {
 
+void fail_cancelled(OperationWork& work, const std::string& reason) {
+  work.fail(std::make_exception_ptr(c10::DistBackendError(
+      {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, "ddl: " + reason)));
+}
+
 Lane::Lane(const std::string& name) : thread_([this, name] { loop(name); }) {}
 
 Lane::~Lane() {
@@ -36,10 +41,7 @@ void Lane::cancel_waiting(const std::string& reason) {
     const std::lock_guard<std::mutex> lock(mutex_);
     cancelled.swap(waiting_);
   }
-  for (const auto& work : cancelled) {
-    work->fail(std::make_exception_ptr(c10::DistBackendError(
-        {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, "ddl: " + reason)));
-  }
+  for (const auto& work : cancelled) fail_cancelled(*work, reason);
 }
 
 std::string Lane::current() {

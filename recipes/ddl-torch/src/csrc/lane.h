@@ -12,6 +12,9 @@
 
 namespace ddl_torch {
 
+// Ends an operation that never began with `reason`.
+void fail_cancelled(OperationWork& work, const std::string& reason);
+
 class Lane {
  public:
   explicit Lane(const std::string& name);  // at most 15 characters show up in ps and gdb

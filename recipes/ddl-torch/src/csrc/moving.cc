@@ -6,6 +6,7 @@ namespace ddl_torch {
 namespace {
 
 using c10d::OpType;
+using std::chrono::milliseconds;
 
 c10::IValue nested(const std::vector<Tensors>& lists) {
   c10::List<c10::List<at::Tensor>> result;
@@ -21,6 +22,15 @@ const Tensors& list_of_ranks(const char* what, const std::vector<Tensors>& lists
     refuse(c10::str(what, ": needs a list of one tensor per rank: ", n));
   }
   return lists[0];
+}
+
+// Waits for an operation, whose own timeout ends it.
+bool succeeds(c10d::Work& work) {
+  try {
+    return work.wait();
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 // Bytes and offsets of each rank's part when rows of `tensor` are split.
@@ -88,8 +98,46 @@ DdlBackend::WorkPtr DdlBackend::barrier(const c10d::BarrierOptions& options) {
              [comm = comm_] { check(ddl_comm_barrier(comm)); });
 }
 
-void DdlBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
-  barrier(options)->wait();
+// Rank 0 hears of all before it answers any, so that no rank passes unless all have come. Its words
+// are those of torch's Gloo, which programs look for.
+void DdlBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  const auto timeout = options.timeout > milliseconds(0) ? options.timeout : options_->timeout;
+  const int tag = next_monitored_tag();
+  const at::Tensor nothing = at::empty({0}, at::kByte);
+  const auto give_up = [&](const std::string& who) {
+    C10_THROW_ERROR(DistBackendError, c10::str("ddl: ", who, " failed to pass monitoredBarrier in ",
+                                               timeout.count(), " ms"));
+  };
+  if (getRank() != 0) {
+    const WorkPtr answer = recv(nothing, 0, tag, timeout);
+    if (!succeeds(*send(nothing, 0, tag, timeout)) || !succeeds(*answer)) {
+      give_up(c10::str("Rank ", getRank(), ", which had no answer from rank 0,"));
+    }
+    return;
+  }
+  std::vector<WorkPtr> arrivals;
+  for (int rank = 1; rank < getSize(); ++rank) {
+    arrivals.push_back(recv(nothing, rank, tag, timeout));
+  }
+  std::vector<int> absent;
+  for (int rank = 1; rank < getSize(); ++rank) {
+    if (succeeds(*arrivals[rank - 1])) continue;
+    absent.push_back(rank);
+    if (!wait_all_ranks) break;
+  }
+  if (!absent.empty()) {
+    give_up(c10::str(absent.size() > 1 ? "Ranks " : "Rank ", c10::Join(", ", absent)));
+  }
+  for (int rank = 1; rank < getSize(); ++rank) {
+    if (!succeeds(*send(nothing, rank, tag, timeout))) give_up(c10::str("Rank ", rank));
+  }
+}
+
+// What came too late for one monitored barrier is not taken for the next.
+int DdlBackend::next_monitored_tag() {
+  constexpr int kFirst = 0x7fff0000;  // a program's tags are seldom that large
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return kFirst + static_cast<int>(num_monitored_++ % 4096);
 }
 
 // -- Gathering
@@ -248,27 +296,48 @@ DdlBackend::WorkPtr DdlBackend::alltoall_base(at::Tensor& output, at::Tensor& in
 // -- From one to one
 // ---------------------------------------------------------------------------------
 
+DdlBackend::WorkPtr DdlBackend::send(const at::Tensor& tensor, int peer, int tag,
+                                     milliseconds timeout) {
+  return run_message(
+      {true, peer, tag},
+      make_work(OpType::SEND, "ddl:send", timeout, Tensors{tensor}, [=, comm = comm_] {
+        const at::Tensor from = tensor.contiguous();
+        check(ddl_comm_send(comm, from.const_data_ptr(), from.nbytes(), peer, tag));
+      }));
+}
+
+DdlBackend::WorkPtr DdlBackend::recv(const at::Tensor& tensor, int peer, int tag,
+                                     milliseconds timeout) {
+  auto work = make_work(OpType::RECV, "ddl:recv", timeout, Tensors{tensor}, [=, comm = comm_] {
+    const at::Tensor to = landing(tensor);
+    check(ddl_comm_recv(comm, to.data_ptr(), to.nbytes(), peer, tag));
+    deliver(to, tensor);
+  });
+  work->set_source(std::make_shared<const std::atomic<int>>(peer));
+  return run_message({false, peer, tag}, std::move(work));
+}
+
 DdlBackend::WorkPtr DdlBackend::send(Tensors& tensors, int peer, int tag) {
-  const at::Tensor tensor = only("send", tensors);
-  return run(peer_lane(true, peer, tag), OpType::SEND, "ddl:send", c10d::kUnsetTimeout, tensors,
-             [=, comm = comm_] {
-               const at::Tensor from = tensor.contiguous();
-               check(ddl_comm_send(comm, from.const_data_ptr(), from.nbytes(), peer, tag));
-             });
+  return send(only("send", tensors), peer, tag, c10d::kUnsetTimeout);
 }
 
 DdlBackend::WorkPtr DdlBackend::recv(Tensors& tensors, int peer, int tag) {
-  const at::Tensor tensor = only("recv", tensors);
-  return run(peer_lane(false, peer, tag), OpType::RECV, "ddl:recv", c10d::kUnsetTimeout, tensors,
-             [=, comm = comm_] {
-               const at::Tensor to = landing(tensor);
-               check(ddl_comm_recv(comm, to.data_ptr(), to.nbytes(), peer, tag));
-               deliver(to, tensor);
-             });
+  return recv(only("recv", tensors), peer, tag, c10d::kUnsetTimeout);
 }
 
-DdlBackend::WorkPtr DdlBackend::recvAnysource(Tensors&, int) {
-  refuse("recv: a receive from any rank is not supported; name the rank (src=)");
+DdlBackend::WorkPtr DdlBackend::recvAnysource(Tensors& tensors, int tag) {
+  const at::Tensor tensor = only("recv", tensors);
+  const auto source = std::make_shared<std::atomic<int>>(-1);
+  auto work = make_work(OpType::RECVANYSOURCE, "ddl:recv from any rank", c10d::kUnsetTimeout,
+                        tensors, [=, comm = comm_] {
+                          const at::Tensor to = landing(tensor);
+                          int sender = -1;
+                          check(ddl_comm_recv_any(comm, to.data_ptr(), to.nbytes(), tag, &sender));
+                          *source = sender;
+                          deliver(to, tensor);
+                        });
+  work->set_source(source);
+  return run_message({false, Strands::kAnyRank, tag}, std::move(work));
 }
 
 }  // namespace ddl_torch

@@ -3,6 +3,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -27,6 +28,9 @@ class OperationWork : public c10d::Work {
   std::vector<at::Tensor> result() override;
   std::uint64_t getSequencenumber() const override { return sequence_; }
   const char* title() const { return title_; }
+  // The rank that a received message came from, once the operation is done; -1 for all others.
+  int sourceRank() const override { return source_ ? source_->load() : -1; }
+  void set_source(std::shared_ptr<const std::atomic<int>> source) { source_ = std::move(source); }
 
  private:
   void complete(const std::exception_ptr& error);
@@ -34,6 +38,7 @@ class OperationWork : public c10d::Work {
 
   std::uint64_t sequence_;
   const char* title_;
+  std::shared_ptr<const std::atomic<int>> source_;
   c10::IValue outputs_;
   std::function<void()> body_;
   std::shared_ptr<Completer> completer_;

@@ -37,6 +37,34 @@ def register() -> None:
     if dist.is_available() and "ddl" not in dist.Backend.backend_list:
         devices = ["cpu", "cuda"] if torch.version.cuda else ["cpu"]
         dist.Backend.register_backend("ddl", _create, extended_api=True, devices=devices)
+        _take_monitored_barriers()
+
+
+def _take_monitored_barriers() -> None:
+    """Let `dist.monitored_barrier` take groups of ours: torch's own refuses all but Gloo's."""
+    import functools
+    from datetime import timedelta
+
+    import torch.distributed as dist
+    from torch.distributed import distributed_c10d
+
+    torchs = distributed_c10d.monitored_barrier
+
+    @functools.wraps(torchs)
+    def monitored_barrier(
+        group: ProcessGroup | None = None,
+        timeout: timedelta | float | None = None,
+        wait_all_ranks: bool = False,
+    ) -> None:
+        if distributed_c10d._rank_not_in_group(group) or dist.get_backend(group) != "ddl":
+            torchs(group, timeout, wait_all_ranks)
+            return
+        limit = timedelta(seconds=timeout) if isinstance(timeout, (int, float)) else timeout
+        options = {} if limit is None else {"timeout": limit}
+        ours: Any = distributed_c10d._get_default_group() if group is None else group
+        ours.monitored_barrier(**options, wait_all_ranks=wait_all_ranks)
+
+    dist.monitored_barrier = distributed_c10d.monitored_barrier = monitored_barrier
 
 
 def _create(options: Any, _backend_options: Any) -> ProcessGroup:

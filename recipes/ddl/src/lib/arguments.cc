@@ -55,10 +55,15 @@ void check_rank(const char* function, const char* name, int rank, const Comm& co
   }
 }
 
-void check_tag(const char* function, int tag) {
+void check_group_tag(const char* function, int tag) {
   if (tag < 0 || tag > 32767) {
     fail(DDL_ERROR_ARGUMENT, function, ": the tag is ", tag, " but must be from 0 to 32767");
   }
+}
+
+void check_message_tag(const char* function, int tag) {
+  if (tag < 0)
+    fail(DDL_ERROR_ARGUMENT, function, ": the tag is ", tag, " but must not be negative");
 }
 
 void check_overlap(const char* function, const void* send, std::size_t send_bytes, const void* recv,

@@ -18,7 +18,8 @@ void check_buffer(const char* function, const char* name, const void* buffer, st
 // The product, if memory can hold as many bytes.
 std::size_t multiply(const char* function, std::size_t a, std::size_t b);
 void check_rank(const char* function, const char* name, int rank, const Comm& comm);
-void check_tag(const char* function, int tag);
+void check_group_tag(const char* function, int tag);
+void check_message_tag(const char* function, int tag);
 // `is_in_place`: the smaller buffer lies where it may lie inside the larger one.
 void check_overlap(const char* function, const void* send, std::size_t send_bytes, const void* recv,
                    std::size_t recv_bytes, bool is_in_place);

@@ -158,7 +158,7 @@ DDL_Result ddl_comm_create(const int* world_ranks, int n, int tag, ddl_comm_t* c
     if (world_ranks == nullptr || n < 1 || comm == nullptr) {
       fail(DDL_ERROR_ARGUMENT, "ddl_comm_create: needs at least one rank and a result pointer");
     }
-    check_tag("ddl_comm_create", tag);
+    check_group_tag("ddl_comm_create", tag);
     *comm = handle_of(context()->create(std::vector<int>(world_ranks, world_ranks + n), tag));
   });
 }
@@ -282,12 +282,10 @@ DDL_Result ddl_comm_send(ddl_comm_t comm, const void* buffer, size_t nbytes, int
     const auto ctx = context();
     Comm& group = ctx->resolve(comm);
     check_rank("send", "dest", dest, group);
-    check_tag("send", tag);
+    check_message_tag("send", tag);
     check_buffer("send", "buffer", buffer, nbytes);
     const HostInput input(group, buffer, nbytes);
-    Batch batch(group.transport());
-    batch.send(input.data(), nbytes, dest, tag);
-    batch.wait();
+    group.mailbox().send(input.data(), nbytes, dest, tag);
   });
 }
 
@@ -296,13 +294,24 @@ DDL_Result ddl_comm_recv(ddl_comm_t comm, void* buffer, size_t nbytes, int sourc
     const auto ctx = context();
     Comm& group = ctx->resolve(comm);
     check_rank("recv", "source", source, group);
-    check_tag("recv", tag);
+    check_message_tag("recv", tag);
     check_buffer("recv", "buffer", buffer, nbytes);
     HostOutput output(group, buffer, nbytes);
-    Batch batch(group.transport());
-    batch.recv(output.data(), nbytes, source, tag);
-    batch.wait();
+    group.mailbox().recv(output.data(), nbytes, source, tag);
     output.deliver(0, nbytes);
+  });
+}
+
+DDL_Result ddl_comm_recv_any(ddl_comm_t comm, void* buffer, size_t nbytes, int tag, int* source) {
+  return guard([&] {
+    const auto ctx = context();
+    Comm& group = ctx->resolve(comm);
+    check_message_tag("recv_any", tag);
+    check_buffer("recv_any", "buffer", buffer, nbytes);
+    HostOutput output(group, buffer, nbytes);
+    const int sender = group.mailbox().recv(output.data(), nbytes, Batch::kAnyRank, tag);
+    output.deliver(0, nbytes);
+    if (source != nullptr) *source = sender;
   });
 }
 

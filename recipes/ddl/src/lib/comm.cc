@@ -1,6 +1,7 @@
 #include "comm.h"
 
 #include <cstdio>
+#include <cstring>
 
 #include "async/fusion.h"
 #include "reduce/kernels.h"
@@ -108,6 +109,7 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
       rank_(rank_in(comm)),
       settings_(settings),
       transport_(comm, make_peers(topology_, world_ranks)),
+      mailbox_(transport_),
       host_(make_host_group(transport_, topology_, rank_, settings)),
       chunking_(usual_chunking(topology_.tree(), num_lanes())),
       fusion_(std::make_unique<Fusion>(*this, settings.fusion_bytes)),
@@ -151,6 +153,18 @@ void Comm::meet(const std::vector<int>& ranks, int tag) {
   }
 }
 
+// MPI has no error class for this; MPICH, which has 2048 communicators, has a sentence.
+static void check_has_room(int code) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  if (std::strstr(text, "Too many communicators") == nullptr) return;
+  fail(DDL_ERROR_MPI,
+       "ddl_comm_create: MPI has no communicator left for another group; destroy groups that are "
+       "no longer needed");
+}
+
 std::unique_ptr<Comm> Comm::subset(const std::vector<int>& ranks, int tag) {
   meet(ranks, tag);  // MPI would wait for them without a limit
   MPI_Group all = MPI_GROUP_NULL;
@@ -159,9 +173,11 @@ std::unique_ptr<Comm> Comm::subset(const std::vector<int>& ranks, int tag) {
   check_mpi(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members),
             "MPI_Group_incl");
   MPI_Comm comm = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_create_group(transport_.comm(), members, tag, &comm), "MPI_Comm_create_group");
+  const int code = MPI_Comm_create_group(transport_.comm(), members, tag, &comm);
   MPI_Group_free(&members);
   MPI_Group_free(&all);
+  check_has_room(code);
+  check_mpi(code, "MPI_Comm_create_group");
   std::vector<int> world_ranks;
   for (const int rank : ranks) world_ranks.push_back(transport_.peers()[rank].world_rank);
   return std::make_unique<Comm>(comm, topology_.subset(ranks), world_ranks, settings_);

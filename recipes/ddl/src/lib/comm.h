@@ -24,6 +24,7 @@
 #include "topology/topology.h"
 #include "transport/host_group.h"
 #include "transport/inquiry.h"
+#include "transport/mailbox.h"
 #include "transport/mpi.h"
 
 namespace ddl {
@@ -68,6 +69,7 @@ class Comm {
   HostGroup& host() { return host_; }
   const HostGroup& host() const { return host_; }
   MpiTransport& transport() { return transport_; }
+  Mailbox& mailbox() { return mailbox_; }
   // For buffers on a GPU. Throws in the CPU variant.
   Device& device();
 
@@ -134,6 +136,7 @@ class Comm {
   Settings settings_;
   std::vector<std::byte> workspace_;
   MpiTransport transport_;
+  Mailbox mailbox_;
   HostGroup host_;
   std::unique_ptr<Inquiry> inquiry_;  // between hosts
   std::mutex mutex_;

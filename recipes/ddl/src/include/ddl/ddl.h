@@ -186,10 +186,15 @@ DDL_API DDL_Result ddl_comm_alltoallv(ddl_comm_t comm, const void* send, const s
                                       const size_t* send_offsets, void* recv,
                                       const size_t* recv_bytes, const size_t* recv_offsets);
 
-/* Point to point, blocking; a receive must ask for exactly the bytes sent. `tag` 0 .. 32767. */
+/* Point to point, blocking; a receive must ask for exactly the bytes sent. `tag` is 0 .. 2^31 - 1.
+ * Of the tags, MPI has room for all but the last (with MPICH for some 2^29); a message with one of
+ * those must be shorter than 1 GiB, and is copied once more on both sides. */
 DDL_API DDL_Result ddl_comm_send(ddl_comm_t comm, const void* buffer, size_t nbytes, int dest,
                                  int tag);
 DDL_API DDL_Result ddl_comm_recv(ddl_comm_t comm, void* buffer, size_t nbytes, int source, int tag);
+/* From whichever rank sends with this tag first; *source is its rank, unless `source` is NULL. */
+DDL_API DDL_Result ddl_comm_recv_any(ddl_comm_t comm, void* buffer, size_t nbytes, int tag,
+                                     int* source);
 
 /* -- Asynchronous collectives ------------------------------------------------------------------
  *

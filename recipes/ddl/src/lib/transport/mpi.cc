@@ -13,9 +13,6 @@
 namespace ddl {
 namespace {
 
-// MPI counts are ints; longer messages go in pieces.
-constexpr std::size_t kMaxPiece = std::size_t{1} << 30;
-
 // Below MPI_THREAD_MULTIPLE only one thread may be inside MPI at a time.
 std::unique_lock<std::mutex> mpi_turn() {
   static std::mutex mutex;
@@ -146,11 +143,34 @@ void Batch::recv(void* buffer, std::size_t nbytes, int peer, int tag, std::uint6
     const int piece = static_cast<int>(std::min(nbytes, kMaxPiece));
     messages_.push_back({peer, piece, true, id});
     requests_.push_back(MPI_REQUEST_NULL);
-    check_mpi(MPI_Irecv(bytes, piece, MPI_BYTE, peer, tag, transport_.comm(), &requests_.back()),
+    const int source = peer == kAnyRank ? MPI_ANY_SOURCE : peer;
+    check_mpi(MPI_Irecv(bytes, piece, MPI_BYTE, source, tag, transport_.comm(), &requests_.back()),
               "MPI_Irecv");
     bytes += piece;
     nbytes -= piece;
   } while (nbytes > 0);
+}
+
+std::optional<int> Batch::try_recv(int peer, int tag, std::vector<std::byte>* bytes) {
+  const int source = peer == kAnyRank ? MPI_ANY_SOURCE : peer;
+  int is_there = 0;
+  int nbytes = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status status{};
+  {
+    const InsideMpi inside(this);
+    check_mpi(MPI_Improbe(source, tag, transport_.comm(), &is_there, &message, &status),
+              "MPI_Improbe");
+    if (is_there == 0) return std::nullopt;
+    MPI_Get_count(&status, MPI_BYTE, &nbytes);
+    bytes->resize(nbytes);
+    messages_.push_back({status.MPI_SOURCE, nbytes, true, 0});
+    requests_.push_back(MPI_REQUEST_NULL);
+    check_mpi(MPI_Imrecv(bytes->data(), nbytes, MPI_BYTE, &message, &requests_.back()),
+              "MPI_Imrecv");
+  }
+  wait();
+  return status.MPI_SOURCE;
 }
 
 void Batch::all_min(long* values, int n) {
@@ -223,7 +243,10 @@ bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
   if (num_completed == MPI_UNDEFINED || num_completed == 0) return has_posted;
   std::vector<std::uint64_t> ids;
   for (int i = 0; i < num_completed; ++i) {
-    const Message& message = messages_[completed_[i]];
+    Message& message = messages_[completed_[i]];
+    if (message.is_recv && message.peer == kAnyRank && statuses_[i].MPI_SOURCE >= 0) {
+      message.peer = sender_ = statuses_[i].MPI_SOURCE;
+    }
     check(message, statuses_[i], statuses_[i].MPI_ERROR);
     ids.push_back(message.id);
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,12 @@ class MpiTransport {
 // live as long. A batch that is destroyed early cancels what it still can.
 class Batch {
  public:
-  // Tags below 32768 are the user's.
+  // Of recv: whichever rank sends first. It takes at most kMaxPiece bytes.
+  static constexpr int kAnyRank = -1;
+  // MPI's counts are ints; longer messages go in pieces.
+  static constexpr std::size_t kMaxPiece = std::size_t{1} << 30;
+
+  // The roll call has tags from 1 << 17 on; programs' tags come after them (mailbox.h).
   static constexpr int kCollectiveTag = 32768;
   static constexpr int kSetupTag = 32769;
   static constexpr int kPipelineTag = 33024;  // and above
@@ -63,6 +69,11 @@ class Batch {
   // The message must have exactly `nbytes`.
   void recv(void* buffer, std::size_t nbytes, int peer, int tag = kCollectiveTag,
             std::uint64_t id = 0);
+  // Receives the whole of the next message from `peer` (or kAnyRank) with this tag, once it is
+  // there: then *bytes has it, and the result is its rank.
+  std::optional<int> try_recv(int peer, int tag, std::vector<std::byte>* bytes);
+  // The rank that the receive from kAnyRank which completed last had its message from.
+  int sender() const { return sender_; }
   // Element-wise minimum over the whole communicator, in place.
   void all_min(long* values, int n);
   // `nbytes` of every rank, in the order of ranks, to `all`.
@@ -75,14 +86,14 @@ class Batch {
   // Throws DDL_ERROR_TIMEOUT, naming the peers, after a timeout, and `more` seconds, without any
   // progress.
   void wait(double more = 0);
-  // Whom the messages under way go to or come from; -1: all of them.
+  // Whom the messages under way go to or come from; -1: all of them, or any.
   std::vector<int> awaited() const;
   // For a process that MPI ends: finds out who is lost, for at most half of the timeout.
   void explain_end() const;
 
  private:
   struct Message {
-    int peer;  // -1: all of them
+    int peer;  // -1: all of them, or any
     int nbytes;
     bool is_recv;
     std::uint64_t id;
@@ -102,6 +113,7 @@ class Batch {
   std::vector<Message> messages_;  // messages_[i] is requests_[i]
   std::deque<Waiting> waiting_;
   Clock::time_point last_try_;
+  int sender_ = kAnyRank;
   std::vector<int> completed_;
   std::vector<MPI_Status> statuses_;
 };

@@ -193,7 +193,7 @@ def send(x: Array, dest: int, tag: int = 0, group: Group | None = None) -> None:
     Args:
         x: contiguous array.
         dest: rank in the group.
-        tag: 0 to 32767; tells apart what is on the way between two ranks.
+        tag: 0 to 2**31 - 1; tells apart what is on the way between two ranks.
         group: whose ranks are meant; all if not given.
 
     Raises:

@@ -73,7 +73,7 @@ NUMPY: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (ValueError, "out: it overlaps with x", lambda: ddl.alltoallv(ROWS, EVEN, EVEN, out=ROWS)),
     (ValueError, f"dest is {SIZE} but must be", lambda: ddl.send(X, SIZE)),
     (ValueError, "source is -1 but must be", lambda: ddl.recv(X, -1)),
-    (ValueError, "the tag is 40000", lambda: ddl.send(X, 0, 40000)),
+    (ValueError, "the tag is -2 but must not be negative", lambda: ddl.send(X, 0, -2)),
     (ValueError, "out: not contiguous", lambda: ddl.recv(np.ones((4, 4)).T, 0)),
     (TypeError, "x: expected a NumPy array", lambda: ddl.allreduce_async([1, 2])),
     (ValueError, "x: not contiguous", lambda: ddl.allreduce_async(np.ones((4, 4))[:, 1])),

@@ -72,6 +72,34 @@ for first, second in ((1, 2), (2, 1)):
         np.testing.assert_array_equal(got, block(before, tag, 5000))
     ddl.barrier()
 
+# From any rank, with tags that MPI has room for and with the last ones; pieces keep their order.
+LAST = 2**31 - 1
+for tag in (3, 32768, LAST - 1, LAST):
+    if RANK == 0:
+        seen = []
+        for _ in range(2 * (SIZE - 1)):
+            got, source = np.zeros(3000, np.uint8), ctypes.c_int(-1)
+            check(LIB.ddl_comm_recv_any(WORLD, address(got), 3000, tag, ctypes.byref(source)))
+            np.testing.assert_array_equal(got, block(source.value, seen.count(source.value), 3000))
+            seen.append(source.value)
+        assert sorted(seen) == sorted([*range(1, SIZE)] * 2), seen
+    else:
+        for n in range(2):
+            data = block(RANK, n, 3000)
+            check(LIB.ddl_comm_send(WORLD, address(data), 3000, 0, tag))
+    # One that another rank's message does not match.
+    if RANK == 0 and SIZE > 1:
+        for n, number in ((1, tag), (2, tag - 3)):
+            data = block(0, n, 10)
+            check(LIB.ddl_comm_send(WORLD, address(data), 10, 1, number))
+    if RANK == 1:
+        got = np.zeros(10, np.uint8)
+        for n, wanted in ((2, tag - 3), (1, tag)):
+            check(LIB.ddl_comm_recv(WORLD, address(got), 10, 0, wanted))
+            np.testing.assert_array_equal(got, block(0, n, 10))
+assert LIB.ddl_comm_recv_any(WORLD, None, 0, -1, None) == 2
+assert b"the tag is -1" in LIB.ddl_last_error()
+
 if SIZE > 1:
     # A receive must ask for what was sent.
     tiny = np.zeros(4, np.uint8)
