@@ -37,6 +37,15 @@ def write_atomic(path: Path, data: str | bytes, mode: int = 0o644) -> None:
             raise
 
 
+def link_atomic(link: Path, text: str) -> None:
+    """Make `link` a symbolic link that says `text`, in one step."""
+    with explain_os_errors(link):
+        partial = link.with_name(f".{link.name}.{os.getpid()}")
+        partial.unlink(missing_ok=True)
+        partial.symlink_to(text)
+        partial.replace(link)
+
+
 def link_or_copy(source: Path, target: Path) -> None:
     """Hard-link `source` to `target` where the file system allows, else copy; atomic."""
     with explain_os_errors(target):

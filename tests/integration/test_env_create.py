@@ -63,10 +63,11 @@ def test_a_release_runs_and_knows_only_its_own_place(installed: Site) -> None:
 def test_a_release_is_read_only_for_everybody(installed: Site) -> None:
     for folder in (installed.current, installed.root / "pkgs"):
         for path in [folder, *everything(folder)]:
-            mode = path.lstat().st_mode
-            if not stat.S_ISLNK(mode):
-                assert not mode & 0o222, path
-                assert mode & 0o444 == 0o444, path
+            status = path.lstat()
+            if not stat.S_ISLNK(status.st_mode):
+                roots = status.st_uid == 0 and stat.S_ISREG(status.st_mode)
+                assert not status.st_mode & (0o022 if roots else 0o222), path
+                assert status.st_mode & 0o444 == 0o444, path
 
 
 def test_files_are_links_into_the_read_only_cache(installed: Site) -> None:
@@ -347,16 +348,18 @@ def test_verify_names_everything_that_is_wrong(site: Site) -> None:
         folder.chmod(0o755)
     (prefix / "share" / "mini" / "link.txt").unlink()
     plain = prefix / "share" / "mini" / "plain.txt"
-    plain.chmod(0o644)
+    plain.chmod(0o664)
     plain.write_text("changed\n")
     pyc = next(prefix.glob(f"{LIB}/json/__pycache__/decoder.*.pyc"))
     pyc.chmod(0o644)
     pyc.write_bytes(pyc.read_bytes() + b"\0")
     pyc.chmod(0o444)
-    (prefix / "share" / "mini" / "new.txt").write_text("new\n")
+    new = prefix / "share" / "mini" / "new.txt"
+    new.write_text("new\n")
+    new.chmod(0o664)
     (prefix / "conda-meta" / "frozen").unlink()
     lock = prefix / "conda-meta" / "ddl-ce.lock"
-    lock.chmod(0o644)
+    lock.chmod(0o664)
     lock.write_text(lock.read_text().replace("build: h0_0", "build: h1_0", 1))
     done = site.ddlce("env", "verify", "mini", "--json")
     assert done.returncode == 1

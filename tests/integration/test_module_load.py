@@ -127,7 +127,11 @@ def test_unload_restores_exactly(machine: Machine, tmp_path: Path, preset: str) 
     assert loaded["DDLT_RELEASE"] == "1.0.0"
     assert {name: loaded[name] for name in machine.values} == machine.values
     assert loaded["DDLT_DEFAULT"] == before.get("DDLT_DEFAULT", "ours")
-    assert not {"CONDA_SHLVL", "LD_LIBRARY_PATH"} & set(loaded)
+    assert loaded["CONDA_SHLVL"] == "1"
+    assert "LD_LIBRARY_PATH" not in loaded
+    # conda stops where both of these are set, and the user may have set either.
+    folders = {"CONDA_ENVS_PATH", "CONDA_ENVS_DIRS"}
+    assert folders & set(loaded) == folders & set(before)
     assert read_snap(tmp_path / "swapped") == loaded, said
     for name in SEQUENCES:
         assert read_snap(tmp_path / name) == before, f"{name}: {said}"
@@ -149,7 +153,6 @@ def test_the_users_folders_come_first(machine: Machine, tmp_path: Path) -> None:
     machine.run(tmp_path, ["module load ddl-ce/1.0.0", "{loaded}"])
     home, root = Path(read_snap(tmp_path / "loaded")["HOME"]), machine.prefix.parents[2]
     loaded = read_snap(tmp_path / "loaded")
-    assert loaded["CONDA_ENVS_PATH"] == f"{home}/.local/share/ddl-ce-envs"
     assert loaded["CONDA_PKGS_DIRS"] == f"{home}/.cache/ddl-ce/conda-pkgs,{root}/pkgs"
     assert loaded["DDLT_HOME"] == f"{home}/data"
     machine.run(tmp_path, ["module load ddl-ce/1.0.0", "{loaded}"], {"CONDA_PKGS_DIRS": "/mine"})
@@ -186,12 +189,18 @@ def test_another_release_replaces_or_is_refused(machine: Machine, tmp_path: Path
 OTHER = {"CONDA_PREFIX": "/other", "CONDA_DEFAULT_ENV": "other", "CONDA_SHLVL": "1"}
 
 
-def activation(machine: Machine, folder: Path) -> str:
-    """The command that activates another environment, as conda's scripts do."""
+def activation(machine: Machine, folder: Path, below: Path | None = None) -> str:
+    """The command that activates another environment, as conda's scripts do.
+
+    It goes on top of the environment `below` if there is one, beside which it stays on the path.
+    """
     path = {"tcsh": 'setenv PATH "/other/bin:$PATH"', "fish": "set -gx PATH /other/bin $PATH"}
-    lines = [machine.shell.setenv.format(name=n, value=v) for n, v in OTHER.items()]
+    other = dict(OTHER)
+    if below:
+        other |= {"CONDA_SHLVL": "2", "CONDA_PREFIX_1": f"'{below}'", "CONDA_STACKED_2": "true"}
+    lines = [machine.shell.setenv.format(name=n, value=v) for n, v in other.items()]
     lines.append(path.get(machine.shell.name, 'export PATH="/other/bin:$PATH"'))
-    script = folder / f"activate.{machine.shell.name}"
+    script = folder / f"activate-{bool(below)}.{machine.shell.name}"
     script.write_text("\n".join(lines) + "\n")
     return f"{machine.shell.source} {script}"
 
@@ -200,7 +209,8 @@ def test_unload_leaves_an_environment_activated_since(machine: Machine, tmp_path
     activate = activation(machine, tmp_path)
     user = machine.shell.setenv.format(name="CONDARC", value="/mine")
     machine.run(tmp_path, [activate, user, "{expected}"], {"GDAL_DATA": "/g"})
-    steps = ["module load ddl-ce", activate, user, "{both}", "module unload ddl-ce", "{after}"]
+    on_top = activation(machine, tmp_path, machine.prefix)
+    steps = ["module load ddl-ce", on_top, user, "{both}", "module unload ddl-ce", "{after}"]
     said = machine.run(tmp_path, steps, {"GDAL_DATA": "/g"})
     assert read_snap(tmp_path / "both")["DDLT_RELEASE"] == "1.0.0", said
     assert read_snap(tmp_path / "after") == read_snap(tmp_path / "expected"), said
@@ -214,6 +224,31 @@ def test_load_works_again_after_the_user_changed_a_variable(
     said = machine.run(tmp_path, [*cycle, change, "{before}", *cycle, "{after}"], OWN)
     assert read_snap(tmp_path / "before")["CONDARC"] == "/second"
     assert read_snap(tmp_path / "after") == read_snap(tmp_path / "before"), said
+
+
+def test_unload_takes_the_release_from_below_two_others(machine: Machine, tmp_path: Path) -> None:
+    levels = {
+        **{"CONDA_SHLVL": "3", "CONDA_PREFIX": "/top", "CONDA_DEFAULT_ENV": "top"},
+        **{"CONDA_PREFIX_1": f"'{machine.prefix}'", "CONDA_PREFIX_2": "/middle"},
+        **{"CONDA_STACKED_3": "true", "__CONDA_SHLVL_2_DDLT_VAR": "'a b'"},
+    }
+    activate = [machine.shell.setenv.format(name=n, value=v) for n, v in levels.items()]
+    steps = ["{before}", "module load ddl-ce", *activate, "module unload ddl-ce", "{after}"]
+    said = machine.run(tmp_path, steps)
+    expected = read_snap(tmp_path / "before") | {
+        **{"CONDA_SHLVL": "2", "CONDA_PREFIX": "/top", "CONDA_DEFAULT_ENV": "top"},
+        **{"CONDA_PREFIX_1": "/middle", "CONDA_STACKED_2": "true"},
+        "__CONDA_SHLVL_1_DDLT_VAR": "a b",
+    }
+    assert read_snap(tmp_path / "after") == expected, said
+
+
+def test_unload_leaves_an_environment_in_its_place(machine: Machine, tmp_path: Path) -> None:
+    """The user has left the release by `conda deactivate`, and activated another instead."""
+    leave = [machine.shell.setenv.format(name=n, value=v) for n, v in OTHER.items()]
+    steps = ["{before}", "module load ddl-ce", *leave, "module unload ddl-ce", "{after}"]
+    said = machine.run(tmp_path, steps)
+    assert read_snap(tmp_path / "after") == read_snap(tmp_path / "before") | OTHER, said
 
 
 @pytest.mark.parametrize(
@@ -230,9 +265,12 @@ def test_load_refuses_beside_another_environment(
     assert read_snap(tmp_path / "after") == read_snap(tmp_path / "before")
 
 
-def test_load_goes_where_only_its_own_prefix_is_left(machine: Machine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", [{}, {"CONDA_SHLVL": "1"}])
+def test_load_goes_where_only_its_own_prefix_is_left(
+    machine: Machine, tmp_path: Path, level: dict[str, str]
+) -> None:
     """As in a batch job that inherited the variables but not the list of modules."""
-    env = {"CONDA_PREFIX": str(machine.prefix)}
+    env = {"CONDA_PREFIX": str(machine.prefix), **level}
     steps = ["{before}", "module load ddl-ce/1.0.0", "{loaded}", "module unload ddl-ce", "{after}"]
     said = machine.run(tmp_path, steps, env)
     assert read_snap(tmp_path / "loaded")["DDLT_RELEASE"] == "1.0.0", said

@@ -95,7 +95,9 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes | str | Path) -> dict[s
     if isinstance(content, str) and content.startswith("-> "):
         info.type, info.linkname = tarfile.SYMTYPE, content[3:]
         tar.addfile(info)
-        return {"_path": name, "path_type": "softlink"}
+        digest = hashlib.sha256(info.linkname.encode()).hexdigest()  # as rattler-build has it
+        size = len(info.linkname.encode())
+        return {"_path": name, "path_type": "softlink", "sha256": digest, "size_in_bytes": size}
     if isinstance(content, Path):
         data = content.read_bytes()
         info.mode = 0o755 if os.access(content, os.X_OK) else 0o644

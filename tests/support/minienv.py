@@ -13,6 +13,7 @@ import sys
 import sysconfig
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -174,6 +175,20 @@ def packages_alone(folder: Path, *distributions: str) -> Path:
         for name in {file.parts[0] for file in files} - {"..", "__pycache__"}:
             (folder / name).symlink_to(Path(sysconfig.get_path("purelib")) / name)
     return folder
+
+
+def hello_wheel(folder: Path) -> Path:
+    """A wheel with one module."""
+    path = folder / "hello-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("hello.py", "GREETING = 'hi'\n")
+        info = "hello-1.0.dist-info"
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: hello\nVersion: 1.0\n")
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+    return path
 
 
 def everything(folder: Path) -> list[Path]:

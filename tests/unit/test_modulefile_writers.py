@@ -83,6 +83,7 @@ def test_every_statement_quotes_its_text(writer: type[ModuleWriter]) -> None:
     module.conflict([evil])
     module.refuse_other_conda(PurePath(evil), evil)
     module.pushenv(evil, evil)
+    module.conda_level(PurePath(evil), evil)
     module.unless_env(evil, evil)
     module.prepend_path(evil, [evil], evil, tail=True)
     module.append_path(evil, [evil])

@@ -12,7 +12,7 @@ from ddlce.engine.worker import Progress
 from ddlce.env.clone import locked_package
 from ddlce.env.freeze import protect_links, refuse_frozen
 from ddlce.env.layout import LOCK_COPY, ORIGIN, read_origin, user_lock
-from ddlce.env.records import read_records, write_history
+from ddlce.env.records import leave_links_unhashed, read_records, write_history
 from ddlce.env.waiting import waiting_lock
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, write_atomic
@@ -89,7 +89,11 @@ def install_specs(
             records = read_records(prefix)
             after = {p.name: p for p in map(locked_package, records)}
             known = {p.stem for p in before.values()}
-            protect_links(prefix, [r for r in records if r.stem not in known])
+            new = [each for each in records if each.stem not in known]
+            leave_links_unhashed(new)
+            for each in new:
+                each.save()
+            protect_links(prefix, new)
             updated = record.model_copy(update={"specs": wanted, "channels": channels})
             write_atomic(prefix / ORIGIN, updated.model_dump_json(indent=2) + "\n")
             write_history(prefix, f"ddlce env install {' '.join(specs)}", specs, records)

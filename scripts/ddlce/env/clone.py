@@ -28,7 +28,7 @@ from ddlce.env.layout import (
     staged,
     user_lock,
 )
-from ddlce.env.records import Record, read_records, write_history
+from ddlce.env.records import Record, leave_links_unhashed, read_records, write_history
 from ddlce.env.relink import Unusual, link_files, plan_links
 from ddlce.env.waiting import waiting_lock
 from ddlce.errors import InputError
@@ -143,6 +143,7 @@ def _reinstall(
             clone_records = read_records(staging)
             _name_real_caches(clone_records, overlay, records)
             link_bytecode(source, staging, records, clone_records)
+            leave_links_unhashed(clone_records)
             for record in clone_records:
                 record.save()
 

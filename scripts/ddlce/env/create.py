@@ -16,6 +16,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from ddlce.engine.install import CacheLayer, install
 from ddlce.engine.worker import Progress
 from ddlce.env.bytecode import compile_bytecode
+from ddlce.env.condacache import show_to_conda
 from ddlce.env.freeze import freeze, make_read_only
 from ddlce.env.layout import (
     CURRENT,
@@ -26,11 +27,12 @@ from ddlce.env.layout import (
     read_origin,
     staged,
 )
-from ddlce.env.records import read_records, write_history
+from ddlce.env.names import name_releases
+from ddlce.env.records import leave_links_unhashed, read_records, write_history
 from ddlce.env.remove import prune_packages
 from ddlce.env.waiting import waiting_lock
 from ddlce.errors import InputError, MachineError
-from ddlce.files import explain_os_errors, write_atomic
+from ddlce.files import explain_os_errors, link_atomic, write_atomic
 from ddlce.filesystem import check_length, require
 from ddlce.lock import channel_addresses
 from ddlce.model.envlock import EnvLock
@@ -158,10 +160,16 @@ def render_condarc(settings: Settings, channels: list[str]) -> str:
     """The `.condarc` of a release."""
     path = settings.tree / "channel" / "condarc.j2"
     templates = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
-    envs, pkgs = "~/.local/share/ddl-ce-envs", str(Layout(settings.root).pkgs)
+    layout = Layout(settings.root)
+    values = {
+        "channels": channels,
+        "envs": "~/.local/share/ddl-ce-envs",
+        "names": str(layout.names),
+        "pkgs": str(layout.pkgs),
+    }
     text = path.read_text(encoding="utf-8")
     try:
-        return templates.from_string(text).render(channels=channels, envs=envs, pkgs=pkgs)
+        return templates.from_string(text).render(values)
     except Exception as error:  # a template can raise anything, and a sandbox refuses in many ways
         raise InputError(
             f"{path}: not a usable template: {error}", "compare it with the one in DDL-CE's tree"
@@ -192,10 +200,11 @@ def _fill(
     )
     installed = time.monotonic()
     records = read_records(staging)
+    with explain_os_errors(layout.pkgs):
+        show_to_conda(layout.pkgs, records)
     with explain_os_errors(prefix):
         compiled = compile_bytecode(staging, prefix, records, runner)
-        for record in records:
-            record.save()
+        leave_links_unhashed(records)
         compiling = time.monotonic()
         origin = Origin(
             kind="release",
@@ -213,6 +222,9 @@ def _fill(
         write_atomic(staging / ".condarc", condarc)
         write_history(staging, f"ddlce env create {lock.env}", lock.specs, records)
         freeze(staging, f"{lock.env} {lock.release}", records)
+        for record in records:
+            record.save()
+        make_read_only(staging)
     seconds = {
         "install": installed - start,
         "compile": compiling - installed,
@@ -230,7 +242,7 @@ def write_markers(prefix: Path, origin: Origin, variables: dict[str, str]) -> No
 
 
 def _open_cache(pkgs: Path) -> None:
-    """Let rattler add packages to the cache: to its folder and to the notes in it."""
+    """Let packages be added to the cache: to its folder and to the notes in it."""
     with explain_os_errors(pkgs):
         pkgs.mkdir(parents=True, exist_ok=True)
         pkgs.chmod(0o755)
@@ -239,15 +251,10 @@ def _open_cache(pkgs: Path) -> None:
 
 
 def _switch(layout: Layout, prefix: Path) -> None:
-    """Make `prefix` the default release, in one step."""
-    link = prefix.parent / CURRENT
-    if layout.current(prefix.parent.name) == prefix.resolve():
-        return
-    with explain_os_errors(link):
-        partial = prefix.parent / f".{CURRENT}.{os.getpid()}"
-        partial.unlink(missing_ok=True)
-        partial.symlink_to(prefix.name)
-        partial.replace(link)
+    """Make `prefix` the default release, in one step; then conda's names follow."""
+    if layout.current(prefix.parent.name) != prefix.resolve():
+        link_atomic(prefix.parent / CURRENT, prefix.name)
+    name_releases(layout)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

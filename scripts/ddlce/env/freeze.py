@@ -4,16 +4,19 @@ Files of a release are hard links into the root's package cache, so a permission
 names: the cache is read-only too, and so are the hard links in clones. That is wanted: whoever
 edits such a file in place gets an error instead of a change in every environment. For root,
 whom permissions do not stop, `ddlce env verify` is what notices.
+
+None of it reaches a copy that conda makes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
 from pathlib import Path
 
-from ddlce.env.records import Record
+from ddlce.env.records import Entry, Record
 from ddlce.errors import InputError
 from ddlce.files import write_atomic
 
@@ -23,24 +26,60 @@ CLONE = "ddlce env clone NAME"
 
 
 def freeze(prefix: Path, env: str, records: list[Record]) -> None:
-    """Mark a prefix as frozen for conda and pip, then take away every write permission."""
+    """Mark a prefix as frozen for conda and pip; the caller saves the records.
+
+    pip's mark becomes a file of the python package in this prefix only. `conda create --clone`
+    copies files that no package has, and makes the others anew from the packages, which do not
+    have it. What is in `conda-meta` it never copies.
+    """
     message = f"{env} is a release and cannot be changed. Make a copy of your own that can: {CLONE}"
     write_atomic(prefix / FROZEN, json.dumps({"message": message}) + "\n")
-    if any(record.data.get("name") == "python" for record in records):
-        for folder in prefix.glob("lib/python3.*/"):
-            write_atomic(folder / EXTERNAL, f"[externally-managed]\nError={message}\n")
-    make_read_only(prefix)
+    text = f"[externally-managed]\nError={message}\n"
+    for record in records:
+        if record.data.get("name") == "python":
+            for folder in prefix.glob("lib/python3.*/"):
+                write_atomic(folder / EXTERNAL, text)
+                record.add([_entry(prefix, folder / EXTERNAL, text)])
+
+
+def _entry(prefix: Path, path: Path, text: str) -> Entry:
+    return {
+        "_path": str(path.relative_to(prefix)),
+        "path_type": "hardlink",
+        "sha256": (digest := hashlib.sha256(text.encode()).hexdigest()),
+        "sha256_in_prefix": digest,
+        "size_in_bytes": len(text.encode()),
+    }
+
+
+def is_mark(name: str) -> bool:
+    """Whether a file in a package's record is a mark of the release, and in no package."""
+    return name.endswith(f"/{EXTERNAL}")
 
 
 def make_read_only(folder: Path) -> None:
-    """Take write permission from every file and folder, and let everybody read."""
+    """Take write permission from every file and folder, and let everybody read.
+
+    Files of root keep root's own, which stops nobody else and without which root may write as
+    well: conda copies the modes of packages into the clones of users who may not link to them.
+    """
     for path, _names, files in os.walk(folder, topdown=False):
         for name in files:
             file = Path(path, name)
-            mode = file.lstat().st_mode
-            if stat.S_ISREG(mode):
-                file.chmod(0o555 if mode & stat.S_IXUSR else 0o444)
+            status = file.lstat()
+            if stat.S_ISREG(status.st_mode):
+                file.chmod(_frozen_mode(status))
         Path(path).chmod(0o555)
+
+
+def _frozen_mode(status: os.stat_result) -> int:
+    mode = 0o555 if status.st_mode & stat.S_IXUSR else 0o444
+    return mode if status.st_uid else mode | stat.S_IWUSR
+
+
+def can_be_written(status: os.stat_result) -> bool:
+    """Whether a file's permissions let anybody but root write it."""
+    return bool(status.st_mode & (0o222 if status.st_uid else 0o022))
 
 
 def make_writable(prefix: Path) -> tuple[int, int]:
@@ -75,8 +114,8 @@ def protect_links(prefix: Path, records: list[Record]) -> None:
         for entry in record.entries:
             file = prefix / entry["_path"]
             status = file.lstat()
-            if stat.S_ISREG(status.st_mode) and status.st_nlink > 1 and status.st_mode & 0o222:
-                file.chmod(0o555 if status.st_mode & stat.S_IXUSR else 0o444)
+            if stat.S_ISREG(status.st_mode) and status.st_nlink > 1 and can_be_written(status):
+                file.chmod(_frozen_mode(status))
 
 
 def refuse_frozen(prefix: Path) -> None:

@@ -80,6 +80,15 @@ class Layout:
         return self.root / "pkgs"
 
     @property
+    def names(self) -> Path:
+        """Links to the releases under the names that conda finds them by.
+
+        Its own name matters: conda shows an environment by its name, not by its path, where the
+        folder above is called `envs`.
+        """
+        return self.root / "conda" / "envs"
+
+    @property
     def lock(self) -> Path:
         """Held by whoever changes anything under the root."""
         return self.root / ".lock"
@@ -112,8 +121,16 @@ def read_origin(prefix: Path) -> Origin | None:
 
 
 def clones_folder() -> Path:
-    """Where clones go: the first entry of CONDA_ENVS_PATH, else ~/.local/share/ddl-ce-envs."""
-    listed = [p for p in os.environ.get("CONDA_ENVS_PATH", "").split(os.pathsep) if p]
+    """Where clones go: the user's first folder of environments, else ~/.local/share/ddl-ce-envs.
+
+    conda takes either variable, and stops where both are set.
+    """
+    listed = [
+        path
+        for variable in ("CONDA_ENVS_DIRS", "CONDA_ENVS_PATH")
+        for path in os.environ.get(variable, "").split(os.pathsep)
+        if path
+    ]
     return Path(listed[0] if listed else "~/.local/share/ddl-ce-envs").expanduser().absolute()
 
 

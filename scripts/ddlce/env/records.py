@@ -69,6 +69,18 @@ def read_records(prefix: Path) -> list[Record]:
     return [Record(path) for path in sorted(prefix.glob("conda-meta/*-*-*.json"))]
 
 
+def leave_links_unhashed(records: Iterable[Record]) -> None:
+    """Take from symbolic links the sha256 that rattler gives them, as conda has none: unsaved.
+
+    It is that of the target in the package. `conda doctor` compares it with what it reads
+    through the link, where the prefix may have been written into the target.
+    """
+    for record in records:
+        for entry in record.entries:
+            if entry.get("path_type") == "softlink":
+                entry.pop("sha256_in_prefix", None)
+
+
 def write_history(prefix: Path, command: str, specs: list[str], records: list[Record]) -> None:
     """Append one event to conda's history: what was asked for and what is there now."""
     path = prefix / "conda-meta" / "history"

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddlce.env.bytecode import shared_bytecode
+from ddlce.env.freeze import is_mark
 from ddlce.env.records import Entry, Record
 from ddlce.errors import SourceError
 
@@ -150,6 +151,9 @@ class _Planner:
                 raise Unusual(f"{entry} has fields that are not understood")
             name = entry["_path"]
             kind = entry.get("path_type")
+            if is_mark(name):
+                plan.changed = True
+                continue
             if kind == "pyc_file":
                 if name not in bytecode:
                     plan.changed = True

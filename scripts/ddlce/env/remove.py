@@ -15,6 +15,7 @@ from ddlce.env.layout import (
     remove_tree,
     user_lock,
 )
+from ddlce.env.names import name_releases
 from ddlce.env.waiting import waiting_lock
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors
@@ -57,6 +58,8 @@ def remove(settings: Settings, name: str, on_wait: Callable[[], None] | None = N
         lock = user_lock(settings, prefix)
     with waiting_lock(lock, on_wait):
         remove_tree(prefix)
+        if lock == layout.lock:
+            name_releases(layout)
     return prefix
 
 
@@ -92,6 +95,8 @@ def collect(
             for folder in [*doomed, *leftovers]:
                 remove_tree(folder)
             remove_packages(layout, packages)
+            if doomed:
+                name_releases(layout)
         return Collected(doomed, packages, leftovers)
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ddlce.env.freeze import EXTERNAL, FROZEN
+from ddlce.env.freeze import EXTERNAL, FROZEN, can_be_written
 from ddlce.env.layout import LOCK_COPY, Origin, read_origin
 from ddlce.env.records import Entry, Record, read_records
 from ddlce.errors import DdlceError, InputError
@@ -107,8 +107,8 @@ def _walk(prefix: Path, expected: dict[str, Entry], report: Report) -> None:
             path = name if inside == "." else f"{inside}/{name}"
             if path not in expected and not _is_ours(path):
                 report.extra.append(path)
-            mode = os.lstat(os.path.join(folder, name)).st_mode  # noqa: PTH118 - 30 000 files
-            if frozen and stat.S_ISREG(mode) and mode & 0o222:
+            status = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - 30 000 files
+            if frozen and stat.S_ISREG(status.st_mode) and can_be_written(status):
                 report.writable.append(path)
 
 

@@ -13,9 +13,7 @@ from ddlce.modulefile.activation import SYSTEM_PATH, Run, exported_names, run_ac
 #: Separators of the path-like variables that we know how to take apart.
 DELIMITERS = ":;, "
 
-# CONDA_SHLVL is conda's count of its own activations. Were it ours, `conda activate other`
-# after a load would push onto our level, and an unload would leave a count without a stack.
-# CONDA_PREFIX and CONDA_DEFAULT_ENV are the module's own statements.
+# The module's own statement (`ModuleWriter.conda_level`); conda itself sees to its prompt.
 CONDAS_OWN = {"CONDA_SHLVL", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_PROMPT_MODIFIER"}
 
 #: Variables of the shell that cannot be preset.

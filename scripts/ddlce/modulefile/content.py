@@ -24,8 +24,7 @@ CONFLICTS = (
     *("miniforge", "miniforge3", "mambaforge", "conda", "mamba", "micromamba", "open-ce"),
 )
 
-#: As in channel/condarc.j2: where users' environments and their package cache go.
-USER_ENVS = f"{HOME}/.local/share/ddl-ce-envs"
+#: As in channel/condarc.j2: where users' package cache goes.
 USER_PKGS = f"{HOME}/.cache/ddl-ce/conda-pkgs"
 
 
@@ -108,6 +107,7 @@ def compose(content: Content, writer: ModuleWriter) -> str:
     names = {change.name for change in ours}
     for change in [c for c in content.changes if c.name not in names] + ours:
         _write_change(writer, change)
+    writer.conda_level(content.prefix, content.env.env)
     return writer.text()
 
 
@@ -139,13 +139,12 @@ def _own_changes(content: Content) -> list[Change]:
     changes = [
         # After its last element, an empty one: `man` then looks in the system's folders too.
         Change("MANPATH", "prepend", (str(prefix / "share" / "man"),), tail=True),
-        # The user's own choice of folders comes first. conda separates caches by commas.
-        Change("CONDA_ENVS_PATH", "append", (USER_ENVS,)),
+        # The user's own choice of folders comes first. conda separates caches by commas. Folders of
+        # environments are in the .condarc: conda stops where a user has set CONDA_ENVS_DIRS and
+        # we CONDA_ENVS_PATH.
         Change("CONDA_PKGS_DIRS", "append", (USER_PKGS, content.env.pkgs), ","),
         # Packages in ~/.local would shadow the environment's.
         Change("PYTHONNOUSERSITE", "set", ("1",)),
-        Change("CONDA_DEFAULT_ENV", "set", (content.env.env,)),
-        Change("CONDA_PREFIX", "set", (str(prefix),)),
     ]
     if (prefix / ".condarc").is_file():
         changes.append(Change("CONDARC", "set", (str(prefix / ".condarc"),)))

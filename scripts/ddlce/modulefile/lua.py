@@ -35,7 +35,19 @@ local function restore_empty(name)
    execute{cmd = set, modeA = {"unload"}}
 end
 
-local function push(name, value)
+-- Nor can it give a variable another value while it unloads.
+local function set_now(name, value)
+   posix.setenv(name, value, true)
+   local quoted = "'" .. value:gsub("'", "'\\''") .. "'"
+   local commands = {
+      csh = "setenv " .. name .. " " .. quoted,
+      fish = "set -gx " .. name .. " " .. quoted,
+   }
+   execute{cmd = commands[myShellType()] or name .. "=" .. quoted .. "; export " .. name,
+      modeA = {"unload"}}
+end
+
+local function push(name, value, theirs)
    local stack, empty = "__LMOD_STACK_" .. name, "__DDLCE_EMPTY_" .. name
    if loading then
       local before = os.getenv(name)
@@ -49,7 +61,7 @@ local function push(name, value)
       end
       pushenv(name, value)
    elseif unloading then
-      if os.getenv(name) == value then
+      if os.getenv(name) == value and not theirs then
          pushenv(name, value)
          if not (os.getenv(stack) or ""):find(":", 1, true) then
             forget(stack) -- only what the user had is left in it
@@ -104,12 +116,50 @@ local function edit_path(edit, name, value, delim, tail)
    end
    push(name, whole)
 end
+
+-- conda's variables for each level of its stack move one level down, for the first one goes.
+local function lower_levels(depth)
+   local lowest = {CONDA_PREFIX_ = 1, CONDA_STACKED_ = 2, __CONDA_SHLVL_ = 0}
+   local moved = {CONDA_SHLVL = string.format("%d", depth - 1)}
+   local environ = io.open("/proc/self/environ") -- Lmod has no list of all variables
+   for name, value in (environ and environ:read("*a") or ""):gmatch("([^=%z]+)=(%Z*)") do
+      for head, first in pairs(lowest) do
+         local level, tail = name:match("^" .. head .. "(%d+)(.*)$")
+         if level then
+            forget(name)
+            if level - 1 >= first then
+               moved[head .. string.format("%d", level - 1) .. tail] = value
+            end
+         end
+      end
+   end
+   for name, value in pairs(moved) do
+      set_now(name, value)
+   end
+end
+
+-- The environment is the first level of conda's stack: others are activated on top of it, and
+-- `conda deactivate` comes back to it. While it is below others, an unload takes it from there.
+local function conda_level(prefix, name)
+   local depth = tonumber(os.getenv("CONDA_SHLVL") or "") or 0
+   local ours = depth == 1 and os.getenv("CONDA_PREFIX") == prefix
+   local below = depth > 1 and os.getenv("CONDA_PREFIX_1") == prefix
+   if unloading and ours then
+      posix.setenv("CONDA_DEFAULT_ENV", name, true) -- coming back, conda calls it by its path
+   end
+   push("CONDA_SHLVL", "1", not ours)
+   push("CONDA_PREFIX", prefix, not ours)
+   push("CONDA_DEFAULT_ENV", name, not ours)
+   if unloading and below then
+      lower_levels(depth)
+   end
+end
 """
 
 REFUSE = """if loading then
    local active = os.getenv("CONDA_PREFIX") or ""
    local depth = tonumber(os.getenv("CONDA_SHLVL") or "") or 0
-   if depth > 0 or (active ~= "" and active ~= {prefix}) then
+   if depth > 1 or (depth == 1 or active ~= "") and active ~= {prefix} then
       LmodError({message} .. " (CONDA_PREFIX=" .. active .. ")")
    end
 end
@@ -156,6 +206,9 @@ class LuaWriter(ModuleWriter):
 
     def pushenv(self, name: str, value: str) -> None:
         self.add(f"push({self.quote(name)}, {self.quote(value)})")
+
+    def conda_level(self, prefix: PurePath, name: str) -> None:
+        self.add(f"conda_level({self.quote(str(prefix))}, {self.quote(name)})")
 
     def unless_env(self, name: str, value: str) -> None:
         self.add(f"push_unless_set({self.quote(name)}, {self.quote(value)})")

@@ -48,7 +48,7 @@ proc set_to {name value} {
    }
 }
 
-proc push {name value} {
+proc push {name value {theirs 0}} {
    set saved __DDLCE_SAVED_$name
    if {[loading]} {
       if {[is_set $name]} {
@@ -57,7 +57,7 @@ proc push {name value} {
       set_to $name $value
    } elseif {[unloading]} {
       # if the user has changed the variable since, it is theirs
-      if {[getenv $name] eq $value} {
+      if {[getenv $name] eq $value && !$theirs} {
          if {[is_set $saved]} {
             set_to $name [getenv $saved]
          } else {
@@ -109,13 +109,54 @@ proc edit_path {edit name value delim tail} {
    }
    push $name $whole
 }
+
+# conda's variables for each level of its stack move one level down, for the first one goes.
+proc lower_levels {depth} {
+   set moved [list CONDA_SHLVL [expr {$depth - 1}]]
+   foreach {head first} {CONDA_PREFIX_ 1 CONDA_STACKED_ 2 __CONDA_SHLVL_ 0} {
+      foreach name [array names ::env ${head}*] {
+         if {[regexp "^${head}(\\d+)(.*)\$" $name all level tail]} {
+            set value [getenv $name]
+            setenv $name {}
+            if {$level - 1 >= $first} {
+               lappend moved $head[expr {$level - 1}]$tail $value
+            }
+         }
+      }
+   }
+   foreach {name value} $moved {
+      set_to $name $value
+   }
+}
+
+# The environment is the first level of conda's stack: others are activated on top of it, and
+# `conda deactivate` comes back to it. While it is below others, an unload takes it from there.
+proc conda_level {prefix name} {
+   set depth [getenv CONDA_SHLVL 0]
+   if {![string is integer -strict $depth]} {
+      set depth 0
+   }
+   set ours [expr {$depth == 1 && [getenv CONDA_PREFIX] eq $prefix}]
+   set below [expr {$depth > 1 && [getenv CONDA_PREFIX_1] eq $prefix}]
+   if {[unloading] && $ours} {
+      set ::env(CONDA_DEFAULT_ENV) $name ;# coming back, conda calls it by its path
+   }
+   push CONDA_SHLVL 1 [expr {!$ours}]
+   push CONDA_PREFIX $prefix [expr {!$ours}]
+   push CONDA_DEFAULT_ENV $name [expr {!$ours}]
+   if {[unloading] && $below} {
+      lower_levels $depth
+   }
+}
 """
 
 REFUSE = """if {{[loading]}} {{
    set active [getenv CONDA_PREFIX]
    set depth [getenv CONDA_SHLVL 0]
-   if {{([string is integer -strict $depth] && $depth > 0)
-         || ($active ne {{}} && $active ne {prefix})}} {{
+   if {{![string is integer -strict $depth]}} {{
+      set depth 0
+   }}
+   if {{$depth > 1 || (($depth == 1 || $active ne {{}}) && $active ne {prefix})}} {{
       puts stderr "{message} (CONDA_PREFIX=$active)"
       break
    }}
@@ -162,6 +203,9 @@ class TclWriter(ModuleWriter):
 
     def pushenv(self, name: str, value: str) -> None:
         self.add(f"push {self.quote(name)} {self.quote(value)}")
+
+    def conda_level(self, prefix: PurePath, name: str) -> None:
+        self.add(f"conda_level {self.quote(str(prefix))} {self.quote(name)}")
 
     def unless_env(self, name: str, value: str) -> None:
         self.add(f"push_unless_set {self.quote(name)} {self.quote(value)}")

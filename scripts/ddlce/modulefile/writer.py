@@ -82,6 +82,13 @@ class ModuleWriter(ABC):
         """Set a variable."""
 
     @abstractmethod
+    def conda_level(self, prefix: PurePath, name: str) -> None:
+        """Be the first level of conda's stack of environments (`CONDA_SHLVL` 1).
+
+        Source: conda 24.7, `conda/activate.py`.
+        """
+
+    @abstractmethod
     def unless_env(self, name: str, value: str) -> None:
         """Set a variable only if the user has not set it."""
 
