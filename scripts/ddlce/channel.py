@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ddlce.engine.index import index_is_current, publish_index, remove_leftovers
-from ddlce.files import locked
+from ddlce.env.layout import LOCK_COPY, Layout
+from ddlce.files import locked, sha256_file
+from ddlce.model.envlock import EnvLock
+from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.plan import Plan, check_built, make_plan
 from ddlce.settings import Settings
 from ddlce.store import Store
@@ -14,8 +17,9 @@ from ddlce.store import Store
 def update_channel(settings: Settings, *plans: Plan) -> tuple[int, list[str]]:
     """Make the channel's subdirs hold exactly the packages of the plans.
 
-    Packages of older digests stay in the store, and in the caches of the environments that use
-    them, but leave the channel: a solver must never choose between two builds of one version.
+    Packages of older digests leave the index: a solver must never choose between two builds of
+    one version. The files of those that a lock names stay, for explicit lists and for `ddlce env
+    create --lock`: neither asks the index. Others are only in the store.
 
     Args:
         settings: the folders.
@@ -37,7 +41,37 @@ def update_channel(settings: Settings, *plans: Plan) -> tuple[int, list[str]]:
             found[store.package(output.subdir, output.filename)] = output.subdir
     packages = [(subdir, path) for path, subdir in found.items()]
     with locked(settings.cache / "locks" / "channel"):
-        if index_is_current(settings.channel, packages):
+        kept = _kept_files(settings, store, {(subdir, path.name) for subdir, path in packages})
+        if index_is_current(settings.channel, packages, kept):
             return len(packages), []
         remove_leftovers(settings.channel)
-        return len(packages), publish_index(settings.channel, packages)
+        return len(packages), publish_index(settings.channel, packages, kept)
+
+
+def standing_locks(settings: Settings) -> list[Path]:
+    """The locks of the releases under the root, and those of the tree."""
+    releases = [prefix / LOCK_COPY for prefix in Layout(settings.root).releases()]
+    return [*releases, *sorted((settings.tree / "envs" / "locks").glob("*.lock"))]
+
+
+def _kept_files(
+    settings: Settings, store: Store, indexed: set[tuple[str, str]]
+) -> list[tuple[str, Path]]:
+    """(subdir, file) of the packages beside the index's that a lock names, where there are any.
+
+    Raises:
+        InputError: a lock is damaged; without it, a release's packages would be lost.
+    """
+    kept: dict[tuple[str, str], Path] = {}
+    for path in standing_locks(settings):
+        for package in EnvLock.load(path).packages:
+            key = (package.subdir, package.file)
+            if package.channel != OWN_CHANNEL or key in indexed or key in kept:
+                continue
+            published = settings.channel / package.subdir / package.file
+            built = store.package(*key)
+            if published.is_file() and published.stat().st_size == package.size:
+                kept[key] = published
+            elif built.is_file() and sha256_file(built) == package.sha256:
+                kept[key] = built
+    return [(subdir, path) for (subdir, _name), path in kept.items()]

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ddlce.env.layout import LOCK_COPY, ORIGIN, Layout, Origin, remove_tree
+from ddlce.model.envlock import EnvLock, LockedPackage
 from support.minitree import MiniTree, make_tree
 
 
@@ -202,6 +204,47 @@ def test_index_needs_everything_built_and_publishes_exactly_the_plan(tree: MiniT
     assert len(before - after) == 1
     assert (channel / "repodata.json.zst").exists()
     assert (channel / "repodata_shards.msgpack.zst").exists()
+
+
+def test_index_keeps_the_files_that_a_lock_names(tree: MiniTree) -> None:
+    """For explicit lists and rollbacks; the index has one build of each version all the same."""
+    tree.ddlce("build")
+    assert tree.ddlce("index").returncode == 0
+    channel = tree.repo / "channel" / "noarch"
+    (old,) = channel.glob("app-*.conda")
+    record = json.loads((channel / "repodata.json").read_text())["packages.conda"][old.name]
+    package = LockedPackage.model_validate(
+        {key: record[key] for key in ("name", "version", "build", "subdir", "sha256", "size")}
+        | {"file": old.name}
+    )
+    lock = EnvLock(
+        **{"env": "toys", "release": "1", "platform": "linux-64", "manifest": "0" * 64},
+        **{"channels": ["ddl-ce"], "specs": ["app"], "packages": [package]},
+    )
+    prefix = Layout(tree.settings.root).prefix("toys", "1", lock.digest)
+    (prefix / "conda-meta").mkdir(parents=True)
+    (prefix / LOCK_COPY).write_text(lock.to_yaml())
+    origin = Origin(
+        **{"kind": "release", "env": "toys", "release": "1", "digest": lock.digest},
+        **{"platform": "linux-64", "manifest": "0" * 64, "channels": {}, "specs": [], "pkgs": ""},
+    )
+    (prefix / ORIGIN).write_text(origin.model_dump_json())
+    content = old.read_bytes()
+    for turn in range(2):
+        (tree.repo / "recipes" / "app" / "LICENSE").write_text(f"turn {turn}\n")
+        tree.ddlce("build")
+        assert tree.ddlce("index").returncode == 0
+        named = json.loads((channel / "repodata.json").read_text())["packages.conda"]
+        assert len(named) == 3
+        assert old.name not in named
+        assert {p.name for p in channel.glob("*.conda")} == {*named, old.name}
+        assert old.read_bytes() == content
+    old.unlink()
+    assert tree.ddlce("index").returncode == 0
+    assert old.read_bytes() == content  # again from the store
+    remove_tree(prefix)
+    assert tree.ddlce("index").returncode == 0
+    assert not old.exists()
 
 
 def test_killed_index_leaves_a_readable_channel(tree: MiniTree) -> None:

@@ -339,6 +339,28 @@ def test_remove_takes_an_old_release(site: Site) -> None:
     assert verify(site.current).ok
 
 
+def test_the_names_for_conda_follow_the_releases(site: Site) -> None:
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    old = site.current
+    names = site.root / "conda" / "envs"
+    site.manifest.write_text(site.manifest.read_text().replace("hello", "good morning"))
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    again = site.current  # the same release, otherwise made
+    assert again != old
+    assert {p.name: p.resolve() for p in names.iterdir()} == {"mini": again, "mini-2026.11": again}
+    site.ok("env", "create", "mini", "--lock", old / "conda-meta" / "ddl-ce.lock")
+    assert {p.name: p.resolve() for p in names.iterdir()} == {"mini": old, "mini-2026.11": old}
+    site.manifest.write_text(site.manifest.read_text().replace("2026.11", "2026.12"))
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    assert {p.name for p in names.iterdir()} == {"mini", "mini-2026.11", "mini-2026.12"}
+    site.ok("env", "gc")
+    new = site.current
+    assert {p.name: p.resolve() for p in names.iterdir()} == {"mini": new, "mini-2026.12": new}
+
+
 def test_verify_names_everything_that_is_wrong(site: Site) -> None:
     site.ok("lock", "mini")
     site.ok("env", "create", "mini")

@@ -46,7 +46,9 @@ def unknown_dependencies(packages: Iterable[Info]) -> list[Finding]:
 
 
 def audit_index(folder: Path) -> list[Finding]:
-    """Whether the index of one subdir names exactly its packages, as they are.
+    """Whether the packages that the index of one subdir names are there, as it says.
+
+    Files that no index names are kept for locks (see `ddlce.channel`).
 
     Args:
         folder: a subdir of a channel, with repodata.json and repodata.json.zst.
@@ -56,9 +58,10 @@ def audit_index(folder: Path) -> list[Finding]:
     data = json.loads(text)
     records = {**data.get("packages", {}), **data.get("packages.conda", {})}
     present = {path.name for path in folder.iterdir() if path.suffix == ".conda"}
-    for name in sorted(records.keys() ^ present):
-        where = "in the index, but not in the folder" if name in records else "not in the index"
-        found.append(Finding("index", f"{folder.name}/{name}", f"is {where}"))
+    for name in sorted(records.keys() - present):
+        found.append(
+            Finding("index", f"{folder.name}/{name}", "is in the index, but not in the folder")
+        )
     for name in sorted(records.keys() & present):
         found += _record(folder / name, records[name])
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ddlce.cli.common import JsonOption, SubdirOption, out, print_json
+from ddlce.cli.common import JsonOption, RootOption, SubdirOption, out, print_json
 from ddlce.settings import BUILD_PLATFORM, Settings, load_settings
 
 
@@ -13,12 +13,18 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: ddlce index")(index)
 
 
-def index(subdir: SubdirOption = BUILD_PLATFORM, json: JsonOption = False) -> None:
-    """Make the channel hold the plan's packages: repodata.json, .zst and shards."""
+def index(
+    subdir: SubdirOption = BUILD_PLATFORM, root: RootOption = None, json: JsonOption = False
+) -> None:
+    """Make the channel's index name the plan's packages: repodata.json, .zst and shards.
+
+    Older packages that a release under the root, or a lock in envs/locks, was made from stay in
+    the channel without being in its index: what names them exactly still gets them.
+    """
     from ddlce.channel import update_channel
     from ddlce.plan import make_plan
 
-    settings = load_settings()
+    settings = load_settings(root)
     subdirs = dict.fromkeys((BUILD_PLATFORM, subdir))
     total, added = update_channel(settings, *(make_plan(settings, s) for s in subdirs))
     if json:

@@ -33,8 +33,10 @@ def index_channel(folder: Path) -> None:
     asyncio.run(index_fs(folder, write_zst=True, write_shards=True))
 
 
-def publish_index(channel: Path, packages: Iterable[tuple[str, Path]]) -> list[str]:
-    """Make the channel hold exactly these packages, readable at every moment.
+def publish_index(
+    channel: Path, packages: Iterable[tuple[str, Path]], kept: Iterable[tuple[str, Path]] = ()
+) -> list[str]:
+    """Make the channel's index name exactly these packages, readable at every moment.
 
     The new index is made in a folder beside the old one. Packages and shards, which nothing
     refers to yet, are moved in first, then each repodata file by one rename, and only then are
@@ -44,6 +46,7 @@ def publish_index(channel: Path, packages: Iterable[tuple[str, Path]]) -> list[s
     Args:
         channel: the channel's folder.
         packages: (subdir, path of the .conda file) of every package.
+        kept: the same of files that stay beside them, in no index.
 
     Returns:
         The paths, relative to the channel, of packages that were added.
@@ -55,6 +58,7 @@ def publish_index(channel: Path, packages: Iterable[tuple[str, Path]]) -> list[s
     for subdir, path in packages:
         wanted.setdefault(subdir, {})[path.name] = path
     wanted.setdefault("noarch", {})
+    beside = set(kept)
     added: list[str] = []
     # Before the engine, which panics on a broken package without its name.
     metadata = {
@@ -71,15 +75,21 @@ def publish_index(channel: Path, packages: Iterable[tuple[str, Path]]) -> list[s
                     link_or_copy(path, staging / subdir / name)
             index_channel(staging)
             describe_channel(staging, metadata)
+            for subdir, path in beside:
+                if not (channel / subdir / path.name).is_file():
+                    link_or_copy(path, channel / subdir / path.name)
             for subdir, files in wanted.items():
-                added += _publish_subdir(staging / subdir, channel / subdir, files)
+                names = {path.name for where, path in beside if where == subdir}
+                added += _publish_subdir(staging / subdir, channel / subdir, files, names)
             _publish(staging / CHANNELDATA, channel / CHANNELDATA)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     return added
 
 
-def _publish_subdir(staged: Path, target: Path, packages: dict[str, Path]) -> list[str]:
+def _publish_subdir(
+    staged: Path, target: Path, packages: dict[str, Path], kept: set[str]
+) -> list[str]:
     target.mkdir(parents=True, exist_ok=True)
     added = []
     for name, path in packages.items():
@@ -97,7 +107,7 @@ def _publish_subdir(staged: Path, target: Path, packages: dict[str, Path]) -> li
     for name in REPODATA:
         _publish(staged / name, target / name)
     for old in target.glob("*.conda"):
-        if old.name not in packages:
+        if old.name not in packages and old.name not in kept:
             old.unlink()
     return added
 
@@ -107,15 +117,18 @@ def _publish(staged: Path, target: Path) -> None:
     staged.replace(target)
 
 
-def index_is_current(channel: Path, packages: Iterable[tuple[str, Path]]) -> bool:
-    """Whether the channel holds exactly these files and an index that is newer than they are."""
+def index_is_current(
+    channel: Path, packages: Iterable[tuple[str, Path]], kept: Iterable[tuple[str, Path]] = ()
+) -> bool:
+    """Whether the channel holds exactly these files, and its index names those not only kept."""
     wanted = {(subdir, path.name): path for subdir, path in packages}
     subdirs = {subdir for subdir, _ in wanted} | {"noarch"}
     files = [channel / s / name for s in subdirs for name in REPODATA]
     if not all(file.is_file() for file in (*files, channel / CHANNELDATA)):
         return False
     present = {(p.parent.name, p.name): p for s in subdirs for p in (channel / s).glob("*.conda")}
-    if present.keys() != wanted.keys():
+    beside = {(subdir, path.name) for subdir, path in kept}
+    if present.keys() != wanted.keys() | {key for key in beside if key[0] in subdirs}:
         return False
     indexed = {
         (subdir, name)
