@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import posixpath
 import py_compile
 import subprocess
 import sys
@@ -63,6 +64,8 @@ def pack(pkg: Pkg, channel: Path) -> Path:
     with conda_builder(pkg.stem, folder, compression_level=1) as tar:
         for name, content in sorted(pkg.files.items()):
             paths.append(_add(tar, name, content))
+            if paths[-1]["path_type"] == "softlink":
+                _describe_link(paths[-1], str(content)[3:], pkg.files)
         index = {
             "name": pkg.name,
             "version": pkg.version,
@@ -95,9 +98,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes | str | Path) -> dict[s
     if isinstance(content, str) and content.startswith("-> "):
         info.type, info.linkname = tarfile.SYMTYPE, content[3:]
         tar.addfile(info)
-        digest = hashlib.sha256(info.linkname.encode()).hexdigest()  # as rattler-build has it
-        size = len(info.linkname.encode())
-        return {"_path": name, "path_type": "softlink", "sha256": digest, "size_in_bytes": size}
+        return {"_path": name, "path_type": "softlink"}
     if isinstance(content, Path):
         data = content.read_bytes()
         info.mode = 0o755 if os.access(content, os.X_OK) else 0o644
@@ -116,6 +117,14 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes | str | Path) -> dict[s
         mode = "binary" if b"\0" in data else "text"
         entry |= {"prefix_placeholder": PLACEHOLDER, "file_mode": mode}
     return entry
+
+
+def _describe_link(entry: dict[str, Any], text: str, files: dict[str, bytes | str | Path]) -> None:
+    """Add what rattler-build has of a link: the sha256 of its target, the length of its text."""
+    target = files[posixpath.normpath(posixpath.join(posixpath.dirname(entry["_path"]), text))]
+    data = target.read_bytes() if isinstance(target, Path) else target
+    data = data.encode() if isinstance(data, str) else data
+    entry |= {"sha256": hashlib.sha256(data).hexdigest(), "size_in_bytes": len(text)}
 
 
 def compiled(text: str) -> bytes:

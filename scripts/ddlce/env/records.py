@@ -72,8 +72,8 @@ def read_records(prefix: Path) -> list[Record]:
 def leave_links_unhashed(records: Iterable[Record]) -> None:
     """Take from symbolic links the sha256 that rattler gives them, as conda has none: unsaved.
 
-    It is that of the target in the package. `conda doctor` compares it with what it reads
-    through the link, where the prefix may have been written into the target.
+    It is that of the link's text. `conda doctor` compares it with what it reads through the link,
+    and calls every link altered.
     """
     for record in records:
         for entry in record.entries:
