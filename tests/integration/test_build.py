@@ -15,6 +15,7 @@ import pytest
 from ddlce.env.layout import LOCK_COPY, ORIGIN, Layout, Origin, remove_tree
 from ddlce.model.envlock import EnvLock, LockedPackage
 from support.minitree import MiniTree, make_tree
+from support.packages import package_files
 
 
 def test_build_then_reuse_then_only_what_changed(tree: MiniTree) -> None:
@@ -245,6 +246,22 @@ def test_index_keeps_the_files_that_a_lock_names(tree: MiniTree) -> None:
     remove_tree(prefix)
     assert tree.ddlce("index").returncode == 0
     assert not old.exists()
+
+
+def test_a_python_package_of_this_tree_is_known_to_pip_and_not_pypi_s(tree: MiniTree) -> None:
+    info = "site-packages/toy-1.0.dist-info"
+    tree.recipe(
+        "base", script=f"mkdir -p $PREFIX/{info}\necho 'Name: toy' > $PREFIX/{info}/METADATA"
+    )
+    assert tree.ddlce("build", "base").returncode == 0
+    (package,) = (tree.settings.store / "noarch").glob("base-*.conda")
+    files = package_files(package)
+    assert files[f"{info}/INSTALLER"] == b"conda\n"
+    record = files[f"{info}/RECORD"].decode().splitlines()
+    assert [line.partition(",")[0].removeprefix("toy-1.0.dist-info/") for line in record] == [
+        *("../../../share/base", "INSTALLER", "METADATA", "RECORD")
+    ]
+    assert json.loads(files["info/index.json"])["purls"] == []
 
 
 def test_killed_index_leaves_a_readable_channel(tree: MiniTree) -> None:
