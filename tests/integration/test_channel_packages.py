@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from ddlce.audit.facts import Info, read_facts, read_metadata
 from ddlce.build.distributions import distributions
 from ddlce.model.envlock import EnvLock
 from ddlce.settings import load_settings
+from support.packages import package_files
 from support.served import serving
 
 pytestmark = pytest.mark.built
@@ -93,6 +95,21 @@ def test_the_files_beside_the_index_name_every_package(channel: Path) -> None:
             assert numpy == {"run_exports": {"weak": ["numpy >=1.23,<3"]}}
     assert described.keys() == names
     assert all(entry["summary"] and entry["home"] for entry in described.values())
+
+
+def test_numpy_exports_what_its_headers_promise(channel: Path) -> None:
+    """What is compiled with them runs on that numpy and newer, unless it asks for more."""
+    seen = 0
+    for package in sorted(channel.glob("linux-*/numpy-*.conda")):
+        files = package_files(package)
+        # Debian's has them in another folder.
+        (header,) = {files[name] for name in files if name.endswith("/numpy/numpyconfig.h")}
+        default = re.findall(rb"define NPY_FEATURE_VERSION NPY_(\d+)_(\d+)_API_VERSION", header)[-1]
+        floor = b".".join(default).decode()
+        exports = json.loads(files["info/run_exports.json"])
+        assert exports == {"weak": [f"numpy >={floor},<3"]}
+        seen += 1
+    assert seen
 
 
 #: conda name → what pip calls it, where PyPI has it.
