@@ -49,6 +49,8 @@ class Pkg:
     extra: dict[str, Any] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
     run_exports: dict[str, list[str]] = field(default_factory=dict)
+    #: (a file, the name that paths.json gives it instead), as no proper packer would.
+    paths: tuple[str, str] | None = None
 
     @property
     def stem(self) -> str:
@@ -66,6 +68,8 @@ def pack(pkg: Pkg, channel: Path) -> Path:
             paths.append(_add(tar, name, content))
             if paths[-1]["path_type"] == "softlink":
                 _describe_link(paths[-1], str(content)[3:], pkg.files)
+            if pkg.paths and pkg.paths[0] == name:
+                paths[-1]["_path"] = pkg.paths[1]
         index = {
             "name": pkg.name,
             "version": pkg.version,

@@ -1,8 +1,7 @@
 """Installing exact packages into a prefix, through a cache of unpacked packages.
 
-rattler's install is a sync: what is in the prefix and not in the list is removed. It hashes
-what it downloads, but not what it reads from a folder, and it takes no notice of a frozen
-environment: the first is done here, the second by the callers.
+rattler's install is a sync: what is in the prefix and not in the list is removed. It takes no
+notice of a frozen environment: the callers do.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
+from ddlce.engine.unpack import Hostile, NotLocked, fill, is_cached, refuse_others
 from ddlce.engine.worker import Progress, WorkerError, call, say, serve
 from ddlce.errors import DdlceError, MachineError, SourceError, WorkError
-from ddlce.files import sha256_file
 from ddlce.model.envlock import LockedPackage
 
 #: How much of a cached package is checked before it is used.
@@ -64,10 +63,11 @@ def install(
     """
     present = {(package.stem, package.sha256) for package in installed}
     needed = [package for package in packages if (package.stem, package.sha256) not in present]
-    check_archives(needed, channels, [layer.path for layer in layers], offline=offline)
+    if offline:
+        _refuse_network(needed, channels, [layer.path for layer in layers])
     request = {
         "packages": [
-            {**package.model_dump(mode="json"), "url": package.url(channels)}
+            {**package.model_dump(mode="json"), "url": package.url(channels), "stem": package.stem}
             for package in packages
         ],
         "channels": channels,
@@ -75,6 +75,7 @@ def install(
         "final": str(final) if final else None,
         "layers": [[str(layer.path), layer.validation] for layer in layers],
         "specs": specs,
+        "needed": [package.stem for package in needed],
     }
     try:
         call("ddlce.engine.install", request, progress)
@@ -84,46 +85,37 @@ def install(
     (prefix / "CACHEDIR.TAG").unlink(missing_ok=True)
 
 
-def check_archives(
-    packages: list[LockedPackage], channels: dict[str, str], caches: list[Path], *, offline: bool
+def _refuse_network(
+    packages: list[LockedPackage], channels: dict[str, str], caches: list[Path]
 ) -> None:
-    """Compare the sha256 of every package file that will be read from a folder.
+    """Stop where a package is in no cache, and its channel is on the network.
 
     Raises:
-        SourceError: a file is missing or is not the locked one; names all of them.
+        SourceError: names all of them.
     """
-    problems = []
-    for package in packages:
-        if any(is_cached(cache, package) for cache in caches):
-            continue
-        url = urlsplit(package.url(channels))
-        if url.scheme == "file":
-            path = Path(unquote(url.path))
-            if not path.is_file():
-                problems.append(f"{path}: missing")
-            elif sha256_file(path) != package.sha256:
-                problems.append(f"{path}: its sha256 is not the locked {package.sha256[:16]}…")
-        elif offline:
-            problems.append(f"{package.file}: in no cache, and the channel is on the network")
-    if problems:
-        raise SourceError(
-            "packages cannot be installed:\n  " + "\n  ".join(problems),
-            "rebuild the channel and lock again (ddlce build, ddlce lock), or name a channel "
-            "that has them with --channel",
-        )
+    absent = [
+        f"{package.file}: in no cache, and the channel is on the network"
+        for package in packages
+        if urlsplit(package.url(channels)).scheme != "file"
+        and not any(is_cached(cache, package.stem, package.sha256) for cache in caches)
+    ]
+    if absent:
+        raise _unavailable("\n".join(absent))
 
 
-def is_cached(cache: Path, package: LockedPackage) -> bool:
-    """True when `cache` holds the unpacked package, made from a file with the locked sha256."""
-    try:
-        # rattler's own note beside each package: a revision (8 bytes), then the sha256.
-        note = (cache / f"{package.stem}.lock").read_bytes()
-    except OSError:
-        return False
-    return note[8:40].hex() == package.sha256 and (cache / package.stem / "info").is_dir()
+def _unavailable(problems: str) -> SourceError:
+    return SourceError(
+        "packages cannot be installed:\n  " + problems.replace("\n", "\n  "),
+        "rebuild the channel and lock again (ddlce build, ddlce lock), or name a channel "
+        "that has them with --channel",
+    )
 
 
 def _explain(error: WorkerError, prefix: Path) -> DdlceError:
+    if error.kind == NotLocked.__name__:
+        return _unavailable(error.text)
+    if error.kind == Hostile.__name__:
+        return SourceError(error.text, "do not use its channel before you know why")
     text = re.sub(r"\s*\n\s*", " ", error.text).strip().replace("Caused by: ", "")
     again = "check the channel, then run the command again"
     if "os error 28" in text or "os error 122" in text:
@@ -133,10 +125,6 @@ def _explain(error: WorkerError, prefix: Path) -> DdlceError:
         )
     if "os error 13" in text or "os error 30" in text:
         return MachineError(f"cannot write: {text}", "choose a folder that you may write")
-    if "hash mismatch" in text or "checksum" in text.lower():
-        return SourceError(f"a package is not the locked one: {text}", again)
-    if "failed to fetch" in text:
-        return SourceError(f"a package cannot be fetched: {text}", again)
     return WorkError(f"cannot install into {prefix}: {text}", again)
 
 
@@ -151,6 +139,11 @@ def _install(request: dict[str, Any]) -> None:
         "fast": ValidationMode.fast(),
         "full": ValidationMode.full(),
     }
+    needed = set(request["needed"])
+    notes = fill(
+        [p for p in request["packages"] if p["stem"] in needed],
+        [Path(path) for path, _ in request["layers"]],
+    )
     layers = [PackageCacheLayer(p).with_validation_mode(modes[m]) for p, m in request["layers"]]
     asyncio.run(
         rattler_install(
@@ -164,6 +157,7 @@ def _install(request: dict[str, Any]) -> None:
             reporter=_Reporter(),
         )
     )
+    refuse_others(notes)
 
 
 def _record(package: dict[str, Any], channels: dict[str, str]) -> Any:

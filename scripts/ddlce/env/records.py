@@ -16,6 +16,7 @@ from typing import Any
 
 from ddlce.errors import InputError
 from ddlce.files import write_atomic
+from ddlce.safepath import is_inside
 
 #: One file of a package in paths_data.
 Entry = dict[str, Any]
@@ -34,6 +35,9 @@ class Record:
         try:
             self.data: dict[str, Any] = json.loads(path.read_bytes())
             self.entries: list[Entry] = self.data["paths_data"]["paths"]
+            outside = [e["_path"] for e in self.entries if not is_inside(e["_path"])]
+            if outside:
+                raise ValueError(f"{outside[0]!r} lies outside the environment")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{path}: not a package record ({error})", "verify it with: ddlce env verify"

@@ -26,6 +26,7 @@ from ddlce.env.bytecode import shared_bytecode
 from ddlce.env.freeze import is_mark
 from ddlce.env.records import Entry, Record
 from ddlce.errors import SourceError
+from ddlce.noarch import site_packages
 
 if TYPE_CHECKING:
     from ddlce.engine.worker import Progress
@@ -78,7 +79,9 @@ def plan_links(source: Path, target: Path, records: list[Record], pkgs: Path) ->
     Raises:
         Unusual: rattler must do it.
     """
-    planner = _Planner(str(source), os.fsencode(target), str(pkgs), _site_packages(records))
+    planner = _Planner(
+        str(source), os.fsencode(target), str(pkgs), site_packages(r.data for r in records)
+    )
     plans = [planner.plan(record) for record in records]
     names = [name for plan in plans for name in plan.names()]
     if len(names) != len(set(names)):
@@ -250,16 +253,6 @@ def _relative(file: str) -> str:
     if text.startswith("/"):
         raise Unusual(f"{file} points to an absolute path")
     return text
-
-
-def _site_packages(records: list[Record]) -> str:
-    """Where Python finds what is not its own, as rattler decides it."""
-    for record in records:
-        if record.data.get("name") == "python":
-            major, minor = str(record.data["version"]).split(".")[:2]
-            place = record.data.get("python_site_packages_path")
-            return str(place or f"lib/python{major}.{minor}/site-packages")
-    return "site-packages"
 
 
 def _make_folders(root: str, plans: list[PackagePlan]) -> None:

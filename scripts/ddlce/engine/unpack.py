@@ -1,0 +1,206 @@
+"""Filling a package cache: what is hashed is what is unpacked, and nothing leads outside.
+
+rattler's installer would hash what it downloads, but not what it reads from a folder, and it
+believes the paths in a package. So packages are unpacked here first, each hashed by the one pass
+that unpacks it, and looked through; the installer then finds all of them in the cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ddlce.noarch import SITE, site_packages
+from ddlce.safepath import below_link, is_inside
+
+#: Packages unpacked at once: decompression is most of it, and it lets other threads run.
+PARALLEL = 4
+
+#: rattler's own note beside each package: its revision (8 bytes), then the sha256.
+REVISION = (1).to_bytes(8, "big")
+
+
+class NotLocked(Exception):
+    """Packages cannot be had, or are not the locked ones; one line for each."""
+
+
+class Hostile(Exception):
+    """A package would write outside the environment."""
+
+
+def is_cached(cache: Path, stem: str, sha256: str) -> bool:
+    """True when `cache` holds the unpacked package, made from a file with the locked sha256."""
+    try:
+        note = (cache / f"{stem}.lock").read_bytes()
+    except OSError:
+        return False
+    return note[8:40].hex() == sha256 and (cache / stem / "info").is_dir()
+
+
+def fill(packages: list[dict[str, Any]], caches: Sequence[Path]) -> dict[Path, bytes]:
+    """Unpack into the first cache what none of them has, then look through all packages.
+
+    Args:
+        packages: what a lock has of each, and its `stem` and `url`.
+        caches: folders of unpacked packages, searched in this order.
+
+    Returns:
+        The note beside each package in its cache, for `refuse_others`.
+
+    Raises:
+        NotLocked: a package cannot be fetched or unpacked, or has another sha256.
+        Hostile: a package would write outside the environment.
+    """
+    wanted = [(p, str(p["stem"])) for p in packages]
+    missing = [
+        package
+        for package, stem in wanted
+        if not any(is_cached(cache, stem, package["sha256"]) for cache in caches)
+    ]
+    if missing:
+        caches[0].mkdir(parents=True, exist_ok=True)
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            # Largest first, so that no big one is left to run alone at the end.
+            missing.sort(key=lambda package: -int(package["size"]))
+            problems = [p for p in pool.map(lambda p: _unpack(p, caches[0]), missing) if p]
+        if problems:
+            raise NotLocked("\n".join(sorted(problems)))
+    found = [
+        (stem, next(c for c in caches if is_cached(c, stem, package["sha256"])) / stem)
+        for package, stem in wanted
+    ]
+    refuse_paths_outside(found, site_packages(packages))
+    return {folder: _note(folder).read_bytes() for _, folder in found}
+
+
+def refuse_others(notes: Mapping[Path, bytes]) -> None:
+    """Stop where the installer found a package damaged, and fetched it anew: nobody hashed that.
+
+    Args:
+        notes: as `fill` gave them before.
+
+    Raises:
+        NotLocked: names the packages, which are removed from the cache.
+    """
+    problems = []
+    for folder, note in notes.items():
+        if _note(folder).read_bytes() != note:
+            _note(folder).unlink()
+            shutil.rmtree(folder)
+            problems.append(
+                f"{folder}: was damaged and has been removed: run the same command again"
+            )
+    if problems:
+        raise NotLocked("\n".join(problems))
+
+
+def _note(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.lock")
+
+
+def _unpack(package: dict[str, Any], cache: Path) -> str:
+    """Bring one package into `cache`; returns what is wrong."""
+    stem = package["stem"]
+    partial = cache / f".{stem}.{os.getpid()}"
+    shutil.rmtree(partial, ignore_errors=True)
+    url = package["url"]
+    try:
+        where, digest = _extract(url, partial)
+        if digest is None:
+            return f"{where}: missing"
+        if digest != package["sha256"]:
+            return f"{where}: its sha256 is not the locked {package['sha256'][:16]}…"
+        target = cache / stem
+        _note(target).unlink(missing_ok=True)
+        shutil.rmtree(target, ignore_errors=True)
+        partial.rename(target)
+        _note(target).write_bytes(REVISION + bytes.fromhex(package["sha256"]))
+    except OSError as error:  # rattler's are of this kind, too, but without a number
+        if error.errno or re.search(r"os error (13|28|30|122)\b", str(error)):
+            raise
+        verb = "unpacked" if url.startswith("file:") else "fetched"
+        return f"{unquote(url.removeprefix('file://'))}: cannot be {verb}: {error}"
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return ""
+
+
+def _extract(url: str, target: Path) -> tuple[str, str | None]:
+    """Unpack an archive; returns its name and the sha256 of what was read, None if absent."""
+    from rattler.networking.client import Client
+    from rattler.package_streaming import download_and_extract, extract
+
+    async def download() -> tuple[bytes, bytes]:
+        return await download_and_extract(Client.default_client(), url, target)
+
+    parts = urlsplit(url)
+    if parts.scheme != "file":
+        return url, asyncio.run(download())[0].hex()
+    path = Path(unquote(parts.path))
+    return str(path), extract(path, target)[0].hex() if path.is_file() else None
+
+
+def refuse_paths_outside(packages: Iterable[tuple[str, Path]], site: str) -> None:
+    """Look through unpacked packages before an installer believes their paths.
+
+    Args:
+        packages: (stem, folder) of each.
+        site: where the modules of `noarch: python` packages go in the environment.
+
+    Raises:
+        Hostile: names the package and the path.
+    """
+    names: list[tuple[str, str]] = []
+    links: set[str] = set()
+    for stem, folder in packages:
+        python = _is_noarch_python(folder, stem)
+        for name in _paths(folder, stem):
+            place = (
+                f"{site}/{name.removeprefix(SITE)}" if python and name.startswith(SITE) else name
+            )
+            names.append((stem, place))
+            if (folder / name).is_symlink():
+                links.add(place)
+    for stem, name in names if links else ():
+        if below_link(name, links):
+            raise Hostile(f"{stem}: {name} may lie outside the environment: it is below a link")
+
+
+def _paths(folder: Path, stem: str) -> list[str]:
+    """The paths that an installer will make of a package, each of them inside."""
+    found = _json(folder, "paths.json")
+    if found is None:  # as packages were before there was a paths.json
+        text = (folder / "info" / "files").read_text(encoding="utf-8")
+        names: list[Any] = [line for line in text.splitlines() if line]
+    else:
+        names = [entry.get("_path") for entry in found["paths"]]
+    for name in names:
+        if not is_inside(name):
+            raise Hostile(f"{stem}: {name!r} is a path outside the environment")
+    return names
+
+
+def _is_noarch_python(folder: Path, stem: str) -> bool:
+    """Whether it is such a package; then its scripts have plain names, too."""
+    noarch = (_json(folder, "link.json") or {}).get("noarch") or {}
+    for text in noarch.get("entry_points") or ():
+        name = text.partition("=")[0].strip()
+        if "/" in name or not is_inside(name):
+            raise Hostile(f"{stem}: {name!r} is a script outside the environment")
+    return bool(noarch.get("type") == "python")
+
+
+def _json(folder: Path, name: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads((folder / "info" / name).read_bytes())
+    except FileNotFoundError:
+        return None
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,31 @@
+"""The records in conda-meta, which may be anybody's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ddlce.env.records import read_records
+from ddlce.errors import InputError
+from ddlce.safepath import below_link, is_inside
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil", "/etc/evil", "a/../../evil", "", "a//b", "./a", "a/", "..", "a\0b", 7, None]
+)
+def test_a_record_with_a_path_outside_is_refused(tmp_path: Path, name: object) -> None:
+    (tmp_path / "conda-meta").mkdir()
+    path = tmp_path / "conda-meta" / "a-1-0.json"
+    data = {"paths_data": {"paths": [{"_path": "lib/good"}, {"_path": name}]}}
+    path.write_text(json.dumps(data))
+    with pytest.raises(InputError, match=f"{path}: not a package record") as caught:
+        read_records(tmp_path)
+    assert "outside the environment" in caught.value.message
+
+
+def test_plain_paths() -> None:
+    assert all(map(is_inside, ["a", "a/b", "...", "a/..b/c", "lib/python3.11/x y", "a\\..\\b"]))
+    assert not below_link("a/b/c", {"b", "a/b/c", "a/b/c/d"})
+    assert below_link("a/b/c", {"a"})
