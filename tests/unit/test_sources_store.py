@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,3 +85,47 @@ def test_a_missing_source_is_named(tmp_path: Path, source: Source) -> None:
     with pytest.raises(SourceError, match="not in the source store") as caught:
         store.verify(source)
     assert caught.value.hint == "ddlce fetch"
+
+
+def test_a_file_that_others_own_is_copied_while_it_is_hashed(
+    tmp_path: Path, source: Source
+) -> None:
+    """A link would be to a file that its owner can change after it was checked."""
+    file = tmp_path / "theirs"
+    file.write_bytes(DATA)
+    for mode, linked in ((0o644, True), (0o664, False), (0o646, False)):
+        file.chmod(mode)
+        store = SourceStore(tmp_path / f"store-{mode:o}")
+        taken = store.add(source, file)
+        assert taken.samefile(file) == linked
+        assert taken.stat().st_mode & 0o022 == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a file away")
+def test_a_file_of_another_user_is_not_linked(tmp_path: Path, source: Source) -> None:
+    file = tmp_path / "theirs"
+    file.write_bytes(DATA)
+    os.chown(file, 65534, 65534)
+    assert not SourceStore(tmp_path / "store").add(source, file).samefile(file)
+
+
+def test_a_file_that_is_swapped_after_it_was_hashed_is_not_taken(
+    tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "theirs"
+    file.write_bytes(DATA)
+    real = hashlib.file_digest
+
+    def hash_and_swap(*arguments: Any) -> Any:
+        digest = real(*arguments)
+        other = tmp_path / "evil"
+        other.write_bytes(DATA.replace(b"some", b"evil"))
+        other.replace(file)
+        return digest
+
+    monkeypatch.setattr(hashlib, "file_digest", hash_and_swap)
+    for mode in (0o644, 0o666):
+        file.write_bytes(DATA)
+        file.chmod(mode)
+        taken = SourceStore(tmp_path / f"store-{mode:o}").add(source, file)
+        assert taken.read_bytes() == DATA

@@ -28,11 +28,12 @@ from ddlce.engine.render import (
     render,
     with_stored_sources,
 )
-from ddlce.errors import DdlceError, WorkError
-from ddlce.files import link_or_copy
+from ddlce.errors import DdlceError, SourceError, WorkError
+from ddlce.files import link_or_copy, sha256_file
 from ddlce.place import Runner
 from ddlce.programs import own_python
 from ddlce.settings import BUILD_PLATFORM, build_path
+from ddlce.sources.store import take
 
 #: In a build's own folder: its home, and its temporary files.
 HOME, TEMPORARY = "home", "tmp"
@@ -128,11 +129,27 @@ class Worker:
 def render_job(job: Job) -> list[tuple[Output, Rendered]]:
     """The outputs of the job's recipe, made from the stored sources."""
     recipe = with_stored_sources(
-        job.recipe, job.staging / "recipe" / job.name, job.sources.__getitem__, job.subdir
+        job.recipe, job.staging / "recipe" / job.name, lambda d: own_source(job, d), job.subdir
     )
     made = render(recipe, load_variants(job.variants, job.subdir), job.subdir, job.short)
     # For another platform, what is noarch was made on this one.
     return [(o, v) for o, v in made if job.subdir in (BUILD_PLATFORM, o.subdir)]
+
+
+def own_source(job: Job, digest: str) -> Path:
+    """A source in the job's own folder: the engine reads there what has been hashed there.
+
+    Raises:
+        SourceError: the stored file is not the locked one.
+    """
+    stored = job.sources[digest]
+    path = job.staging / "sources" / digest / stored.name
+    take(stored, path)
+    if sha256_file(path) != digest:
+        raise SourceError(
+            f"{stored}: not the locked bytes: sha256 expected {digest}", "ddlce fetch"
+        )
+    return path
 
 
 def refuse_changed_files(job: Job) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import os
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,16 +60,26 @@ class SourceStore:
         return True
 
     def add(self, source: Source, file: Path) -> Path:
-        """Take a file into the store after checking its bytes; returns its place there.
+        """Take a file into the store, and check the bytes that are then there; returns its place.
 
-        A file on the same file system is hard-linked.
+        On one file system, it is hard-linked where nobody else can change it afterwards.
 
         Raises:
             SourceError: not the locked bytes.
         """
-        check_bytes(file, source)
         path = self.path(source)
-        link_or_copy(file, path)
+        partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+        try:
+            take(file, partial)
+            check_bytes(partial, source, file)
+            with explain_os_errors(path):
+                partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            for folder in (path.parent, self.root):  # if nothing else is in them
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+            raise
         self._stamp(path)
         return path
 
@@ -99,23 +111,43 @@ class SourceStore:
             write_atomic(path.parent / STAMP, _identity(path))
 
 
-def check_bytes(path: Path, source: Source) -> None:
+def take(file: Path, target: Path) -> None:
+    """Put a file at `target`, where from now on nobody but this user can change its bytes.
+
+    It is linked if that holds already, else copied. Check the bytes of `target`, not of `file`.
+    """
+    with explain_os_errors(target):
+        status = file.stat()
+        if status.st_uid == os.geteuid() and not status.st_mode & 0o022:
+            link_or_copy(file, target)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+        target.chmod(0o644)
+
+
+def check_bytes(path: Path, source: Source, origin: Path | None = None) -> None:
     """Compare a file with the lock.
+
+    Args:
+        path: the file.
+        source: its entry.
+        origin: where it came from, for the message.
 
     Raises:
         SourceError: wrong size or digest; names the file, the expected and the found one.
     """
-    size = path.stat().st_size
+    size, name = path.stat().st_size, origin or path
     if size != source.size:
         raise SourceError(
-            f"{path}: {size} bytes, but {source.spec} has {source.size} in sources.lock "
+            f"{name}: {size} bytes, but {source.spec} has {source.size} in sources.lock "
             f"(sha256 expected {source.sha256}, found {sha256_file(path)})",
             _HINT,
         )
     found = sha256_file(path)
     if found != source.sha256:
         raise SourceError(
-            f"{path}: not the locked bytes of {source.spec}: "
+            f"{name}: not the locked bytes of {source.spec}: "
             f"sha256 expected {source.sha256}, found {found}",
             _HINT,
         )
