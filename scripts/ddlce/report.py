@@ -6,14 +6,13 @@ after its tests have passed, on the platform's own processor or, as here, under 
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from conda_package_streaming.package_streaming import stream_conda_info
 
+from ddlce import jsontext, yamltext
 from ddlce.engine.render import Output
 from ddlce.env.create import this_platform
 from ddlce.env.layout import Layout
@@ -135,7 +134,7 @@ def count_tests(package: Path) -> int:
     """How many tests a package file brings along (info/tests/tests.yaml)."""
     for archive, member in stream_conda_info(str(package)):
         if member.name == "info/tests/tests.yaml" and (stream := archive.extractfile(member)):
-            return len(yaml.safe_load(stream) or [])
+            return len(yamltext.load(stream.read().decode()) or [])
     return 0
 
 
@@ -203,7 +202,7 @@ def _read_smoke(settings: Settings, lock: EnvLock) -> Smoke | None:
     path = reports_folder(settings, prefix) / "report.json"
     if not path.is_file():
         return None
-    data = json.loads(path.read_text(encoding="utf-8"))
+    data = jsontext.load(path.read_text(encoding="utf-8"))
     return Smoke(
         passed=data["passed"],
         cases=sum(len(part["cases"]) for part in data["parts"]),

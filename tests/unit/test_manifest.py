@@ -99,7 +99,7 @@ def test_digest_is_of_the_meaning(tmp_path: Path) -> None:
         (
             "name: toy",
             "name: [toy",
-            "toy.yaml:3: not valid YAML: expected ',' or ']', but got ':'",
+            "toy.yaml:3: not valid YAML: did not find expected ',' or ']'",
             "correct the file",
         ),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 from elftools.elf.segments import InterpSegment
 
+from ddlce import jsontext
 from ddlce.errors import WorkError
 
 UNREADABLE = (OSError, ValueError, BadZipFile, TarError, zstd.ZstdError)
@@ -232,7 +232,7 @@ def _read_info(package: Path) -> tuple[dict[str, Any], list[tuple[str, int]]]:
             licenses.append((str(path.relative_to("info/licenses")), member.size))
         elif str(path.parent) == "info" and path.suffix == ".json":
             stream = archive.extractfile(member)
-            info[path.stem] = json.load(stream) if stream else None
+            info[path.stem] = jsontext.load(stream.read()) if stream else None
     return info, licenses
 
 

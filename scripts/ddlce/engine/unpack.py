@@ -8,7 +8,6 @@ that unpacks it, and looked through; the installer then finds all of them in the
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from ddlce import jsontext
 from ddlce.noarch import SITE, site_packages
 from ddlce.safepath import below_link, is_inside
 
@@ -200,7 +200,9 @@ def _is_noarch_python(folder: Path, stem: str) -> bool:
 
 def _json(folder: Path, name: str) -> dict[str, Any] | None:
     try:
-        found = json.loads((folder / "info" / name).read_bytes())
+        found = jsontext.load((folder / "info" / name).read_bytes())
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise Hostile(f"{folder}: info/{name} cannot be read: {error}") from error
     return found if isinstance(found, dict) else {}

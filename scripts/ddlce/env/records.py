@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ddlce import jsontext
 from ddlce.errors import InputError
 from ddlce.files import write_atomic
 from ddlce.safepath import is_inside
@@ -33,7 +34,7 @@ class Record:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self.data: dict[str, Any] = json.loads(path.read_bytes())
+            self.data: dict[str, Any] = jsontext.load(path.read_bytes())
             self.entries: list[Entry] = self.data["paths_data"]["paths"]
             outside = [e["_path"] for e in self.entries if not is_inside(e["_path"])]
             if outside:

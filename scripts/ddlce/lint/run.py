@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
+from ddlce import yamltext
 from ddlce.errors import InputError
 
 # Imported for their rules, which they register.
@@ -119,7 +118,7 @@ def read_tree(settings: Settings) -> Tree:
     variants = settings.recipes / VARIANTS
     if not variants.is_file():
         raise InputError(f"{variants}: missing", "the variants of the recipes stand in it")
-    keys = yaml.safe_load(variants.read_text())
+    keys = yamltext.load(variants.read_text())
     if not isinstance(keys, dict):
         raise InputError(f"{variants}: it holds no variants", "see docs/packager-guide.md")
     places = (settings.tree, settings.cache, Path.home())

@@ -140,7 +140,8 @@ class EnvLock(_Strict):
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             where = f"{path}:{mark.line + 1}" if mark else str(path)
-            raise InputError(f"{where}: not a lock: not valid YAML", _AGAIN) from error
+            problem = getattr(error, "problem", None) or str(error)
+            raise InputError(f"{where}: not a lock: not valid YAML: {problem}", _AGAIN) from error
         except ValidationError as error:
             raise InputError(f"{path}: not a lock: {_first(data, error)}", _AGAIN) from error
 

@@ -98,8 +98,8 @@ def load_manifest(path: Path) -> Manifest:
     except OSError as error:
         raise MachineError(f"cannot read {path}: {error.strerror}") from error
     try:
-        root = yaml.compose(text, yaml.SafeLoader)
         data = yamltext.load(text)
+        root = yaml.compose(text, yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)

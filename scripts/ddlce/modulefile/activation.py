@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from ddlce import jsontext
 from ddlce.errors import InputError, MachineError
 from ddlce.modulefile.writer import HOME
 
@@ -158,7 +158,7 @@ def conda_variables(prefix: Path) -> dict[str, str]:
     variables: dict[str, str] = {}
     for path in [*files, *([state] if state.is_file() else [])]:
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = jsontext.load(path.read_text(encoding="utf-8"))
             content = data.get("env_vars", {}) if path == state else data
             variables.update({str(name): str(value) for name, value in content.items()})
         except (ValueError, AttributeError) as error:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ddlce import jsontext
 from ddlce.env.layout import Origin, read_origin
 from ddlce.errors import InputError
 from ddlce.modulefile.classify import Change, activation_changes
@@ -173,7 +173,7 @@ def _read_records(prefix: Path) -> list[Record]:
     records = []
     for path in sorted(prefix.glob("conda-meta/*.json")):
         try:
-            record = json.loads(path.read_bytes())
+            record = jsontext.load(path.read_bytes())
             if not {"name", "version"} <= set(record):
                 raise ValueError("no name or no version")
         except (ValueError, TypeError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -13,10 +12,14 @@ from zipfile import BadZipFile
 
 from conda_package_streaming.package_streaming import stream_conda_info, zstd
 
+from ddlce import jsontext
 from ddlce.engine.versions import version_key
 
 #: The two files of a package's `info/` that the index does not carry.
 INFO_FILES = ("info/about.json", "info/run_exports.json")
+
+#: Bytes of one of them.
+LONGEST_INFO = 1 << 20
 
 UNREADABLE = (OSError, ValueError, BadZipFile, TarError, zstd.ZstdError)
 
@@ -91,7 +94,7 @@ def read_info(path: Path, _mtime_ns: int, _size: int) -> dict[str, dict[str, Any
     try:
         for archive, member in stream_conda_info(str(path)):
             if member.name in found and (stream := archive.extractfile(member)):
-                found[member.name] = json.load(stream)
+                found[member.name] = jsontext.load(stream.read(LONGEST_INFO + 1), LONGEST_INFO)
     except UNREADABLE:  # one bad file must not take the whole channel's page away
         found["info/about.json"] = {"summary": "This package file cannot be read."}
     return found
@@ -123,5 +126,5 @@ def read_catalogue(channel: Path, subdirs: Iterable[str]) -> dict[str, Package]:
 def _records(index: Path) -> dict[str, dict[str, Any]]:
     if not index.is_file():
         return {}
-    data = json.loads(index.read_bytes())
+    data = jsontext.load(index.read_bytes())
     return {**data.get("packages", {}), **data.get("packages.conda", {})}
