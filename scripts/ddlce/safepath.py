@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 
 def is_inside(name: object) -> bool:
@@ -21,3 +24,17 @@ def below_link(name: str, links: Container[str]) -> bool:
     while parent and parent not in links:
         parent = parent.rpartition("/")[0]
     return bool(parent)
+
+
+#: A word that becomes the name of a file or folder, or a part of one: it leads nowhere else.
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+!~-]*$")]
+
+
+def _inside(name: str) -> str:
+    if not is_inside(name):
+        raise ValueError("leads outside the environment")
+    return name
+
+
+#: A relative path that `is_inside`.
+InnerPath = Annotated[str, AfterValidator(_inside)]

@@ -87,6 +87,37 @@ def test_damage_is_told(tmp_path: Path, old: str, new: str, expected: str) -> No
     assert str(path) in caught.value.message
 
 
+LEAVING = {
+    "env": ("env: toy", "env: ../../toy"),
+    "env: .": ("env: toy", "env: .."),
+    "release": ("release: '2026.11'", "release: /etc"),
+    "platform": ("platform: linux-64", "platform: ../x"),
+    "name": ("name: b", "name: b/../../x"),
+    "version": ("version: '1.0'", "version: ../1.0"),
+    "build": ("build: '0'", "build: 0/../../x"),
+    "subdir": ("subdir: linux-64", "subdir: ../.."),
+    "file": ("file: b-1.0-0.conda", "file: ../../b-1.0-0.conda"),
+    "site": ("size: 10", "size: 10\n  python_site_packages_path: ../../x"),
+}
+
+
+@pytest.mark.parametrize("field", LEAVING)
+def test_no_field_leads_out_of_a_folder(tmp_path: Path, field: str) -> None:
+    old, new = LEAVING[field]
+    path = tmp_path / "toy.lock"
+    text = lock(package("b")).to_yaml()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(InputError, match=f"{path}: not a lock: ") as caught:
+        EnvLock.load(path)
+    assert "should match pattern" in str(caught.value) or "leads outside" in str(caught.value)
+
+
+def test_a_record_of_elsewhere_is_told_of_by_its_place() -> None:
+    with pytest.raises(InputError, match=r"https://x.org/c: package \.\./a: name: String should"):
+        LockedPackage.of({"name": "../a"}, "https://x.org/c")
+
+
 def test_missing_lock(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no lock") as caught:
         EnvLock.load(tmp_path / "toy.lock")

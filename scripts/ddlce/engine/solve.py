@@ -90,9 +90,7 @@ def _call(request: dict[str, Any]) -> Any:
 def _locked(record: dict[str, Any], names: dict[str, str]) -> LockedPackage:
     kept = {key: record[key] for key in KEPT if record.get(key) is not None}
     url = str(record["channel"]).rstrip("/")
-    return LockedPackage.model_validate(
-        {**kept, "file": record["fn"], "channel": names.get(url, url)}
-    )
+    return LockedPackage.of({**kept, "file": record["fn"], "channel": names.get(url, url)}, url)
 
 
 def _explain(error: WorkerError, channels: dict[str, str], platform: str) -> Exception:

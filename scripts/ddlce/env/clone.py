@@ -166,7 +166,8 @@ def locked_package(record: Record) -> LockedPackage:
 
     data = record.data
     fields = {k: data[k] for k in LockedPackage.model_fields if data.get(k) is not None}
-    return LockedPackage.model_validate({**fields, "file": data["fn"], "size": data.get("size", 0)})
+    fields |= {"file": data.get("fn"), "size": data.get("size", 0)}
+    return LockedPackage.of(fields, str(record.path))
 
 
 def _check_free(target: Path) -> None:

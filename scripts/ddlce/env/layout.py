@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors
+from ddlce.safepath import Word
 from ddlce.settings import ORIGIN as ORIGIN
 from ddlce.settings import Settings
 
@@ -48,8 +49,8 @@ class Origin(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     kind: Literal["release", "clone"]
-    env: str
-    release: str
+    env: Word
+    release: Word
     digest: str
     platform: str
     manifest: str

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ddlce import yamltext
 from ddlce.errors import InputError, MachineError
 from ddlce.model.manifest import OWN_CHANNEL
+from ddlce.safepath import InnerPath, Word
 
 HEADER = (
     "# The exact packages of one environment on one platform. Written by `ddlce lock`;\n"
@@ -43,12 +44,12 @@ class LockedPackage(_Strict):
             index, so that an environment can be made with the index gone.
     """
 
-    name: str
-    version: str
-    build: str
+    name: Word
+    version: Word
+    build: Word
     build_number: int = 0
     channel: str = OWN_CHANNEL
-    subdir: str
+    subdir: Word
     file: FileName
     sha256: Hex64
     md5: str | None = None
@@ -58,7 +59,28 @@ class LockedPackage(_Strict):
     noarch: Literal["python", "generic"] | None = None
     license: str | None = None
     timestamp: int | None = None
-    python_site_packages_path: str | None = None
+    python_site_packages_path: InnerPath | None = None
+
+    @classmethod
+    def of(cls, record: dict[str, Any], where: str) -> LockedPackage:
+        """A package of a channel's index or of an environment.
+
+        Args:
+            record: the fields.
+            where: what it was read from, for the message.
+
+        Raises:
+            InputError: a field has no value that a package could have.
+        """
+        try:
+            return cls.model_validate(record)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"])
+            raise InputError(
+                f"{where}: package {record.get('name')}: {field}: {first['msg']}",
+                "do not use it before you know why",
+            ) from error
 
     @property
     def stem(self) -> str:
@@ -87,9 +109,9 @@ class EnvLock(_Strict):
     """
 
     version: Literal[1] = 1
-    env: str
-    release: str
-    platform: str
+    env: Word
+    release: Word
+    platform: Word
     manifest: Hex64
     channels: list[str]
     specs: list[str]
