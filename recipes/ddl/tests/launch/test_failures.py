@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -111,7 +112,11 @@ def start_two(start: Start, marked: Marked, code: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("number", "status"),
+    [
+        *((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)),
+        *((signal.SIGQUIT, 131), (signal.SIGXCPU, 152)),  # XCPU: of LSF and SGE
+    ],
 )
 def test_signals_are_passed_on(
     start: Start, marked: Marked, number: signal.Signals, status: int
@@ -132,20 +137,75 @@ def test_signals_are_passed_on(
     assert marked.all_gone()
 
 
-def test_a_signal_for_the_program_does_not_end_it(start: Start, marked: Marked) -> None:
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2"])
+def test_a_signal_for_the_program_does_not_end_it(start: Start, marked: Marked, name: str) -> None:
+    """Slurm's --signal, LSF's -W and submitit send one or the other, to have programs save."""
     code = (
         "got = []\n"
-        "signal.signal(signal.SIGUSR1, lambda *_: got.append(1))\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: got.append('SIGUSR1'))\n"
+        "signal.signal(signal.SIGUSR2, lambda *_: got.append('SIGUSR2'))\n"
         "print('up', flush=True)\n"
         "while not got: time.sleep(0.01)\n"
-        "print('saved', rank)"
+        "print('saved by', *got)"
     )
     process = start_two(start, marked, code)
-    process.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.Signals[name])
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
-    assert sorted(out.splitlines()) == [f"[{n}@localhost] saved {n}" for n in (0, 1)]
+    assert sorted(out.splitlines()) == [f"[{n}@localhost] saved by {name}" for n in (0, 1)]
     assert marked.all_gone()
+
+
+def test_a_signal_that_the_program_does_not_know_is_named(start: Start, marked: Marked) -> None:
+    process = start_two(start, marked, "print('up', flush=True); " + SLEEP)
+    process.send_signal(signal.SIGUSR2)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGUSR2
+    assert "on localhost was killed by SIGUSR2 (signal 12)" in errors
+    assert marked.all_gone()
+
+
+def test_a_signal_before_the_ranks_are_there(start: Start, marked: Marked) -> None:
+    """It is kept until it can be passed on: before that, mpiexec itself would be ended by it."""
+    process = start("-np", "2", *ranks(marked, SLEEP))
+    assert marked.wait_until(lambda found: any("mpiexec" in words for words in found.values()))
+    process.send_signal(signal.SIGUSR1)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGUSR1
+    assert "on localhost was killed by SIGUSR1 (signal 10)" in errors
+    assert marked.all_gone()
+
+
+@pytest.mark.parametrize("where", ["the program", "MPI_Init"])
+def test_a_stopped_rank_ends_the_job(start: Start, marked: Marked, where: str) -> None:
+    """The library's own timeout cannot help in MPI_Init, which waits for all without a limit."""
+    stop = "os.kill(os.getpid(), signal.SIGSTOP)"
+    if where == "MPI_Init":
+        code = f"if rank: {stop}\nimport ctypes; ctypes.CDLL({libmpi()!r}).MPI_Init(None, None)"
+    else:
+        code = f"if rank: {stop}\n{SLEEP}"
+    process = start("-np", "2", "-x", "DDL_TIMEOUT=2", *ranks(marked, code))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGSTOP
+    first, *_, last = [line for line in errors.splitlines() if "ddlrun: rank" in line]
+    assert first.endswith(
+        "rank 1 on localhost was stopped by SIGSTOP (signal 19); the others may wait for it."
+    )
+    assert "rank 1 on localhost was stopped by SIGSTOP (signal 19), did not go on" in last
+    assert marked.all_gone()
+
+
+def test_a_stopped_rank_may_go_on(start: Start, marked: Marked) -> None:
+    code = "print(os.getpid(), flush=True); os.kill(os.getpid(), signal.SIGSTOP); print('well')"
+    process = start("-x", "DDL_TIMEOUT=60", *ranks(marked, code))
+    assert process.stdout
+    assert process.stderr
+    pid = int(process.stdout.readline().split()[-1])
+    assert "was stopped" in process.stderr.readline()
+    os.kill(pid, signal.SIGCONT)
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "[0@localhost] well\n")
+    assert errors == "ddlrun: rank 0 on localhost goes on.\n"
 
 
 def wait_for_ranks(marked: Marked, ddlrun: int, count: int) -> dict[int, str]:
@@ -181,11 +241,32 @@ def test_killing_a_helper_ends_its_ranks(start: Start, marked: Marked, victim: s
                 os.kill(pid, signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
     assert process.returncode not in (0, None)
-    assert "lost rank 0 on localhost, rank 1 on localhost" in errors
+    (words,) = [line for line in errors.splitlines() if line.startswith("ddlrun: lost ")]
+    assert "rank 0 on localhost" in words
+    assert "rank 1 on localhost" in words
     assert marked.all_gone()
 
 
-@pytest.mark.slow  # the rank's wrapper waits half a minute for the proxy to end it
+def test_the_killed_rank_is_named_and_not_who_noticed(
+    ddlrun: Run, marked: Marked, tmp_path: Path
+) -> None:
+    """The others notice at once, and their wrappers may be quicker to tell."""
+    notice = (
+        "import socket; peer = socket.socket(socket.AF_UNIX); time.sleep(1)\n"
+        "peer.connect('peer'); peer.recv(1); sys.exit(5)"
+    )
+    victim = (
+        "import socket; server = socket.socket(socket.AF_UNIX); server.bind('peer')\n"
+        "server.listen(); peers = [server.accept() for _ in range(3)]\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    for _ in range(3):
+        result = ddlrun("-np", "4", *ranks(marked, notice, notice, victim, notice))
+        assert result.returncode == 137, result.stderr
+        assert last_words(result).startswith("ddlrun: rank 2 on localhost was killed by SIGKILL")
+        (tmp_path / "peer").unlink()
+
+
 def test_killing_hydras_proxy_ends_even_a_stubborn_rank(start: Start, marked: Marked) -> None:
     process = start(
         "-np", "1", *ranks(marked, "signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP)
@@ -193,9 +274,11 @@ def test_killing_hydras_proxy_ends_even_a_stubborn_rank(start: Start, marked: Ma
     wait_for_ranks(marked, process.pid, 1)
     wrapper = next(pid for pid, words in marked.processes().items() if "-S" in words.split()[:3])
     proxy = Path(f"/proc/{wrapper}/stat").read_text().rpartition(")")[2].split()[1]
+    killed_at = time.monotonic()
     os.kill(int(proxy), signal.SIGKILL)
     process.communicate(timeout=60)
     assert process.returncode != 0
+    assert time.monotonic() - killed_at < 15  # the wrapper does not wait for a proxy that is gone
     assert marked.all_gone()
 
 

@@ -1,12 +1,15 @@
 """Real runs over the real mpiexec on this host."""
 
+import hashlib
 import json
 import os
 import re
+import select
 import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,6 +87,83 @@ def test_the_end_of_stdin_reaches_rank_0_while_others_run(ddlrun: Run) -> None:
     assert result.returncode == 0, result.stderr
 
 
+def numbers(count: int) -> str:
+    return "".join(f"{number}\n" for number in range(count))
+
+
+def test_much_input_that_nobody_reads(ddlrun: Run) -> None:
+    """mpiexec's proxy would end the job as soon as the pipe is full."""
+    result = ddlrun("-np", "2", "sleep", "1", stdin=numbers(50000))
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_much_input_for_a_slow_reader(ddlrun: Run) -> None:
+    code = (
+        "import hashlib, os, sys, time\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    time.sleep(1); print(hashlib.md5(sys.stdin.buffer.read()).hexdigest())"
+    )
+    text = numbers(300000)
+    result = ddlrun("-np", "2", sys.executable, "-c", code, stdin=text)
+    wanted = hashlib.md5(text.encode()).hexdigest()
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == f"[0@localhost] {wanted}\n"
+
+
+def test_input_after_the_program_has_closed_it(ddlrun: Run) -> None:
+    code = "import os, time; os.close(0); time.sleep(1); print('well')"
+    result = ddlrun(sys.executable, "-c", code, stdin=numbers(50000))
+    assert (result.returncode, result.stdout) == (0, "[0@localhost] well\n")
+
+
+def test_input_from_a_file(ddlrun: Run, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text(numbers(50000))
+    line = shlex.join([*DDLRUN, "-np", "2", "wc", "-l"])
+    result = subprocess.run(
+        ["bash", "-c", f"{line} <in"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert sorted(result.stdout.splitlines()) == ["[0@localhost] 50000", "[1@localhost] 0"]
+
+
+def test_a_closed_input(ddlrun: Run) -> None:
+    line = shlex.join([*DDLRUN, "-np", "2", "cat"])
+    result = subprocess.run(["bash", "-c", f"{line} <&-"], capture_output=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
+
+
+def test_a_question_is_seen_before_it_is_answered() -> None:
+    code = (
+        "import os, sys\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    print('Name? ', end='', flush=True); print('Hello', sys.stdin.readline(), end='')"
+    )
+    process = subprocess.Popen(
+        [*DDLRUN, "-np", "2", sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin
+    assert process.stdout
+    with process:
+        seen = b""
+        while not seen.endswith(b"Name? "):
+            ready, _, _ = select.select([process.stdout], [], [], 20)
+            assert ready, seen
+            seen += os.read(process.stdout.fileno(), 100)
+        process.stdin.write(b"you\n")
+        process.stdin.close()
+        assert seen + process.stdout.read() == b"[0@localhost] Name? Hello you\n"
+    assert process.returncode == 0
+
+
+def test_one_long_line(ddlrun: Run) -> None:
+    """It took a minute and more when each of its pieces had all before it copied."""
+    began = time.monotonic()
+    result = ddlrun(sys.executable, "-c", "print('a' * 30_000_000)")
+    assert result.stdout == f"[0@localhost] {'a' * 30_000_000}\n"
+    assert time.monotonic() - began < 30
+
+
 def test_words_reach_the_program_unchanged(ddlrun: Run) -> None:
     words = ["", "a b", "x\ny", "$HOME", '"', "'", "\\", ":", "\\:", "-n", "*", "é", "`id`", "%r"]
     values = show(ddlrun("-np", "2", sys.executable, "-c", SHOW, "", *words))
@@ -155,6 +235,20 @@ def test_ranks_interleaved_by_a_rankfile(ddlrun: Run, tmp_path: Path) -> None:
     result = ddlrun("-hostfile", "hosts", "-rf", "ranks", sys.executable, "-c", SHOW, "LOCAL_RANK")
     assert [value[0]["LOCAL_RANK"] for value in show(result)] == ["0", "0", "1", "1"]
     assert "[3@127.0.0.1]" in result.stdout
+
+
+def test_cores_of_a_rankfile(ddlrun: Run, tmp_path: Path) -> None:
+    """As WML CE's ddlrun writes it, and with no host named beside it."""
+    ours = sorted(os.sched_getaffinity(0))
+    (tmp_path / "ranks").write_text("rank 0=localhost slot=0:*\nrank 1=localhost slot=0:0\n")
+    values = show(ddlrun("-rf", "ranks", sys.executable, "-c", SHOW, "OMP_NUM_THREADS"))
+    assert set(values[1][2]) < set(ours) or len(ours) == 1
+    assert set(values[1][2]) <= set(values[0][2])
+    assert values[1][0]["OMP_NUM_THREADS"] == "1"
+    (tmp_path / "ranks").write_text("rank 0=localhost slot=7:0-3\n")
+    result = ddlrun("-rf", "ranks", "true")
+    assert result.returncode == 2
+    assert "ddlrun: slot=7:0-3: this host's sockets have " in result.stderr
 
 
 def test_ranks_have_cores_of_their_own(ddlrun: Run) -> None:

@@ -117,9 +117,15 @@ SWEEP = SOURCE / "ddl" / "launch" / "sweep.py"
 def test_only_what_nobody_uses_is_swept() -> None:
     """By name, age and use: a file that is open, one of another name, and an old one stay."""
     mark = f"{os.getpid():x}_0"
-    stale, opened, foreign, old = (
-        Path(f"/dev/shm/{name}{mark}")
-        for name in ("mpich_shm_a", "mpich_shm_b", "ours_", "mpich_vci_")
+    stale, opened, foreign, old, ucx = (
+        Path(f"/dev/shm/{name}{mark.removesuffix(end)}")
+        for name, end in (
+            ("mpich_shm_a", ""),
+            ("mpich_shm_b", ""),
+            ("ours_", ""),
+            ("mpich_vci_", ""),
+            ("ucx_shm_posix_", "_0"),
+        )
     )
     old.touch()
     job = subprocess.Popen(["sleep", "600"])
@@ -128,10 +134,11 @@ def test_only_what_nobody_uses_is_swept() -> None:
         sweep = subprocess.Popen([sys.executable, "-I", "-S", str(SWEEP), str(job.pid)])
         stale.touch()
         foreign.touch()
+        ucx.touch()
         with opened.open("w"):
             job.kill()
             job.wait()
-            assert gone({stale})
+            assert gone({stale, ucx})
             assert opened.exists()
         assert sweep.wait(60) == 0
         assert not opened.exists()
@@ -139,5 +146,39 @@ def test_only_what_nobody_uses_is_swept() -> None:
         assert old.exists()
     finally:
         job.kill()
-        for path in (stale, opened, foreign, old):
+        for path in (stale, opened, foreign, old, ucx):
             path.unlink(missing_ok=True)
+
+
+# Has a segment mapped, and opens and closes other files, as a starting program does.
+BUSY = """
+import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_EXCL)
+os.ftruncate(file, 4096)
+held = mmap.mmap(file, 4096)
+os.close(file)
+print("up", flush=True)
+while True:
+    for file in [os.open("/dev/null", os.O_RDONLY) for _ in range(50)]: os.close(file)
+"""
+
+
+@pytest.mark.skipif(not SWEEP.is_file(), reason="of the sources")
+def test_a_living_segment_of_another_job_stays() -> None:
+    """Though what its process has open changes while it is looked at."""
+    segment = Path(f"/dev/shm/mpich_shm_c{os.getpid():x}_0")
+    busy = subprocess.Popen([sys.executable, "-c", BUSY, segment], stdout=subprocess.PIPE)
+    try:
+        assert busy.stdout
+        assert busy.stdout.readline() == b"up\n"
+        job = subprocess.Popen(["true"])
+        sweep = subprocess.Popen([sys.executable, "-I", "-S", str(SWEEP), str(job.pid)])
+        job.wait()
+        assert sweep.wait(60) == 0
+        assert segment.exists()
+    finally:
+        busy.kill()
+        busy.wait()
+        if busy.stdout:
+            busy.stdout.close()
+        segment.unlink(missing_ok=True)

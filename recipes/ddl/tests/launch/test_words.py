@@ -1,9 +1,11 @@
 """What is decided before anything starts: options, hosts, placement. No process is run."""
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
+from ddl.launch import ports
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import Host, is_local, parse_hostfile, parse_hosts
 from ddl.launch.layout import Job, make_job
@@ -138,7 +140,9 @@ def test_wrong_host_lists(text: str, message: str) -> None:
 
 def test_hostfile(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
-    file.write_text("# all of them\n\nn[1-2] slots=4  # fast\nlocalhost:2\nlast\n")
+    file.write_text(
+        "# all of them\n\nn[1-2] slots=4 max_slots=4  # fast\nlocalhost:2\nlast max-slots=2\n"
+    )
     assert parse_hostfile(file) == [
         Host("n1", 4),
         Host("n2", 4),
@@ -152,6 +156,8 @@ def test_hostfile(tmp_path: Path) -> None:
     [
         ("a\nb slot=2\n", "{file}, line 2: 'slot=2' is not understood"),
         ("a slots=two\n", "{file}, line 1: bad number of slots in 'slots=two'"),
+        ("a slots=4 max_slots=2\n", "{file}, line 1: slots=4 is more than max_slots=2"),
+        ("a max_slots=x\n", "{file}, line 1: bad number of slots in 'max_slots=x'"),
         ("a:2 slots=2\n", "{file}, line 1: the slots are given twice"),
         ("\n\na`id`\n", "{file}, line 3: 'a`id`' is not a host name"),
         ("# none\n", "the hostfile {file} names no host"),
@@ -216,7 +222,9 @@ def test_rankfile(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("rank 0=a\n0=b\n", "{file}, line 2: '0=b' is not understood"),
-        ("rank 0=a slot=0:1\n", "{file}, line 1: 'slot=0:1' is not supported"),
+        ("rank 0=a slot=x\n", "{file}, line 1: slot=x is not understood"),
+        ("rank 0=a slot=0:1;reboot\n", "{file}, line 1: slot=0:1;reboot is not understood"),
+        ("rank 0=a core=1\n", "{file}, line 1: 'rank 0=a core=1' is not understood"),
         ("rank 0=c\n", "{file}, line 1: host c is not among the hosts given: a, b"),
         ("rank 0=a\nrank 0=b\n", "{file}, line 2: rank 0 is placed twice"),
         ("rank 0=a\nrank 2=b\n", "the rankfile {file} does not place rank 1"),
@@ -232,6 +240,59 @@ def test_wrong_rankfiles(tmp_path: Path, text: str | None, message: str) -> None
     with pytest.raises(LaunchError) as error:
         job("-H", "a,b", "-np", "3", "-rankfile", str(file))
     assert error.value.message == message.format(file=file)
+
+
+def test_rankfiles_of_open_mpi_and_wml_ce(tmp_path: Path) -> None:
+    """With cores, and without hosts beside it."""
+    file = tmp_path / "ranks"
+    file.write_text("rank 0=a slot=0:0-7\nRank 1=b slots=1:*\nrank 2=a\n")
+    made = job("-rf", str(file))
+    assert [made.host_of(rank) for rank in range(3)] == ["a", "b", "a"]
+    assert made.environment["DDLRUN_SLOTS"] == "0:0-7;1:*;"
+    file.write_text("rank 0=a\n")
+    assert "DDLRUN_SLOTS" not in job("-rf", str(file)).environment
+
+
+def test_accelerators_may_be_more_than_a_batch_systems_tasks() -> None:
+    """`#SBATCH --ntasks-per-node=1` is how one process a node is asked for: ddlrun itself."""
+    reserved = [Host("a", 1), Host("b", 1)]
+    assert make_job(parse(["-accelerators", "4", "true"]), {}, reserved).counts() == [4, 4]
+    with pytest.raises(LaunchError, match="-accelerators 4, but a has 1 slots"):
+        job("-H", "a:1", "-accelerators", "4")
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("-pami_noib", "Write ddlrun -tcp"),
+        ("--mca btl tcp", "MPICH has no MCA parameters"),
+        ("-x A=1", "Write ddlrun -x VAR=VALUE"),
+    ],
+)
+def test_arguments_of_other_mpis(word: str, hint: str) -> None:
+    with pytest.raises(LaunchError) as error:
+        job("-mpiarg", word)
+    assert error.value.message == f"-mpiarg {word.split()[0]} is another MPI's: ours is MPICH"
+    assert hint in error.value.hint
+
+
+def test_a_mode_that_is_only_a_letter() -> None:
+    """As in WML CE's examples: `-m b`."""
+    assert job("-m", "b", "-H", "a:4,b:4").environment["DDL_OPTIONS"] == ""
+    with pytest.raises(LaunchError, match="-mode q is not understood"):
+        job("-m", "q")
+
+
+def test_ports_that_are_all_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        monkeypatch.setattr(ports, "PORTS", range(port, port + 1))
+        with pytest.raises(LaunchError, match=f"no port from {port} to {port} is free"):
+            ports.free_port(is_local=True)
+    with pytest.raises(LaunchError, match="no port"):
+        ports.free_port(is_local=False, taken=[port])
 
 
 # -- environment --------------------------------------------------------------------------------

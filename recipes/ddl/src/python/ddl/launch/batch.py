@@ -7,7 +7,7 @@ NUM_LEARNERS are the hosts LEARNER_NAME_PREFIX-1 and so on.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ddl.launch.errors import LaunchError
@@ -48,13 +48,28 @@ def reserved_hosts(environ: Mapping[str, str]) -> list[Host]:
     return []
 
 
-def starter(environ: Mapping[str, str]) -> str:
-    """What Hydra starts its proxies on other hosts by: the batch system, where it offers that."""
+def starter(environ: Mapping[str, str], hosts: Iterable[str]) -> str:
+    """What Hydra starts its proxies on other hosts by: the batch system, where it offers that.
+
+    It offers that on the hosts that it reserved for us; any others are reached by ssh, as are all
+    where its variables are left over from a job that is gone.
+    """
     if "SLURM_JOB_NODELIST" in environ and find_program("srun"):
-        return "slurm"
-    if "LSB_JOBID" in environ and find_program("blaunch"):
-        return "lsf"
-    return "ssh"
+        offered = "slurm"
+    elif "LSB_JOBID" in environ and find_program("blaunch"):
+        offered = "lsf"
+    else:
+        return "ssh"
+    try:
+        reserved = {_short(host.name) for host in reserved_hosts(environ)}
+    except LaunchError:
+        return "ssh"
+    return offered if {_short(host) for host in hosts if not is_local(host)} <= reserved else "ssh"
+
+
+def _short(name: str) -> str:
+    """The name without its domain, by which batch systems mostly go; an address as it is."""
+    return name if name.replace(".", "").isdigit() else name.partition(".")[0]
 
 
 def _lsf(environ: Mapping[str, str]) -> list[Host]:

@@ -18,16 +18,65 @@ def bind(environ: "os._Environ[str]", local: int, n_local: int) -> int:
     hides_gpus = environ.pop("DDLRUN_BIND_GPUS", "0") == "1"
     gpus = visible_gpus(environ.get("CUDA_VISIBLE_DEVICES"))
     owned = gpus_of_ranks(gpus, n_local)
+    slot = slot_of(environ.pop("DDLRUN_SLOTS", ""), int(environ["PMI_RANK"]))
+    if slot and is_bound:
+        share = cores_of_slot(slot, cores_by_socket(os.sched_getaffinity(0)))
+        os.sched_setaffinity(0, {cpu for core in share for cpu in core})
+        hide_gpus(environ, owned[local] if hides_gpus else [])
+        return len(share)
     cores = cores_by_node(os.sched_getaffinity(0))
     wanted = nodes_of_ranks(owned) if hides_gpus or n_local >= len(gpus) else None
     share = shares(cores, n_local, wanted)[local]
     if is_bound and share:
         os.sched_setaffinity(0, {cpu for core in share for cpu in core})
-    if hides_gpus and gpus:
-        environ["CUDA_VISIBLE_DEVICES"] = ",".join(name for name, _ in owned[local])
-        environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as we have counted
+    hide_gpus(environ, owned[local] if hides_gpus else [])
     everything = sum(map(len, cores.values()))
     return len(share) if is_bound and share else max(1, everything // n_local)
+
+
+def hide_gpus(environ: "os._Environ[str]", owned: "list[Gpu]") -> None:
+    """Has the program see these GPUs only, if there are any."""
+    if owned:
+        environ["CUDA_VISIBLE_DEVICES"] = ",".join(name for name, _ in owned)
+        environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as we have counted
+
+
+def slot_of(slots: str, rank: int) -> str:
+    """What the rankfile says of this rank's cores; "": nothing."""
+    return slots.split(";")[rank] if slots else ""
+
+
+def cores_of_slot(slot: str, sockets: list[list[Core]]) -> list[Core]:
+    """The cores of a rankfile's slot, as "0:0-7", "0:*" or "0-3,6" (see rankfile.py).
+
+    Raises:
+        LookupError: this host has not so many, or not all of them are for us.
+    """
+    among = [core for socket in sockets for core in socket]
+    found: list[Core] = []
+    for piece in slot.split(","):
+        socket, colon, text = piece.rpartition(":")
+        try:
+            among = sockets[int(socket)] if colon else among  # a socket is of what follows, too
+            for number in range(len(among)) if text == "*" else numbers_of(text):
+                found.append(among[number])
+        except IndexError:
+            sizes = " and ".join(str(len(socket)) for socket in sockets)
+            raise LookupError(
+                f"slot={slot}: this host's sockets have {sizes} cores for us, counted from 0"
+            ) from None
+    return found
+
+
+def cores_by_socket(cpus: set[int], root: str = "") -> list[list[Core]]:
+    """The cores that these CPUs make, by socket."""
+    sockets: dict[int, list[Core]] = {}
+    for cores in cores_by_node(cpus, root).values():
+        for core in cores:
+            folder = f"{root}/sys/devices/system/cpu/cpu{core[0]}/topology/"
+            text = read(folder + "physical_package_id").strip()
+            sockets.setdefault(int(text) if text.isdigit() else 0, []).append(core)
+    return [sockets[number] for number in sorted(sockets)]
 
 
 def shares(

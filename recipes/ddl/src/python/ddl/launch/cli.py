@@ -5,7 +5,7 @@ import shlex
 import sys
 
 from ddl.launch.errors import LaunchError
-from ddl.launch.options import USAGE, Options, parse
+from ddl.launch.options import USAGE, Options, names_hosts, parse
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,7 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
             from ddl.launch.batch import reserved_hosts
             from ddl.launch.show import show
 
-            print(show(options, os.environ, reserved_hosts(os.environ)))
+            reserved = [] if names_hosts(options) else reserved_hosts(os.environ)
+            print(show(options, os.environ, reserved))
             return 0
         return _launch(options)
     except LaunchError as error:
@@ -37,7 +38,8 @@ def _launch(options: Options) -> int:
     from ddl.launch.layout import make_job
 
     launcher = HydraLauncher()
-    job = make_job(options, os.environ, launcher.reserved_hosts(os.environ))
+    reserved = [] if names_hosts(options) else launcher.reserved_hosts(os.environ)
+    job = make_job(options, os.environ, reserved)
     if options.dry_run or options.verbose:
         variables = [f"{name}={job.environment[name]}" for name in job.added]
         line = shlex.join(["env", *variables, *launcher.command(job)])

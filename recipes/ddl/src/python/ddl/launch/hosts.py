@@ -34,7 +34,10 @@ def parse_hosts(text: str, where: str = "-host") -> list[Host]:
 
 
 def parse_hostfile(path: Path) -> list[Host]:
-    """Hosts of a file with one `name [slots=N]` or `name:N` a line; `#` starts a comment."""
+    """Hosts of a file with one `name [slots=N]` or `name:N` a line; `#` starts a comment.
+
+    Open MPI's `max_slots=N` may follow: no host is given more ranks than it has slots, anyway.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -56,13 +59,21 @@ def parse_hostfile(path: Path) -> list[Host]:
 def _hostfile_line(words: list[str], where: str) -> list[Host]:
     pattern, colon, slots = words[0].partition(":")
     count = _slots(slots, words[0], where) if colon else None
+    most = None
     for word in words[1:]:
         key, equals, value = word.partition("=")
+        if key in ("max_slots", "max-slots") and equals:
+            most = _slots(value, word, where)
+            continue
         if key != "slots" or not equals:
-            raise LaunchError(f"{where}: '{word}' is not understood", "Only slots=N may follow.")
+            raise LaunchError(
+                f"{where}: '{word}' is not understood", "Only slots=N and max_slots=N may follow."
+            )
         if count is not None:
             raise LaunchError(f"{where}: the slots are given twice")
         count = _slots(value, word, where)
+    if most and count and count > most:
+        raise LaunchError(f"{where}: slots={count} is more than max_slots={most}")
     return [Host(name, count) for name in expand(pattern, where)]
 
 

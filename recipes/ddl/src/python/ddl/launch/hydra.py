@@ -33,7 +33,7 @@ class HydraLauncher:
     def check(self, job: Job) -> None:
         """Asks every other host by ssh, where that starts ranks, for the same installation."""
         remote = [host for host in job.hosts if not is_local(host)]
-        if starter(job.environment) != "ssh":
+        if starter(job.environment, job.hosts) != "ssh":
             remote = []  # the batch system gives us its hosts; the ranks say what is missing there
         if remote and not find_program("ssh"):
             raise LaunchError("ssh is not installed", "Install the OpenSSH client.")
@@ -47,7 +47,7 @@ class HydraLauncher:
         command = [str(self.mpiexec), "-prepend-pattern", f"{self._mark}%r>"]
         if all(is_local(host) for host in job.hosts):
             command += ["-launcher", "fork"]
-        elif (batch := starter(job.environment)) != "ssh":
+        elif (batch := starter(job.environment, job.hosts)) != "ssh":
             command += ["-launcher", batch]
         else:
             command += ["-launcher", "ssh", "-launcher-exec", find_program("ssh") or "ssh"]

@@ -2,7 +2,6 @@
 
 import math
 import os
-import random
 import re
 import shutil
 import socket
@@ -11,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddl.launch.errors import LaunchError
-from ddl.launch.hosts import Host, checked_name, is_local, parse_hostfile, parse_hosts
+from ddl.launch.hosts import Host, is_local, parse_hostfile, parse_hosts
 from ddl.launch.options import Options
+from ddl.launch.ports import free_port
+from ddl.launch.rankfile import read_rankfile
 from ddl.launch.tf_config import tf_variables
+from ddl.launch.variables import encode_nodes, without_foreign
 
-_MODE = re.compile(r"[bnrmcp]:([0-9]{1,8}(?:x[0-9]{1,8}){0,3})")
+_MODE = re.compile(r"[bnrmcp](?::([0-9]{1,8}(?:x[0-9]{1,8}){0,3}))?")
 _MOST = 1 << 24  # of one size, as the library has it
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RANK_LINE = re.compile(r"rank\s+([0-9]{1,8})\s*=\s*(\S+)(?:\s+(.*))?")
-# What an outer MPI run sets for its own ranks: ours must not take it for theirs.
-_FOREIGN = re.compile(r"PMI_.*|PMIX_.*|HYDI_.*|MPI_LOCAL.*|MPIR_.*_FD|DDLRUN_.*")
 
 
 @dataclass(frozen=True)
@@ -52,14 +51,17 @@ class Job:
 def make_job(options: Options, environ: Mapping[str, str], reserved: list[Host]) -> Job:
     """The job of a command line; `reserved` are the hosts a batch system gave us, if any."""
     hosts = _hosts(options, reserved)
+    slots: list[str] = []
     if options.rankfile:
-        names, placement = _read_rankfile(options.rankfile, [host.name for host in hosts])
+        given = [host.name for host in hosts] if hosts else None
+        names, placement, slots = read_rankfile(options.rankfile, given)
         if options.np not in (None, len(placement)):
             raise LaunchError(
                 f"-np {options.np}, but the rankfile {options.rankfile} has {len(placement)} ranks"
             )
     else:
-        counts = _ranks_per_host(hosts, options)
+        hosts = hosts or [Host("localhost")]
+        counts = _ranks_per_host(hosts, options, are_reserved=hosts is reserved)
         names = [host.name for host, count in zip(hosts, counts, strict=True) if count]
         placement = [n for n, count in enumerate(filter(None, counts)) for _ in range(count)]
     _check_program(options.command, names)
@@ -72,14 +74,16 @@ def make_job(options: Options, environ: Mapping[str, str], reserved: list[Host])
         "DDLRUN_BIND": "0" if options.no_bind else "1",
         "DDLRUN_BIND_GPUS": "1" if options.bind_gpus else "0",
         "DDLRUN_EXPORTED": " ".join(exports),
+        **({"DDLRUN_SLOTS": ";".join(slots)} if any(slots) else {}),
+        "DDLRUN_NODES": encode_nodes(tuple(placement)),
+        **({"DDLRUN_HOSTS": ",".join(names)} if "SLURM_JOB_ID" in environ else {}),
         **exports,
     }
-    clean = {key: value for key, value in environ.items() if not _FOREIGN.fullmatch(key)}
     return Job(
         command=tuple(options.command),
         hosts=tuple(names),
         placement=tuple(placement),
-        environment=clean | added,
+        environment=without_foreign(environ) | added,
         added=tuple(added),
         mpi_arguments=tuple(_split_words(options.mpi_arguments)),
         chief=options.parameter_servers,
@@ -93,13 +97,13 @@ def _hosts(options: Options, reserved: list[Host]) -> list[Host]:
         return parse_hosts(options.host)
     if options.hostfile:
         return parse_hostfile(options.hostfile)
-    return reserved or [Host("localhost")]
+    return reserved
 
 
-def _ranks_per_host(hosts: list[Host], options: Options) -> list[int]:
+def _ranks_per_host(hosts: list[Host], options: Options, *, are_reserved: bool) -> list[int]:
     """Fills the hosts in order; hosts of unknown size share -np evenly."""
     if options.accelerators:
-        for host in hosts:
+        for host in hosts if not are_reserved else ():  # a batch system's tasks are no limit
             if host.slots is not None and host.slots < options.accelerators:
                 raise LaunchError(
                     f"-accelerators {options.accelerators}, but {host.name} has {host.slots} slots"
@@ -128,41 +132,6 @@ def _count_gpus() -> int:
     return len(list(Path("/dev").glob("nvidia[0-9]*")))
 
 
-def _read_rankfile(path: Path, names: list[str]) -> tuple[list[str], list[int]]:
-    """Host names and the placement of `rank N=host` lines; every rank from 0 exactly once."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise LaunchError(f"cannot read the rankfile {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise LaunchError(f"the rankfile {path} is not a text file") from None
-    host_of: dict[int, int] = {}
-    for number, line in enumerate(lines, start=1):
-        text = line.partition("#")[0].strip()
-        if not text:
-            continue
-        where = f"{path}, line {number}"
-        match = _RANK_LINE.fullmatch(text)
-        if not match:
-            raise LaunchError(f"{where}: '{text}' is not understood", "Write `rank 0=host`.")
-        rank, name, more = int(match[1]), checked_name(match[2], where), match[3]
-        if more:
-            raise LaunchError(
-                f"{where}: '{more}' is not supported",
-                "ddlrun gives each rank of a host an equal share of its cores.",
-            )
-        if name not in names:
-            raise LaunchError(f"{where}: host {name} is not among the hosts given: {_list(names)}")
-        if rank in host_of:
-            raise LaunchError(f"{where}: rank {rank} is placed twice")
-        host_of[rank] = names.index(name)
-    missing = next((rank for rank in range(max(host_of, default=0)) if rank not in host_of), None)
-    if missing is not None or not host_of:
-        raise LaunchError(f"the rankfile {path} does not place rank {missing or 0}")
-    used = sorted(set(host_of.values()))
-    return [names[n] for n in used], [used.index(host_of[rank]) for rank in range(len(host_of))]
-
-
 def _ddl_options(
     options: Options, environ: Mapping[str, str], n_hosts: int, placement: list[int]
 ) -> dict[str, str]:
@@ -186,8 +155,8 @@ def _ddl_options(
     )
     if "DDL_OPTIONS" in environ and not said:
         return {}
-    if options.mode:
-        dimensions = read_mode(options.mode)
+    dimensions = read_mode(options.mode) if options.mode else []
+    if dimensions:
         if math.prod(dimensions) != len(placement):
             raise LaunchError(
                 f"-mode {options.mode}: {' x '.join(map(str, dimensions))} is "
@@ -202,13 +171,19 @@ def _ddl_options(
 
 
 def read_mode(text: str) -> list[int]:
-    """The sizes of a mode: ranks per host x hosts per rack x …; LaunchError if it is none."""
+    """The sizes of a mode: ranks per host x hosts per rack x …; [] for a letter alone.
+
+    Raises:
+        LaunchError: it is no mode.
+    """
     match = _MODE.fullmatch(text)
+    if match and match[1] is None:
+        return []
     sizes = [int(number) for number in match[1].split("x")] if match else [0]
     if not all(1 <= size <= _MOST for size in sizes):
         raise LaunchError(
             f"-mode {text} is not understood",
-            "Write X:AxBxC with X one of b n r m c p, for example -mode p:4x2.",
+            "Write X or X:AxBxC with X one of b n r m c p, for example -mode p:4x2.",
         )
     return sizes
 
@@ -245,7 +220,7 @@ def _topology(options: Options, n_hosts: int, placement: list[int]) -> list[int]
 def _torch_variables(first_host: str, names: list[str]) -> dict[str, str]:
     """Where rank 0 will listen; each rank's wrapper adds RANK, WORLD_SIZE and so on."""
     address = _address(first_host, names)
-    return {"MASTER_ADDR": address, "MASTER_PORT": str(_free_port(is_local(first_host)))}
+    return {"MASTER_ADDR": address, "MASTER_PORT": str(free_port(is_local=is_local(first_host)))}
 
 
 def _tf_variables(options: Options, host_of_rank: list[str]) -> dict[str, str]:
@@ -254,9 +229,7 @@ def _tf_variables(options: Options, host_of_rank: list[str]) -> dict[str, str]:
         return {}
     ports: list[int] = []
     for host in host_of_rank:
-        while (port := _free_port(is_local(host))) in ports:
-            pass
-        ports.append(port)
+        ports.append(free_port(is_local=is_local(host), taken=ports))
     names = [_address(host, host_of_rank) for host in host_of_rank]
     addresses = [f"{name}:{port}" for name, port in zip(names, ports, strict=True)]
     return tf_variables(addresses, options.parameter_servers or 0)
@@ -267,20 +240,6 @@ def _address(host: str, names: list[str]) -> str:
     if all(is_local(name) for name in names):
         return "127.0.0.1"
     return socket.gethostname() if is_local(host) else host
-
-
-def _free_port(local: bool) -> int:
-    """A port below the range from which the system takes those of outgoing connections."""
-    while True:
-        port = random.SystemRandom().randrange(20000, 32000)
-        if not local:
-            return port  # only that host could tell
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-            return port
 
 
 def _exports(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
@@ -295,13 +254,37 @@ def _exports(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
     return exports
 
 
+# What users of WML CE give to Spectrum MPI's or Open MPI's mpirun, and ours does otherwise.
+_OTHER_MPIS = {
+    "-pami_noib": "Write ddlrun -tcp: it keeps MPI to TCP and shared memory.",
+    "-tcp": "Write ddlrun -tcp.",
+    "-gpu": "Leave it out: ddl finds out itself where a buffer is.",
+    "-disable_gpu_hooks": "Leave it out: there are no such hooks in MPICH.",
+    "-aff": "Leave it out: ddlrun binds each rank; -rankfile says to which cores.",
+    "-mca": "MPICH has no MCA parameters; its settings are variables: -x UCX_TLS=tcp,sm,self.",
+    "-x": "Write ddlrun -x VAR=VALUE.",
+    "-allow-run-as-root": "Leave it out: MPICH asks for nothing here.",
+    "-tag-output": "Leave it out: ddlrun marks every line with its rank.",
+    "-oversubscribe": "Leave it out: give the slots that you want, as in -H localhost:8.",
+    "-report-bindings": "Leave it out, and print os.sched_getaffinity(0) in the program.",
+    "-rf": "Write ddlrun -rankfile FILE.",
+    "-rankfile": "Write ddlrun -rankfile FILE.",
+    "-hostfile": "Write ddlrun -hostfile FILE.",
+}
+
+
 def _split_words(texts: list[str]) -> list[str]:
     import shlex
 
     try:
-        return [word for text in texts for word in shlex.split(text)]
+        words = [word for text in texts for word in shlex.split(text)]
     except ValueError as error:
         raise LaunchError(f"-mpiarg: {error}") from None
+    for word in words:
+        hint = _OTHER_MPIS.get(word.lower().replace("--", "-", 1))
+        if hint:
+            raise LaunchError(f"-mpiarg {word} is another MPI's: ours is MPICH", hint)
+    return words
 
 
 def _check_program(command: list[str], names: list[str]) -> None:
@@ -318,7 +301,3 @@ def _check_program(command: list[str], names: list[str]) -> None:
         raise LaunchError(f"the program {program} is not executable", hint)
     where = "" if os.sep in program else " on PATH"
     raise LaunchError(f"the program {program} is not found{where}")
-
-
-def _list(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

@@ -18,11 +18,11 @@ Where:
   -hostfile FILE      the same, one `name [slots=N]` a line, # for comments
   -np, -n N           number of ranks; default: all slots
   -accelerators N     ranks per host; default: the slots, else the GPUs, else 1
-  -rf, -rankfile FILE which rank runs where: `rank N=host` lines
+  -rf, -rankfile FILE which rank runs where: `rank N=host` lines, with `slot=0:0-7` its cores
   -topology FILE      how the hosts are connected: racks, links and their speeds (YAML)
   -aisles, -racks, -nodes N   the same in short: racks per aisle, nodes per rack
 How:
-  -m, -mode X:AxBxC   A ranks a host, B hosts a rack, C racks; A*B*C must be the number of
+  -m, -mode X[:AxBxC] A ranks a host, B hosts a rack, C racks; A*B*C must be the number of
                       ranks. DDL's letter X (b n r m c p) is taken, and changes nothing:
                       see -ddlarg "-schedule ..." for that
   -ddlarg, -ddloption TEXT    more text for DDL_OPTIONS
@@ -117,6 +117,11 @@ class Options:
     verbose: bool = False
     version: bool = False
     help: bool = False
+
+
+def names_hosts(options: Options) -> bool:
+    """Whether the command line itself says where to run: a batch system need not be asked."""
+    return options.host is not None or options.hostfile is not None
 
 
 def parse(words: list[str]) -> Options:

@@ -5,7 +5,9 @@ program ended, and sees to it that nothing the program started outlives it. It r
 rank, so it imports next to nothing.
 """
 
+import _thread  # threading costs as much as the rest of this file
 import ctypes
+import fcntl
 import os
 import signal
 import sys
@@ -14,6 +16,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (so does pathlib)
 sys.path.append(HERE)  # -I leaves it out
 from bind import bind  # type: ignore[import-not-found]  # noqa: E402
+from variables import decode_nodes, identify  # type: ignore[import-not-found]  # noqa: E402
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -33,27 +36,36 @@ def main() -> None:
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     # Blocked from here on, and fetched by sigtimedwait: no signal can fall between two steps.
-    signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
+    signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD}
     # SIGUSR1 is for the program alone, and comes to the whole process group (see run.py).
     signal.pthread_sigmask(signal.SIG_BLOCK, signals | {signal.SIGUSR1})
     if os.getppid() != parent:
         os._exit(1)
     token = os.environ.pop("DDLRUN_TOKEN", "")
-    keep_own(os.environ, parent)
-    prepare_environment(os.environ)
+    exported = os.environ.pop("DDLRUN_EXPORTED", "").split()
+    keep_own(os.environ, parent, exported)
+    try:
+        prepare_environment(os.environ, exported)
+        trouble = ""
+    except LookupError as error:
+        trouble = f"ddlrun: {error}\n"
     os.environ["DDLRUN_WRAPPER"] = str(os.getpid())  # so ddl_abort knows that we report its exit
     report(token, "started")
-    child = start([unescape(word) for word in sys.argv[1:]])
-    status = wait(child, signals, parent)
+    child, pump = start([unescape(word) for word in sys.argv[1:]], token, trouble)
+    status, was_told = wait(child, signals, parent, token)
+    ended_at = time.time()
     kill_descendants()
     code = os.waitstatus_to_exitcode(status)
-    report(token, f"exit {code}" if code >= 0 else f"signal {-code}")
+    report(token, "exit" if code >= 0 else "signal", abs(code), was_told, ended_at)
     if code:
         # mpiexec ends everybody at once when a rank of an MPI program goes. ddlrun, which has now
         # been told, gives the others time to end by themselves first.
         deadline = time.monotonic() + PATIENCE
-        while (left := deadline - time.monotonic()) > 0:
+        while (left := deadline - time.monotonic()) > 0 and os.getppid() == parent:
             signal.sigtimedwait(signals, left)
+    elif pump and token:
+        # The proxy gives up the job when it has input for a rank that is gone. ddlrun ends it now.
+        pump.acquire(timeout=GRACE)
     os._exit(code if code >= 0 else 128 - code)
 
 
@@ -81,11 +93,18 @@ def start_sweep(proxy: int) -> None:
         os._exit(1)  # not worth more than the job: it goes on
 
 
-def report(token: str, text: str) -> None:
-    """One write, so that it stays one piece; ddlrun takes it out of the stream."""
+def report(
+    token: str, word: str, number: int = 0, was_told: bool = False, at: "float | None" = None
+) -> None:
+    """Tells ddlrun in one write, so that it stays one piece; it takes it out of the stream.
+
+    Words, with their numbers, are: started, input (bytes for which there is room now), stopped
+    (signal), continued, exit (code), signal (number). `was_told`: somebody had asked us to end.
+    """
     if token:
+        text = f"\x1f{token} {word} {number} {was_told:d} {at or time.time():.6f}\n"
         try:  # noqa: SIM105 (contextlib costs as much as the rest of this file)
-            os.write(2, f"\x1f{token} {text}\n".encode())
+            os.write(2, text.encode())
         except OSError:
             pass  # nobody is left to read it
 
@@ -95,11 +114,11 @@ def unescape(word: str) -> str:
     return word[1:] if word.startswith("\\") and word.strip("\\") == ":" else word
 
 
-def prepare_environment(environ: "os._Environ[str]") -> None:
-    """Sets torch's and TensorFlow's variables, binds to cores and GPUs, limits OpenMP."""
+def prepare_environment(environ: "os._Environ[str]", exported: list[str]) -> None:
+    """Sets all launchers' and TensorFlow's variables, binds to cores and GPUs, limits OpenMP."""
     local, n_local = int(environ["MPI_LOCALRANKID"]), int(environ["MPI_LOCALNRANKS"])
-    environ["RANK"], environ["WORLD_SIZE"] = environ["PMI_RANK"], environ["PMI_SIZE"]
-    environ["LOCAL_RANK"], environ["LOCAL_WORLD_SIZE"] = str(local), str(n_local)
+    nodes = decode_nodes(environ.pop("DDLRUN_NODES", "") or f"0x{environ['PMI_SIZE']}")
+    identify(environ, nodes, environ.pop("DDLRUN_HOSTS", ""), exported)
     cores = bind(environ, local, n_local)
     environ.setdefault("OMP_NUM_THREADS", str(cores))
     cluster, tasks = environ.pop("DDLRUN_TF_CLUSTER", ""), environ.pop("DDLRUN_TF_TASKS", "")
@@ -109,13 +128,12 @@ def prepare_environment(environ: "os._Environ[str]") -> None:
         environ["TF_CONFIG"] = f'{{"cluster": {cluster}, "task": {task}}}'
 
 
-def keep_own(environ: "os._Environ[str]", proxy: int) -> None:
+def keep_own(environ: "os._Environ[str]", proxy: int, exported: list[str]) -> None:
     """Takes back what this host was told of itself, unless -x says otherwise.
 
     mpiexec gives all ranks the variables of the host that it runs on; its proxy on this host has
     begun with those of srun or of the container.
     """
-    exported = environ.pop("DDLRUN_EXPORTED", "").split()
     try:
         with open(f"/proc/{proxy}/environ", "rb") as file:  # noqa: PTH123
             own = file.read().split(b"\0")
@@ -127,22 +145,32 @@ def keep_own(environ: "os._Environ[str]", proxy: int) -> None:
             environ[name] = value
 
 
-def start(command: list[str]) -> int:
-    """Forks the program; its process number. It dies when we do."""
-    wrapper = os.getpid()
+def start(command: list[str], token: str, trouble: str) -> "tuple[int, _thread.LockType | None]":
+    """Forks the program, which dies when we do: its process number, and of rank 0 the pump.
+
+    In `trouble` it ends with that and 2 instead.
+    """
+    wrapper, is_first = os.getpid(), os.environ["PMI_RANK"] == "0"
+    # Hydra gives the others a pipe that never ends.
+    reader, writer = os.pipe() if is_first else (os.open(os.devnull, os.O_RDONLY), -1)
     child = os.fork()
     if child:
+        source = os.dup(0)
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.dup2(null, 1)  # so that the program's own closing is the end of its output
-        return child
-    if os.environ["RANK"] != "0":  # Hydra gives them a pipe that never ends
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.close(reader)
+        return child, start_pump(source, writer, token) if is_first else None
+    os.dup2(reader, 0)
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+    signal.signal(signal.SIGQUIT, signal.SIG_IGN)  # comes to the whole group, for us alone
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, its children should not
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
     if os.getppid() != wrapper:
         os._exit(1)
+    if trouble:
+        os.write(2, trouble.encode(errors="replace"))
+        os._exit(2)
     try:
         os.execvp(command[0], command)
     except OSError as error:
@@ -151,22 +179,64 @@ def start(command: list[str]) -> int:
     os._exit(127)
 
 
-def wait(child: int, signals: "set[signal.Signals]", parent: int) -> int:
-    """The program's wait status. On SIGTERM it gets GRACE seconds to end.
+def start_pump(source: int, sink: int, token: str) -> "_thread.LockType":
+    """Has a thread pass on the input: a lock that is free when it has come to its end.
+
+    mpiexec's proxy writes to `source` without waiting, and gives up the job when that pipe is full.
+    ddlrun sends no more than there is room for, of which it is told here. Half of the pipe's size
+    fits in any case: the kernel fills no page with parts of two writes that do not fit together.
+    """
+    done = _thread.allocate_lock()
+    done.acquire()
+    try:
+        room = fcntl.fcntl(source, fcntl.F_GETPIPE_SZ) // 2
+    except OSError:  # not a pipe
+        room = 2048
+
+    def pump() -> None:
+        takes = True
+        try:
+            while data := os.read(source, 1 << 16):
+                size = len(data)
+                while takes and data:
+                    try:
+                        data = data[os.write(sink, data) :]
+                    except OSError:  # it has closed its input, or ended
+                        takes = False
+                if takes:
+                    report(token, "input", size)
+        finally:
+            os.close(sink)
+            done.release()
+
+    report(token, "input", room)
+    _thread.start_new_thread(pump, ())
+    return done
+
+
+def wait(child: int, signals: "set[signal.Signals]", parent: int, token: str) -> "tuple[int, bool]":
+    """The program's wait status, and whether it was asked to end. Then it gets GRACE seconds.
 
     mpiexec sends each signal to the whole process group, so the program has it already; only the
-    SIGTERM that tells us that our parent died is ours alone and is passed on.
+    SIGTERM that tells us that our parent died is ours alone and is passed on. SIGQUIT stands for
+    SIGUSR2, which mpiexec does not send (see run.py): the program ignores it, and we translate.
     """
     deadline = None
     while True:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid == child:
-            return status
-        if pid:
+        pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        if pid == child and os.WIFSTOPPED(status):
+            report(token, "stopped", os.WSTOPSIG(status))
+        elif pid == child and os.WIFCONTINUED(status):
+            report(token, "continued")
+        elif pid == child:
+            return status, deadline is not None
+        elif pid:
             continue
-        if deadline is None:
+        elif deadline is None:
             got = signal.sigwait(signals)
-            if got != signal.SIGCHLD:
+            if got == signal.SIGQUIT:
+                os.kill(child, signal.SIGUSR2)
+            elif got != signal.SIGCHLD:
                 deadline = time.monotonic() + GRACE
                 if os.getppid() != parent:
                     os.kill(child, signal.SIGTERM)
@@ -175,7 +245,7 @@ def wait(child: int, signals: "set[signal.Signals]", parent: int) -> int:
         else:
             os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
-            return status
+            return status, True
 
 
 def kill_descendants() -> None:

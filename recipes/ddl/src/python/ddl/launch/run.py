@@ -9,47 +9,25 @@ import subprocess
 import sys
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import FrameType
-from typing import BinaryIO
 
-from ddl.launch.launcher import Demultiplexer, Launcher
+from ddl.launch.launcher import Launcher
 from ddl.launch.layout import Job
+from ddl.launch.ranks import Clocks, Rank, first_failure, name_ranks, signal_name
+from ddl.launch.stdin import Input
+from ddl.launch.streams import Stream
 
-TAIL_LINES = 12  # of each rank's output, repeated after a failure
 GRACE = 4.0  # seconds for the ranks to end by themselves; longer than rank.py's
-PASSED_ON = signal.SIGUSR1  # as batch systems send it before the time is over; by mpiexec, too
+SETTLE = 0.2  # seconds in which ranks that fail do so together: one of them took the others along
+# What batch systems send before the time is over, so that programs can save: as which signal it
+# goes to mpiexec, which passes on only some. rank.py makes SIGQUIT what it was.
+PASSED_ON = {signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGQUIT}
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
 EXIT_TIMEOUT = 124
-EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
 _PR_SET_PDEATHSIG = 1
 _PRCTL = ctypes.CDLL(None).prctl
-_ABORT = re.compile(rb"Abort\((-?\d+)\) on node \d+")  # printed by the rank that calls MPI_Abort
-
-
-@dataclass
-class Rank:
-    """What we know of one rank."""
-
-    number: int
-    host: str
-    started: bool = False
-    end: str | None = None  # "exit 3", "signal 9" or "abort"
-    tail: deque[bytes] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
-
-    def __str__(self) -> str:
-        return f"rank {self.number} on {self.host}"
-
-    @property
-    def failed(self) -> bool:
-        """It has ended, and not well."""
-        return self.end not in (None, "exit 0")
-
-    def how(self) -> str:
-        """How it ended, for people."""
-        word, _, number = (self.end or "").partition(" ")
-        if word == "signal":
-            return f"was killed by {signal_name(int(number))}"
-        return "called MPI_Abort" if word == "abort" else f"ended with exit code {number}"
 
 
 class Run:
@@ -57,10 +35,11 @@ class Run:
 
     def __init__(self, job: Job, launcher: Launcher, timeout: float | None, verbose: bool) -> None:
         self.ranks = [Rank(number, job.host_of(number)) for number in range(job.size)]
-        self.first_failure: Rank | None = None
         self.stop_reason: str | int | None = None  # "timeout", "failure", "chief", a signal
         self.running_at_timeout: list[Rank] = []
+        self._failures: list[Rank] = []  # before anybody was asked to end
         self._chief = job.chief
+        self._patience = library_timeout(job.environment)
         self._token = os.urandom(6).hex()
         self._command = launcher.command(job)
         self._environment = {**job.environment, "DDLRUN_TOKEN": self._token}
@@ -68,6 +47,12 @@ class Run:
         self._timeout = timeout
         self._verbose = verbose
         self._own_words: deque[bytes] = deque(maxlen=40)
+        self._clocks = Clocks()
+        self._input = Input()
+        self._streams: list[Stream] = []
+        self._to_pass_on: list[int] = []  # signals, until all ranks are there
+        self._stopped: list[Rank] = []
+        self._settle_at: float | None = None
         self._kill_at: float | None = None
         self._kills = 0
 
@@ -78,34 +63,41 @@ class Run:
         self._process = subprocess.Popen(
             self._command,
             env=self._environment,
-            stdin=_own_stdin(),
+            stdin=subprocess.PIPE if self._input.is_open else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C comes to us alone; we pass it on
             preexec_fn=_die_with_parent,
         )
-        selector = selectors.DefaultSelector()
+        if self._process.stdin:
+            self._input.connect(self._process.stdin)
+        selector = selectors.PollSelector()  # epoll refuses files, as our input may be
         selector.register(wakeup, selectors.EVENT_READ)
         for pipe, sink in ((self._process.stdout, sys.stdout), (self._process.stderr, sys.stderr)):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
-            stream = Stream(self, self._launcher.demultiplexer(), sink.buffer)
+            demultiplexer, token = self._launcher.demultiplexer(), self._token.encode()
+            stream = Stream(
+                self.ranks, token, self.report, demultiplexer, self.own_words, sink.buffer
+            )
+            self._streams.append(stream)
             selector.register(pipe, selectors.EVENT_READ, stream)
+        open_pipes = len(self._streams)
         deadline = began + self._timeout if self._timeout else None
-        while len(selector.get_map()) > 1:
+        while open_pipes:
+            _watch(selector, 0, self._reads_input())
             for key, _ in selector.select(self._wait_time(deadline)):
-                data = os.read(key.fd, 1 << 16)
-                if key.data is None:
-                    continue  # a signal, whose handler has run
-                if not data:
-                    selector.unregister(key.fileobj)
-                self._pass_on(key.data, data)
-            now = time.monotonic()
-            if deadline and now >= deadline and self.stop_reason is None:
-                self.running_at_timeout = [rank for rank in self.ranks if not rank.end]
-                self.stop("timeout", signal.SIGTERM)
-            if self._kill_at and (now >= self._kill_at or self._all_ended()):
-                self._kill()
+                if key.fd == wakeup:
+                    os.read(wakeup, 1 << 10)  # a signal, whose handler has run
+                elif key.fd == 0:
+                    self._input.move()
+                else:
+                    data = os.read(key.fd, 1 << 16)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                        open_pipes -= 1
+                    self._pass_on(key.data, partial(key.data.feed, data))
+            self._look_at_the_clock(deadline)
         status = self._process.wait()
         return self._conclude(status, time.monotonic() - began)
 
@@ -117,15 +109,45 @@ class Run:
             self._kill_at = time.monotonic() + GRACE
             self._process.send_signal(number)
 
-    def ended(self, rank: Rank, how: str) -> None:
-        """Takes note of a rank's end; the first failure ends the run, and so does the chief."""
-        rank.end = rank.end or how
-        if rank.number == self._chief and not rank.failed and self.stop_reason is None:
+    def ended(self, rank: Rank, how: str, at: float, *, was_told: bool = False) -> None:
+        """Takes note of a rank's end; a failure ends the run, and so does the chief's good end."""
+        if rank.end:
+            return
+        rank.end, rank.ended_at, rank.was_told, rank.stopped_by = how, at, was_told, 0
+        if self.stop_reason is not None:
+            return
+        if rank.failed:
+            self._failures.append(rank)
+            self._settle_at = self._settle_at or time.monotonic() + SETTLE
+        elif rank.number == self._chief:
             self.stop("chief", signal.SIGTERM)
-        if rank.failed and self.stop_reason is None and self.first_failure is None:
-            self.first_failure = rank
-            if how != "abort":  # after which MPI itself ends the others
-                self.stop("failure", signal.SIGTERM)
+
+    def report(self, rank: Rank, text: str) -> None:
+        """A rank's wrapper speaks, as rank.py's `report` has it; or MPI does, of an abort."""
+        word, *more = text.split()
+        now = time.monotonic()
+        if word == "abort":
+            self.ended(rank, word, now)
+            return
+        number, was_told, at = int(more[0]), more[1] == "1", float(more[2])
+        at = self._clocks.ours(rank.host, at, now)
+        if word == "started":
+            rank.started = True
+            self._pass_on_signals()
+        elif word == "input":
+            self._input.allow(number)
+        elif word == "stopped":
+            rank.stopped_by, rank.stopped_at = number, now
+            self._stopped.append(rank)
+            say(f"{rank} was stopped by {signal_name(number)}; the others may wait for it.")
+        elif word == "continued":
+            rank.stopped_by = 0
+            self._stopped.remove(rank)
+            say(f"{rank} goes on.")
+        else:
+            if rank.number == 0:
+                self._input.close()  # its wrapper waits for that
+            self.ended(rank, f"{word} {number}", at, was_told=was_told)
 
     def own_words(self, data: bytes) -> None:
         """Keeps what the launcher itself says: it matters when no rank explains a failure."""
@@ -134,21 +156,44 @@ class Run:
             sys.stderr.buffer.write(data)
             sys.stderr.buffer.flush()
 
-    def report(self, rank: Rank, text: str) -> None:
-        """A rank's wrapper speaks: `started`, `exit N` or `signal N`."""
-        if text == "started":
-            rank.started = True
-        else:
-            self.ended(rank, text)
+    def _reads_input(self) -> bool:
+        moment = self._input.waits_until()
+        return moment is not None and time.monotonic() >= moment
 
-    @property
-    def token(self) -> bytes:
-        """What marks a wrapper's report in its rank's output."""
-        return self._token.encode()
+    def _look_at_the_clock(self, deadline: float | None) -> None:
+        """Does what is due now."""
+        now = time.monotonic()
+        for stream in self._streams if self._input.is_open else ():
+            if now >= (stream.asks_at() or now + 1):
+                self._pass_on(stream, stream.show_question)
+        for rank in self._stopped:
+            if rank.stopped_by and now >= rank.stopped_at + self._patience:
+                self.ended(rank, f"stopped {rank.stopped_by}", now)
+        if deadline and now >= deadline and self.stop_reason is None:
+            self.running_at_timeout = [rank for rank in self.ranks if not rank.end]
+            self.stop("timeout", signal.SIGTERM)
+        if self._settle_at and now >= self._settle_at and self.stop_reason is None:
+            if any(rank.end != "abort" for rank in self._failures):  # then MPI itself ends all
+                self.stop("failure", signal.SIGTERM)
+            self._settle_at = None
+        if self._kill_at and (now >= self._kill_at or self._all_ended()):
+            self._kill()
 
-    def _pass_on(self, stream: "Stream", data: bytes) -> None:
+    def _wait_time(self, deadline: float | None) -> float | None:
+        """Seconds until something is due."""
+        times = [self._settle_at, self._kill_at]
+        times += [deadline] if self.stop_reason is None else []
+        times += [rank.stopped_at + self._patience for rank in self._stopped if rank.stopped_by]
+        if self._input.is_open:
+            times += [stream.asks_at() for stream in self._streams]
+            if not self._reads_input():
+                times.append(self._input.waits_until())
+        due = min((moment for moment in times if moment), default=None)
+        return None if due is None else max(0.0, due - time.monotonic())
+
+    def _pass_on(self, stream: Stream, write: Callable[[], None]) -> None:
         try:
-            stream.feed(data)
+            write()
         except BrokenPipeError:  # `ddlrun ... | head`
             # Also what is buffered by now: Python flushes it at the end, and would exit with 120.
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -157,13 +202,19 @@ class Run:
             self.stop(signal.SIGPIPE, signal.SIGTERM)
 
     def _signal(self, number: int, _frame: FrameType | None) -> None:
-        if number == PASSED_ON:
-            if any(rank.started for rank in self.ranks):  # before that it would end mpiexec
-                self._process.send_signal(number)
+        if number in PASSED_ON:
+            self._to_pass_on.append(number)
+            self._pass_on_signals()
         elif self._kill_at is None:
             self.stop(number, signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
         else:
             self._kill_at = time.monotonic()  # asked twice: now
+
+    def _pass_on_signals(self) -> None:
+        """To ranks that are all there: before that, a signal would end what is to start them."""
+        if self._to_pass_on and all(rank.started for rank in self.ranks):
+            while self._to_pass_on:
+                self._process.send_signal(PASSED_ON[signal.Signals(self._to_pass_on.pop(0))])
 
     def _all_ended(self) -> bool:
         return all(rank.end or not rank.started for rank in self.ranks)
@@ -174,12 +225,6 @@ class Run:
         self._kills += 1
         self._kill_at = time.monotonic() + 2.0
 
-    def _wait_time(self, deadline: float | None) -> float | None:
-        times = [moment for moment in (deadline, self._kill_at) if moment]
-        if deadline and self.stop_reason is not None:
-            times.remove(deadline)
-        return max(0.0, min(times) - time.monotonic()) if times else None
-
     def _conclude(self, status: int, seconds: float) -> int:
         """Prints the last words, if there is anything to say; the exit status."""
         if self.stop_reason == "timeout":
@@ -189,16 +234,18 @@ class Run:
         if isinstance(self.stop_reason, int):
             say(f"{signal_name(self.stop_reason)}: all ranks were ended after {seconds:.1f} s")
             return 128 + self.stop_reason
-        if self.first_failure:
-            return self._conclude_failure(self.first_failure, status, seconds)
         lost = [rank for rank in self.ranks if rank.end is None]
+        first = first_failure(self._failures)
+        if first and not (lost and first.was_told):  # else mpiexec told it to end: it lost another
+            return self._conclude_failure(first, status, seconds)
         if not status and not lost:
             return 0
         for line in self._own_words:
             say(f"  mpiexec: {line.decode(errors='replace')}")
         if lost:
             say(f"lost {name_ranks(lost)}: gone without a word (MPI_Abort, or killed?)")
-            self._print_tail(lost[0])
+            if len(lost) == 1:  # of several, mpiexec may have ended all but one
+                self._print_tail(lost[0])
         else:
             say(f"mpiexec ended with {status}, though every rank ended well")
         return status if 0 < status < 256 else 1
@@ -218,10 +265,10 @@ class Run:
         ended = f"; ended the other {others} running" if others else ""
         say(f"{first} {first.how()} after {seconds:.1f} s{ended}.")
         self._print_tail(first)
-        word, _, number = (first.end or "").partition(" ")
-        if word == "abort":
+        if first.end == "abort":
             return status if 0 < status < 256 else 1
-        return int(number) if word == "exit" else 128 + int(number)
+        is_exit = (first.end or "").startswith("exit")
+        return first.code if is_exit else 128 + first.code
 
     def _print_tail(self, rank: Rank) -> None:
         if rank.tail:
@@ -230,69 +277,20 @@ class Run:
             say(f"    {line.decode(errors='replace')}")
 
 
-class Stream:
-    """One of stdout and stderr: whole lines with their rank and host before them."""
-
-    def __init__(self, run: Run, demultiplexer: Demultiplexer, sink: BinaryIO) -> None:
-        self.sink = sink
-        self._run = run
-        self._demultiplexer = demultiplexer
-        self._partial = [b""] * len(run.ranks)
-        self._report = re.compile(rb"\x1f" + run.token + rb" ([a-z]+(?: \d+)?)\n")
-
-    def feed(self, data: bytes) -> None:
-        """Passes on what can be passed on; empty `data`: the end of the stream."""
-        for number, piece in self._demultiplexer.feed(data):
-            if number is None:
-                self._run.own_words(piece)
-            elif number < len(self._partial):
-                self._piece(self._run.ranks[number], piece)
-        if not data:
-            for rank in self._run.ranks:
-                if self._partial[rank.number]:
-                    self._line(rank, self._partial[rank.number] + b"\n")
-                    self._partial[rank.number] = b""
-        self.sink.flush()
-
-    def _piece(self, rank: Rank, piece: bytes) -> None:
-        text = self._partial[rank.number] + piece
-        self._partial[rank.number] = b""
-        for line in text.splitlines(keepends=True):
-            report = self._report.search(line)
-            if report:
-                text = line[: report.start()]  # a line that the program did not finish
-                if text:
-                    self._line(rank, text + b"\n")
-                self._run.report(rank, report[1].decode())
-            elif line.endswith((b"\n", b"\r")):
-                self._line(rank, line)
-            else:
-                self._partial[rank.number] = line
-
-    def _line(self, rank: Rank, line: bytes) -> None:
-        rank.tail.append(line.rstrip(b"\r\n")[:500])
-        self.sink.write(b"[%d@%s] %s" % (rank.number, rank.host.encode(), line))
-        if _ABORT.match(line):
-            self._run.ended(rank, "abort")
-
-
-def name_ranks(ranks: list[Rank]) -> str:
-    """The ranks with their hosts; not more than fit on a screen."""
-    more = f" and {len(ranks) - 16} more" if len(ranks) > 16 else ""
-    return ", ".join(map(str, ranks[:16])) + more
+def library_timeout(environment: Mapping[str, str]) -> float:
+    """After how many seconds libddl gives up a peer: it takes a stopped rank for lost, too."""
+    said = re.findall(r"-timeout\s+(\S+)", environment.get("DDL_OPTIONS", ""))
+    for text in (*said[-1:], environment.get("DDL_TIMEOUT", "")):
+        try:
+            return max(0.0, float(text))
+        except ValueError:
+            continue  # the library says what is wrong with it
+    return 60.0
 
 
 def say(text: str) -> None:
     """A line of our own on stderr."""
     print(f"ddlrun: {text}", file=sys.stderr, flush=True)
-
-
-def signal_name(number: int) -> str:
-    """For example "SIGKILL (signal 9)"."""
-    try:
-        return f"{signal.Signals(number).name} (signal {number})"
-    except ValueError:
-        return f"signal {number}"
 
 
 def _catch_signals(handler: "signal._HANDLER") -> int:
@@ -301,20 +299,20 @@ def _catch_signals(handler: "signal._HANDLER") -> int:
     for end in (reader, writer):
         os.set_blocking(end, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, PASSED_ON):
+    for number in (*ENDING, *PASSED_ON):
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup sets it
             signal.signal(number, handler)
     return reader
 
 
+def _watch(selector: selectors.BaseSelector, file: int, is_watched: bool) -> None:
+    """Has the selector look at `file`, or not."""
+    if is_watched != (file in selector.get_map()):
+        if is_watched:
+            selector.register(file, selectors.EVENT_READ)
+        else:
+            selector.unregister(file)
+
+
 def _die_with_parent() -> None:
     _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _own_stdin() -> int | None:
-    """Ours, for rank 0; but in the background a terminal's input is not for us."""
-    try:
-        background = os.isatty(0) and os.tcgetpgrp(0) != os.getpgrp()
-    except OSError:
-        background = True
-    return subprocess.DEVNULL if background else None

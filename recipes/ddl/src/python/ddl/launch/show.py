@@ -70,8 +70,8 @@ def _read_tree(options: Options, environ: Mapping[str, str], reserved: list[Host
         if options.topology:
             tree = _core.parse_tree(_read(options.topology), str(options.topology), None)
             return _Shown(tree, options.accelerators or 1, f"all of {options.topology}", schedule)
-        if options.mode:
-            ranks, *sizes = read_mode(options.mode)
+        if options.mode and (told := read_mode(options.mode)):
+            ranks, *sizes = told
             count = math.prod(sizes)
             if count > MAX_HOSTS:
                 raise LaunchError(f"-mode {options.mode}: more than {MAX_HOSTS} hosts")

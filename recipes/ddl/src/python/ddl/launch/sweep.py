@@ -1,35 +1,43 @@
 """Runs once on every host beside a job's ranks: `python -I -S sweep.py PROCESS`.
 
 MPICH's ranks share memory under a name in /dev/shm, which the last of them removes: not when they
-are killed, or end by MPI_Abort. This waits for the end of mpiexec's proxy, the one PROCESS that
-outlives all ranks of its host, and removes what they left. It is nobody's child, so that it is
-still there when everything of the job has been killed, and it ends within seconds of the job.
+are killed, or end by MPI_Abort. UCX's, below it, have a name for an instant. This waits for the end
+of mpiexec's proxy, the one PROCESS that outlives all ranks of its host, and removes what they left.
+It is nobody's child, so that it is still there when everything of the job has been killed, and it
+ends within seconds of the job.
+
+Which segments are left over, the kernel says: it gives a lease on a file for writing only while
+nobody else has it open or mapped (fcntl(2), F_SETLEASE), be it in another container or a process
+that /proc does not show us. Who makes a segment has it open until it is mapped, so a segment of a
+living job is held at every moment, and stays. Where there are no leases, all stay.
 """
 
+import fcntl
 import os
 import select
+import signal
 import sys
 import time
 
 FOLDER = "/dev/shm"
-NAMES = ("mpich_shm_", "mpich_vci_")  # MPIDI_POSIX_comm_bootstrap of MPICH 4.3 and later
+NAMES = (
+    ("mpich_shm_", "0123456789abcdef_"),  # MPIDI_POSIX_comm_bootstrap of MPICH 4.3 and later
+    ("mpich_vci_", "0123456789abcdef_"),
+    ("ucx_shm_posix_", "0123456789abcdef"),  # uct/sm/mm/posix of UCX
+)
 PATIENCE = 10.0  # seconds for the ranks to end after the proxy; longer than rank.py's GRACE
 MARGIN = 5.0  # seconds by which another rank of this host may have been quicker than we
 
 
 def main() -> None:
     """Waits for the end of the process, and sweeps until nothing of its ranks is left."""
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # as which the kernel asks for a lease back
     since = time.time() - MARGIN
     wait_for_end(int(sys.argv[1]))
     deadline = time.monotonic() + PATIENCE
     while (found := left_behind(since)) and time.monotonic() < deadline:
-        used = names_in_use(found)
-        for name in found - used:
-            try:  # noqa: SIM105 (contextlib costs as much as the rest of this file)
-                os.unlink(f"{FOLDER}/{name}")  # noqa: PTH108 (so does pathlib)
-            except OSError:
-                pass  # another sweep was quicker
-        if used:  # by ranks that are still ending, or by another job of this user
+        held = [name for name in found if not remove_if_unused(f"{FOLDER}/{name}")]
+        if held:  # by ranks that are still ending, or by another job of this user
             time.sleep(0.2)
 
 
@@ -46,36 +54,39 @@ def wait_for_end(process: int) -> None:
         select.select([handle], [], [])
 
 
-def left_behind(since: float) -> set[str]:
+def left_behind(since: float) -> list[str]:
     """This user's segments that are not older than the job."""
-    found = set()
+    found = []
     for entry in os.scandir(FOLDER):
-        if entry.name.startswith(NAMES):
-            try:
-                about = entry.stat(follow_symlinks=False)
-            except OSError:
-                continue  # just removed
-            if about.st_uid == os.geteuid() and about.st_ctime >= since:
-                found.add(entry.name)
+        for begin, letters in NAMES:
+            if entry.name.startswith(begin) and not entry.name[len(begin) :].strip(letters):
+                try:
+                    about = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue  # just removed
+                if about.st_uid == os.geteuid() and about.st_ctime >= since:
+                    found.append(entry.name)
     return found
 
 
-def names_in_use(names: set[str]) -> set[str]:
-    """Those of the names that a process has open or mapped.
-
-    Who made a segment has it open until it is mapped, so it is looked for in this order.
-    """
-    used: set[str] = set()
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                files = [os.readlink(file) for file in os.scandir(f"{entry.path}/fd")]  # noqa: PTH115
-                with open(f"{entry.path}/maps") as file:  # noqa: PTH123
-                    files += [line.rpartition(" ")[2].rstrip("\n") for line in file]
-            except OSError:
-                continue  # ended, or another user's, who cannot have opened it
-            used.update(name for name in names if f"{FOLDER}/{name}" in files)
-    return used
+def remove_if_unused(path: str) -> bool:
+    """Removes a segment that no process has open or mapped; whether it is gone."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        os.unlink(path)  # noqa: PTH108 (pathlib costs as much as the rest of this file)
+        return True
+    except FileNotFoundError:
+        return True  # another sweep was quicker
+    except OSError:
+        return False
+    finally:
+        os.close(file)
 
 
 if __name__ == "__main__":
