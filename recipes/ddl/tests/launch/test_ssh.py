@@ -109,6 +109,13 @@ def test_mpi_between_hosts(far: Callable[..., Result], marked: Marked) -> None:
     ]
 
 
+def test_much_input_for_a_slow_rank_on_another_host(far: Callable[..., Result]) -> None:
+    code = "import sys, time; time.sleep(1); print(len(sys.stdin.read()))"
+    text = "0123456789\n" * 50000
+    result = far("-H", "node01", sys.executable, "-c", code, stdin=text)
+    assert (result.returncode, result.stdout) == (0, f"[0@node01] {len(text)}\n"), result.stderr
+
+
 def test_a_failure_on_another_host(far: Callable[..., Result], marked: Marked) -> None:
     code = "print('oh', file=sys.stderr); os.kill(os.getpid(), signal.SIGSEGV)"
     command = [sys.executable, "-c", RANKS, marked.mark, SLEEP, code]
