@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 def index(
     subdir: SubdirOption = BUILD_PLATFORM, root: RootOption = None, json: JsonOption = False
 ) -> None:
-    """Make the channel's index name the plan's packages: repodata, shards, run exports, channeldata.
+    """Make the channel's index name the plan's packages, and the files beside it describe them.
 
     Older packages that a release under the root, or a lock in envs/locks, was made from stay in
     the channel without being in its index: what names them exactly still gets them.
