@@ -124,8 +124,13 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes | str | Path) -> dict[s
 
 
 def _describe_link(entry: dict[str, Any], text: str, files: dict[str, bytes | str | Path]) -> None:
-    """Add what rattler-build has of a link: the sha256 of its target, the length of its text."""
-    target = files[posixpath.normpath(posixpath.join(posixpath.dirname(entry["_path"]), text))]
+    """Add what rattler-build has of a link: the sha256 of its target, the length of its text.
+
+    Nothing is known of a target outside the package.
+    """
+    target = files.get(posixpath.normpath(posixpath.join(posixpath.dirname(entry["_path"]), text)))
+    if target is None:
+        return
     data = target.read_bytes() if isinstance(target, Path) else target
     data = data.encode() if isinstance(data, str) else data
     entry |= {"sha256": hashlib.sha256(data).hexdigest(), "size_in_bytes": len(text)}
