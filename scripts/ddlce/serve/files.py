@@ -14,7 +14,7 @@ from werkzeug.exceptions import NotFound
 from werkzeug.http import parse_range_header
 from werkzeug.security import safe_join
 from werkzeug.wrappers import Response
-from werkzeug.wsgi import FileWrapper
+from werkzeug.wsgi import wrap_file
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -67,14 +67,14 @@ def send_file(path: Path, environ: WSGIEnvironment) -> Response:
         raise NotFound from error
     stat = os.fstat(stream.fileno())
     response = Response(
-        FileWrapper(stream, CHUNK), mimetype=content_type(path.name), direct_passthrough=True
+        wrap_file(environ, stream, CHUNK), mimetype=content_type(path.name), direct_passthrough=True
     )
     response.content_length = stat.st_size
     response.last_modified = stat.st_mtime  # type: ignore[assignment]  # a setter that takes both
     response.set_etag(f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}")
     response.cache_control.no_cache = True
     try:
-        return response.make_conditional(
+        response.make_conditional(
             _with_plain_range(environ, stat.st_size),
             accept_ranges=True,
             complete_length=stat.st_size,
@@ -82,6 +82,11 @@ def send_file(path: Path, environ: WSGIEnvironment) -> Response:
     except BaseException:
         stream.close()
         raise
+    if response.status_code == 206 and "wsgi.file_wrapper" in environ:
+        # The part from here, as long as Content-Length: the server needs no thread to send it.
+        stream.seek(response.content_range.start or 0)
+        response.response = wrap_file(environ, stream, CHUNK)
+    return response
 
 
 def _with_plain_range(environ: WSGIEnvironment, size: int) -> WSGIEnvironment:

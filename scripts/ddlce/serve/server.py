@@ -8,10 +8,12 @@ import os
 import resource
 import signal
 import socket
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from waitress.channel import HTTPChannel
 from waitress.server import create_server
 
 from ddlce.errors import InputError, MachineError
@@ -21,16 +23,68 @@ from ddlce.serve.application import ChannelApp
 THREADS = 8
 #: Seconds after which a connection is closed on which nothing is asked for.
 IDLE = 20
-#: Files that this process has open beside its connections: the answers under way, logs.
+#: Seconds that a client may take for one request, from its first byte to its last.
+REQUEST = 20.0
+#: A client that takes less than `LEAST` bytes of an answer in `PATIENCE` seconds is cut off.
+PATIENCE, LEAST = 60.0, 64 << 10
+#: Files that this process has open beside its connections and the files that it sends on them.
 OWN_FILES = 64
+MOST_CONNECTIONS = 2048
+#: Bytes of a request. There is nothing that a body could be for.
+LONGEST_HEAD, LONGEST_BODY = 16 << 10, 64 << 10
+
+
+class Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
+    """A connection that does not stay open for a client that drips.
+
+    waitress's own timeout counts from the last byte that went either way.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.asked_since = self.taken_since = time.monotonic()
+        self.taken = 0
+        super().__init__(*arguments, **options)
+
+    def received(self, data: bytes) -> bool:
+        """Bytes of a request have come."""
+        before = self.request
+        done = bool(super().received(data))
+        if self.request is not before or before is None:
+            self.asked_since = time.monotonic()
+        elif time.monotonic() - self.asked_since > REQUEST:
+            self.will_close = True
+        return done
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        """Send a part of an answer; returns how many bytes were taken."""
+        taken = int(super().send(data, do_close=do_close))
+        self.taken += taken
+        return taken
+
+    def writable(self) -> bool:
+        """Whether there is something to send; asked of every connection each second."""
+        now = time.monotonic()
+        if not self.total_outbufs_len:
+            self.taken_since, self.taken = now, 0
+        elif now - self.taken_since > PATIENCE:
+            if self.taken < LEAST:
+                self.handle_close()  # it may never be ready to be written to again
+                return False
+            self.taken_since, self.taken = now, 0
+        return bool(super().writable())
+
+
+def most_connections(files: int) -> int:
+    """How many connections are open at once, where a process may have so many files open."""
+    return min(MOST_CONNECTIONS, max(100, (files - OWN_FILES) // 2))
 
 
 def listen(app: Callable[..., Any], host: str, port: int) -> Any:
     """Listen on one address; the server that will answer when it is run.
 
     A client may open a connection for each package at once (rattler does, for the shards of an
-    index), so as many are taken as this process may have files open. At waitress's own limit of 100
-    it stops answering until a connection that is already open closes.
+    index), so half as many are taken as this process may have files open: each may be sent one. At
+    waitress's own limit of 100 it stops answering until a connection that is already open closes.
 
     Args:
         app: a WSGI application.
@@ -40,17 +94,21 @@ def listen(app: Callable[..., Any], host: str, port: int) -> Any:
     Raises:
         OSError: the address cannot be listened on.
     """
-    return create_server(
+    made = create_server(
         app,
         host=host,
         port=port,
         threads=THREADS,
         ident="ddlce",
-        connection_limit=max(100, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OWN_FILES),
+        connection_limit=most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+        max_request_header_size=LONGEST_HEAD,
+        max_request_body_size=LONGEST_BODY,
         asyncore_use_poll=True,  # select() knows files below 1024 only
         channel_timeout=IDLE,
         cleanup_interval=IDLE // 2,
     )
+    made.channel_class = Channel
+    return made
 
 
 def serve(app: ChannelApp, host: str, port: int, ready: Callable[[str], None]) -> None:
