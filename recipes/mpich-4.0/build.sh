@@ -22,6 +22,8 @@ done
 make -j"$CPU_COUNT"
 make install
 rm -rf "$PREFIX"/lib/*.la "$PREFIX"/share/{man,doc}
+# The launcher is mpich-hydra's, which asks who connects.
+rm "$PREFIX"/bin/{mpiexec*,mpirun,hydra_*}
 "$STRIP" --strip-unneeded "$PREFIX"/lib/libmpi.so.12.*.*
 
 # The wrappers call the compiler that is active ($CC, $CXX), not the one that built MPICH, unless

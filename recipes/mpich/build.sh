@@ -7,8 +7,9 @@ cd wheel/mpich-*.data/data
 chmod 755 bin/*
 chmod 644 include/*
 
-# One program under three names, and a linker script where a link will do (dlopen needs a library).
-for name in mpiexec mpirun; do ln -sf mpiexec.hydra "bin/$name"; done
+# The launcher is mpich-hydra's, which asks who connects.
+rm bin/mpiexec* bin/mpirun bin/hydra_*
+# A linker script where a link will do: dlopen needs a library.
 for name in mpic++ mpic++_abi; do ln -sf "mpicxx${name#mpic++}" "bin/$name"; done
 ln -sf libmpi.so.12 lib/libmpi.so
 ln -sf libmpi_abi.so.1 lib/libmpi_abi.so
