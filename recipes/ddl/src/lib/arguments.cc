@@ -1,5 +1,6 @@
 #include "arguments.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -46,6 +47,20 @@ std::size_t multiply(const char* function, std::size_t a, std::size_t b) {
          " bytes is more than memory can hold");
   }
   return a * b;
+}
+
+std::size_t extent(const char* function, const std::size_t* nbytes, const std::size_t* offsets,
+                   int n) {
+  std::size_t end = 0;
+  for (int i = 0; i < n; ++i) {
+    if (nbytes[i] == 0) continue;
+    if (offsets[i] > std::numeric_limits<std::size_t>::max() - nbytes[i]) {
+      fail(DDL_ERROR_ARGUMENT, function, ": ", nbytes[i], " bytes at ", offsets[i],
+           " are more than memory can hold");
+    }
+    end = std::max(end, offsets[i] + nbytes[i]);
+  }
+  return end;
 }
 
 void check_rank(const char* function, const char* name, int rank, const Comm& comm) {

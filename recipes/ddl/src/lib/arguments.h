@@ -17,6 +17,9 @@ void set(T* out, T value, const char* function) {
 void check_buffer(const char* function, const char* name, const void* buffer, std::size_t nbytes);
 // The product, if memory can hold as many bytes.
 std::size_t multiply(const char* function, std::size_t a, std::size_t b);
+// Bytes up to the end of the last of `n` blocks, if memory can hold as many.
+std::size_t extent(const char* function, const std::size_t* nbytes, const std::size_t* offsets,
+                   int n);
 void check_rank(const char* function, const char* name, int rank, const Comm& comm);
 void check_group_tag(const char* function, int tag);
 void check_message_tag(const char* function, int tag);

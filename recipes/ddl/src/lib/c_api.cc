@@ -26,13 +26,6 @@ DDL_Result get_int(const char* function, int* out, const Get& get) {
   return guard([&] { set(out, get(context()->world()), function); });
 }
 
-// Bytes up to the end of the last block.
-std::size_t extent(const std::size_t* nbytes, const std::size_t* offsets, int n) {
-  std::size_t end = 0;
-  for (int i = 0; i < n; ++i) end = std::max(end, offsets[i] + nbytes[i]);
-  return end;
-}
-
 }  // namespace
 }  // namespace ddl
 
@@ -159,7 +152,13 @@ DDL_Result ddl_comm_create(const int* world_ranks, int n, int tag, ddl_comm_t* c
       fail(DDL_ERROR_ARGUMENT, "ddl_comm_create: needs at least one rank and a result pointer");
     }
     check_group_tag("ddl_comm_create", tag);
-    *comm = handle_of(context()->create(std::vector<int>(world_ranks, world_ranks + n), tag));
+    const auto ctx = context();
+    const int size = ctx->world().size();
+    if (n > size) {
+      fail(DDL_ERROR_ARGUMENT, "ddl_comm_create: ", n, " ranks are more than the ", size,
+           " of the job");
+    }
+    *comm = handle_of(ctx->create(std::vector<int>(world_ranks, world_ranks + n), tag));
   });
 }
 
@@ -267,8 +266,13 @@ DDL_Result ddl_comm_alltoallv(ddl_comm_t comm, const void* send, const size_t* s
       fail(DDL_ERROR_ARGUMENT, "alltoallv: a list of counts or offsets is null");
     }
     Comm& group = ctx->resolve(comm);
-    const HostInput input(group, send, extent(send_bytes, send_offsets, group.size()));
-    HostOutput output(group, recv, extent(recv_bytes, recv_offsets, group.size()));
+    const std::size_t sent = extent("alltoallv", send_bytes, send_offsets, group.size());
+    const std::size_t received = extent("alltoallv", recv_bytes, recv_offsets, group.size());
+    check_buffer("alltoallv", "send", send, sent);
+    check_buffer("alltoallv", "recv", recv, received);
+    check_overlap("alltoallv", send, sent, recv, received, false);
+    const HostInput input(group, send, sent);
+    HostOutput output(group, recv, received);
     alltoallv(group, input.data(), send_bytes, send_offsets, output.data(), recv_bytes,
               recv_offsets);
     for (int rank = 0; rank < group.size(); ++rank) {
@@ -325,12 +329,13 @@ DDL_Result ddl_malloc(void** pointer, size_t alignment, size_t nbytes) {
       fail(DDL_ERROR_ARGUMENT, "ddl_malloc: the alignment is ", alignment,
            " but must be a power of two");
     }
+    if (pointer == nullptr) fail(DDL_ERROR_ARGUMENT, "ddl_malloc: the result pointer is null");
     void* memory = nullptr;
     const std::size_t least = std::max(alignment, sizeof(void*));
     if (posix_memalign(&memory, least, std::max(nbytes, std::size_t{1})) != 0) {
       fail(DDL_ERROR_SYSTEM, "ddl_malloc: no memory for ", nbytes, " bytes");
     }
-    set(pointer, memory, "ddl_malloc");
+    *pointer = memory;
   });
 }
 

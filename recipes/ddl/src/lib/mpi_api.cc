@@ -1,6 +1,7 @@
 // ddl_mpi.hpp: allreduce in MPI's own terms, for programs that speak MPI.
 #include <ddl_mpi.hpp>
 
+#include "arguments.h"
 #include "collective/collectives.h"
 #include "context.h"
 #include "guard.h"
@@ -67,8 +68,9 @@ DDL_Result ddl_allreduce_mpi(const char* options, void* buffer, size_t count, MP
     const auto context = ddl::context();
     const DDL_Type ddl_type = ddl::type_of(type);
     const DDL_Op ddl_op = ddl::op_of(op);
-    if (buffer == nullptr && count > 0) {
-      ddl::fail(DDL_ERROR_ARGUMENT, "ddl_allreduce_mpi: buffer is null");
+    ddl::check_allreduce("ddl_allreduce_mpi", buffer, buffer, count, ddl_type, ddl_op);
+    if (comm == MPI_COMM_NULL) {
+      ddl::fail(DDL_ERROR_ARGUMENT, "ddl_allreduce_mpi: the communicator is MPI_COMM_NULL");
     }
     ddl::allreduce(ddl::comm_of(*context, comm), buffer, buffer, count, ddl_type, ddl_op);
   });

@@ -23,3 +23,8 @@ def test_tensors(passes: Launch, n: int) -> None:
 @pytest.mark.parametrize("n", [1, 2])
 def test_the_names_of_pyddl(passes: Launch, n: int) -> None:
     passes("names_of_pyddl", n=n)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_arguments_that_c_programs_get_wrong(passes: Launch, n: int) -> None:
+    passes("c_arguments", n=n)
