@@ -1,7 +1,10 @@
 # The verbs of DDL-CE. `make` is the whole main job: sources → channel → env → module → smoke test.
 SHELL := /bin/bash
+# What a user has set for other Pythons reaches none of ours, and no file is run before a recipe.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP BASH_ENV ENV
 PY := .venv/bin/python
-DDLCE := .venv/bin/ddlce
+# Whoever types `make` in a tree has chosen it, whomever it belongs to.
+DDLCE := DDLCE_REPO="$${DDLCE_REPO:-$(CURDIR)}" .venv/bin/ddlce
 ALL_BENCHES := $(sort $(patsubst tests/bench/bench_%.py,%,$(wildcard tests/bench/bench_*.py)))
 BENCHES := $(ALL_BENCHES)
 $(foreach name,$(filter-out $(ALL_BENCHES),$(BENCHES)),$(error \

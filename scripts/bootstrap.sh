@@ -6,6 +6,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# What a user has set for other Pythons and other installations is not meant for .venv.
+unset PYTHONHOME PYTHONPATH PYTHONSTARTUP PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT \
+  PIP_NO_BINARY PIP_ONLY_BINARY PIP_DRY_RUN
+
 list=scripts/ddlce/doctor/system-packages.txt
 lock=requirements.lock
 platform=${1:-}
@@ -27,10 +31,33 @@ installer() { # apt, dnf, zypper, or nothing
   esac
 }
 
+lock() { # so that of two `make` on one tree, the second finds the work of the first done
+  # A file that is there anyway. Where the file system has no locks, there is none.
+  { exec 9<>scripts/bootstrap.sh && flock 9; } 2>/dev/null || true
+}
+
+check_loader() { # whether python $1 can be used with the LD_LIBRARY_PATH that modules set
+  local modules=(-I -c 'import ctypes, ssl, zlib') said
+  if [[ -n ${LD_LIBRARY_PATH:-} ]] && ! said=$("$1" "${modules[@]}" 2>&1) &&
+    (unset LD_LIBRARY_PATH && "$1" "${modules[@]}" 2>/dev/null); then
+    fail "LD_LIBRARY_PATH=$LD_LIBRARY_PATH: with it, $1 does not work: ${said##*$'\n'}" \
+      "unset LD_LIBRARY_PATH, or unload the module that sets it"
+  fi
+}
+
+pip_install() { # into .venv, whatever pip.conf says of other places
+  .venv/bin/python -I -m pip install -qq --disable-pip-version-check --no-user --no-deps "$@"
+}
+
+isolate() { # a script of pip's: with -I, its Python takes nothing from PYTHONPATH
+  sed -i -e '1s|^#!.*/python[^ /]*$|& -I|' -e "2s| \"\$0\"| -I&|" "$1"
+}
+
 find_python() { # the first python3 that is new enough
-  local name
+  local name ask=(-I -c 'import sys; sys.exit(sys.version_info < (3, 11))')
   for name in python3 python3.14 python3.13 python3.12 python3.11; do
-    if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    # If it starts without LD_LIBRARY_PATH only, `check_loader` says so.
+    if "$name" "${ask[@]}" 2>/dev/null || env -u LD_LIBRARY_PATH "$name" "${ask[@]}" 2>/dev/null; then
       command -v "$name"
       return
     fi
@@ -50,7 +77,7 @@ is_there() { # a `check` of the list
       ;;
     # A .venv that is there was made with them; starting a Python costs more than all the rest.
     python3) [[ -x .venv/bin/python ]] || find_python >/dev/null ;;
-    python:*) [[ -x .venv/bin/python ]] || "$(find_python)" -c "import ${1#python:}" 2>/dev/null ;;
+    python:*) [[ -x .venv/bin/python ]] || "$(find_python)" -I -c "import ${1#python:}" 2>/dev/null ;;
     *) command -v "$1" >/dev/null ;;
   esac
 }
@@ -106,11 +133,11 @@ system_packages() {
     return
   fi
   echo "system packages that are not there: ${required[*]} ${tests[*]}"
-  if ((${#required[@]})) && ! install "$manager" "${required[@]}"; then
+  if ((${#required[@]})) && ! install "$manager" "${required[@]}" 9<&-; then
     fail "system packages are missing: ${required[*]}" \
       "as root: $(by_hand "$manager" "${required[@]}" "${tests[@]}")"
   fi
-  if ((${#tests[@]})) && ! install "$manager" "${tests[@]}"; then
+  if ((${#tests[@]})) && ! install "$manager" "${tests[@]}" 9<&-; then
     echo "make test and make lint will need: $(by_hand "$manager" "${tests[@]}")" >&2
   fi
   hash -r
@@ -133,18 +160,19 @@ make_venv() {
   fi
   local python
   python=$(find_python) || fail "no python3 of version 3.11 or newer" "see README.md, Needs"
+  check_loader "$python"
   echo "making .venv with $python from $lock"
   # From the beginning: what an older lock left, or a killed run, must not stay.
   rm -rf .venv
-  "$python" -m venv .venv
-  .venv/bin/python -m pip install -qq --disable-pip-version-check --no-deps \
-    --require-hashes -r "$lock" ||
+  "$python" -I -m venv .venv
+  pip_install --require-hashes -r "$lock" ||
     fail "pip could not install the packages of $lock" \
       "its message is above; is the Python package registry reachable from here?"
-  .venv/bin/python -m pip install -qq --disable-pip-version-check --no-deps \
-    --no-build-isolation --editable . || fail "pip could not install ddlce" "see above"
+  pip_install --no-build-isolation --editable . || fail "pip could not install ddlce" "see above"
+  isolate .venv/bin/ddlce
   wanted_stamp >"$stamp"
 }
 
+lock
 system_packages
 make_venv

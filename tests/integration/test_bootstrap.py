@@ -163,3 +163,81 @@ def test_bash_and_python_read_the_list_alike(tree: Path) -> None:
         "|".join((wanted.need, wanted.check, *wanted.packages.values(), wanted.why))
         for wanted in read_list()
     ]
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Path:
+    """Modules of another Python, as a user's PYTHONPATH may have them."""
+    folder = tmp_path / "planted"
+    folder.mkdir()
+    for name in ("typing", "json", "re", "sitecustomize"):
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\n1/0\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("PYTHONPATH", "planted"), ("PIP_USER", "1"), ("PIP_TARGET", "other"), ("PIP_PREFIX", "p")],
+)
+def test_a_user_s_settings_for_other_pythons(
+    tree: Path, planted: Path, name: str, value: str
+) -> None:
+    value = str(planted) if value == "planted" else value
+    done = bootstrap(tree, **{name: value})
+    assert (done.returncode, done.stderr) == (0, "")
+    program = [tree / ".venv/bin/ddlce"]
+    assert subprocess.check_output(program, text=True, env=os.environ | {name: value}) == "toy\n"
+    assert not (tree / "sprung").exists()
+
+
+def test_a_user_s_pip_conf(tree: Path, tmp_path: Path) -> None:
+    config = tmp_path / "pip.conf"
+    config.write_text("[install]\nuser = true\n")
+    done = bootstrap(tree, PIP_CONFIG_FILE=str(config))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_program_takes_nothing_from_the_current_folder(tree: Path, planted: Path) -> None:
+    assert bootstrap(tree).returncode == 0
+    program, env = tree / ".venv/bin/ddlce", os.environ | {"PYTHONPATH": ":"}
+    assert subprocess.check_output([program], text=True, env=env, cwd=planted) == "toy\n"
+
+
+def test_the_program_of_a_tree_with_a_long_path(tree: Path, planted: Path) -> None:
+    """Of a first line, the kernel reads 127 or 255 characters only; pip then writes another."""
+    deep = tree / "/".join(["n" * 50] * 5)
+    shutil.copytree(tree, deep, ignore=lambda *_: ["n" * 50, "planted"])
+    assert bootstrap(deep).returncode == 0
+    env = os.environ | {"PYTHONPATH": str(planted)}
+    assert subprocess.check_output([deep / ".venv/bin/ddlce"], text=True, env=env) == "toy\n"
+
+
+def test_libraries_that_stop_python(tree: Path) -> None:
+    libraries = tree / "libraries"
+    libraries.mkdir()
+    for name in ("libssl.so.3", "libssl.so.1.1", "libz.so.1", "libffi.so.8"):
+        (libraries / name).write_text("not a library\n")
+    done = bootstrap(tree, LD_LIBRARY_PATH=str(libraries))
+    assert done.returncode == 3
+    error, hint = done.stderr.splitlines()
+    assert error.startswith(f"error: LD_LIBRARY_PATH={libraries}: with it, ")
+    assert "does not work: " in error
+    assert hint == "hint:  unset LD_LIBRARY_PATH, or unload the module that sets it"
+    assert not (tree / ".venv").exists()
+    (libraries / "fine").mkdir()
+    assert bootstrap(tree, LD_LIBRARY_PATH=str(libraries / "fine")).returncode == 0
+
+
+def test_two_at_once(tree: Path) -> None:
+    """The second neither removes what the first is making nor makes it again."""
+    (tree / "backend.py").write_text(f"import time; time.sleep(2)\n{BACKEND}")
+    command = ["bash", "scripts/bootstrap.sh"]
+    env = os.environ | {"DDLCE_NO_INSTALL": "1"}
+    started = [
+        subprocess.Popen(command, cwd=tree, env=env, stdout=-1, stderr=-1, text=True)
+        for _ in range(3)
+    ]
+    said = [process.communicate(timeout=300) for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0], said
+    assert sorted(out[:14] for out, _ in said) == ["", "", "making .venv w"]
+    assert subprocess.check_output([tree / ".venv/bin/ddlce"], text=True) == "toy\n"
