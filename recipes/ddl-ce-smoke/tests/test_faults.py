@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-from ddl_ce_smoke import cli
+from ddl_ce_smoke import cli, probe, suite
+from ddl_ce_smoke.probe import Environment
 
 from conftest import Fault
 
@@ -140,3 +141,19 @@ def test_an_interrupt_ends_all_ranks(fault: Fault, number: signal.Signals, tmp_p
         time.sleep(0.1)
     assert fault.left_over() == []
     assert not (tmp_path / "report").exists()
+
+
+def test_modules_in_the_current_folder_are_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "typing", "numpy", "ddl_ce_smoke"):
+        (tmp_path / f"{name}.py").write_text("open('sprung', 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    environment = Environment.current()
+    python = suite.RANK_COMMAND[:-1]
+    cases, facts = probe.check(environment, python, 300)
+    assert facts
+    assert len(cases) > 2
+    assert not (tmp_path / "sprung").exists()
+    probe.check(environment, python[:1], 300)  # so that it would have been seen
+    assert (tmp_path / "sprung").exists()
