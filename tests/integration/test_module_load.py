@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.layout import Layout
+from ddlce.env.layout import ORIGIN, Layout
 from ddlce.modulefile.install import Written, write_modulefiles
 from support.moduleprefix import TRICKY, make_tricky_prefix
 from support.modulesystems import SHELLS, Shell, System, read_snap, require, run_shell, snap
@@ -263,6 +263,25 @@ def test_load_refuses_beside_another_environment(
     assert "executing" not in said  # no stack trace of the module system
     assert "conda deactivate (CONDA_PREFIX=/other)" in " ".join(said.split())
     assert read_snap(tmp_path / "after") == read_snap(tmp_path / "before")
+
+
+def test_load_refuses_a_release_that_is_gone_and_unload_works(
+    machine: Machine, tmp_path: Path
+) -> None:
+    status = "$status" if machine.shell.name in ("tcsh", "fish") else "$?"
+    origin, away = machine.prefix / ORIGIN, machine.prefix / "away"
+    move, back = f"mv '{origin}' '{away}'", f"mv '{away}' '{origin}'"
+    steps = ["{before}", "module load ddl-ce/1.0.0", move, "module unload ddl-ce", "{unloaded}"]
+    steps += ["module load ddl-ce/1.0.0", f"echo status: {status}", "{after}", back]
+    said = machine.run(tmp_path, steps)
+    plain = " ".join(said.split())
+    message = f"ddl-ce/1.0.0 cannot be loaded: its release {machine.prefix} is gone; see which "
+    assert plain.count(message + "others there are with: module avail ddl-ce") == 1, said
+    assert "status: 1" in said
+    assert "executing" not in said  # no stack trace of the module system
+    before = read_snap(tmp_path / "before")
+    assert read_snap(tmp_path / "unloaded") == before, said
+    assert read_snap(tmp_path / "after") == before, said
 
 
 @pytest.mark.parametrize("level", [{}, {"CONDA_SHLVL": "1"}])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ddlce import jsontext
-from ddlce.env.layout import Origin, read_origin
+from ddlce.env.layout import ORIGIN, Origin, read_origin
 from ddlce.errors import InputError
 from ddlce.modulefile.classify import Change, activation_changes
 from ddlce.modulefile.writer import HOME, ModuleWriter
@@ -98,6 +98,8 @@ def compose(content: Content, writer: ModuleWriter) -> str:
     writer.whatis(f"Packages: {', '.join(f'{n} {v}' for n, v in content.main)}")
     if content.inside:
         writer.extensions(content.inside)
+    writer.comment("Modulefiles may outlive their release: `ddlce env gc` removes only that.")
+    writer.require(content.prefix / ORIGIN, _gone(content))
     writer.comment("One conda environment at a time: paths of two would mix their libraries.")
     writer.conflict((content.name, *CONFLICTS))
     writer.family(FAMILY)
@@ -160,6 +162,13 @@ def _write_change(writer: ModuleWriter, change: Change) -> None:
         writer.prepend_path(change.name, change.elements, change.delim, tail=change.tail)
     else:
         writer.append_path(change.name, change.elements, change.delim)
+
+
+def _gone(content: Content) -> str:
+    return (
+        f"{content.name}/{content.version} cannot be loaded: its release {content.prefix} is gone; "
+        f"see which others there are with: module avail {content.name}"
+    )
 
 
 def _refusal(content: Content) -> str:

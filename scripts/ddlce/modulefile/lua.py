@@ -200,6 +200,10 @@ class LuaWriter(ModuleWriter):
     def conflict(self, names: Sequence[str]) -> None:
         self.add(f"conflict({', '.join(map(self.quote, names))})")
 
+    def require(self, path: PurePath, message: str) -> None:
+        condition = f"loading and not isFile({self.quote(str(path))})"
+        self.add(f"if {condition} then\n   LmodError({self.quote(message)})\nend")
+
     def refuse_other_conda(self, prefix: PurePath, message: str) -> None:
         quoted = {"prefix": self.quote(str(prefix)), "message": self.quote(message)}
         self.add(REFUSE.format(**quoted))

@@ -198,6 +198,11 @@ class TclWriter(ModuleWriter):
     def conflict(self, names: Sequence[str]) -> None:
         self.add(f"conflict {' '.join(map(self.quote, names))}")
 
+    def require(self, path: PurePath, message: str) -> None:
+        condition = f"[loading] && ![file exists {self.quote(str(path))}]"
+        refusal = f"puts stderr {self.quote(message)}\n   break"
+        self.add(f"if {{{condition}}} {{\n   {refusal}\n}}")
+
     def refuse_other_conda(self, prefix: PurePath, message: str) -> None:
         self.add(REFUSE.format(prefix=self.quote(str(prefix)), message=_escape(message)))
 

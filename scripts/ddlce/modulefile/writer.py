@@ -74,6 +74,10 @@ class ModuleWriter(ABC):
         """Refuse to load beside any of these modules."""
 
     @abstractmethod
+    def require(self, path: PurePath, message: str) -> None:
+        """Refuse to load where a file is not there; unloading goes on working."""
+
+    @abstractmethod
     def refuse_other_conda(self, prefix: PurePath, message: str) -> None:
         """Refuse to load while a conda environment other than `prefix` is active."""
 
