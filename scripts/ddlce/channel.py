@@ -9,6 +9,7 @@ from ddlce.env.layout import LOCK_COPY, Layout
 from ddlce.files import locked, sha256_file
 from ddlce.model.envlock import EnvLock
 from ddlce.model.manifest import OWN_CHANNEL
+from ddlce.ownership import check_place
 from ddlce.plan import Plan, check_built, make_plan
 from ddlce.settings import Settings
 from ddlce.store import Store
@@ -31,7 +32,9 @@ def update_channel(settings: Settings, *plans: Plan) -> tuple[int, list[str]]:
 
     Raises:
         WorkError: a package of the plan was not built.
+        MachineError: others could change the channel.
     """
+    check_place(settings.channel, "the channel")
     plans = plans or (make_plan(settings),)
     store = Store(settings.store)
     found: dict[Path, str] = {}

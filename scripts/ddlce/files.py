@@ -1,4 +1,9 @@
-"""Files that are never half-written, hashes, and locks between processes."""
+"""Files that are never half-written, hashes, and locks between processes.
+
+Modes are ours, not the umask's: folders and files are for everybody to read, locks are not. Where
+a folder belongs to a group of administrators (set-gid and writable by its group), what is made in
+it does too: folders are writable by the group, and so are locks.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,38 @@ import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from ddlce.errors import MachineError
 from ddlce.filesystem import no_locks
+
+#: Of a folder that a group of administrators shares.
+SHARED = stat.S_ISGID | stat.S_IWGRP
+
+
+def is_shared(folder: Path) -> bool:
+    """Whether a group of administrators shares the folder."""
+    return folder.stat().st_mode & SHARED == SHARED
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, unless they are there, with the modes described above."""
+    try:
+        folder.mkdir(0o755)
+    except FileNotFoundError:
+        if folder.parent == folder:
+            raise
+        make_folder(folder.parent)
+        make_folder(folder)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+    else:
+        above = folder.parent.stat().st_mode
+        folder.chmod(0o755 | (above & SHARED if is_shared(folder.parent) else 0))
 
 
 def sha256_file(path: Path) -> str:
@@ -25,7 +56,7 @@ def sha256_file(path: Path) -> str:
 def write_atomic(path: Path, data: str | bytes, mode: int = 0o644) -> None:
     """Write `data` beside `path`, then rename: a reader sees the old file or the new one."""
     with explain_os_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as stream:
@@ -49,7 +80,7 @@ def link_atomic(link: Path, text: str) -> None:
 def link_or_copy(source: Path, target: Path) -> None:
     """Hard-link `source` to `target` where the file system allows, else copy; atomic."""
     with explain_os_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         partial = target.with_name(f".{target.name}.{os.getpid()}")
         partial.unlink(missing_ok=True)
         try:
@@ -58,6 +89,7 @@ def link_or_copy(source: Path, target: Path) -> None:
             if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
                 raise
             shutil.copyfile(source, partial)
+            partial.chmod(0o644)
         partial.replace(target)
 
 
@@ -65,15 +97,21 @@ def link_or_copy(source: Path, target: Path) -> None:
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold an exclusive lock on the file `path` (made if absent).
 
-    The kernel drops the lock when the process ends, however it ends.
+    The kernel drops the lock when the process ends, however it ends. Whoever can open a file can
+    lock it, for reading too: so nobody can who could not make the change that it is for.
 
     Raises:
         BlockingIOError: another process holds it, and `wait` is false.
     """
     with explain_os_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        stream = path.open("a")
+        make_folder(path.parent)
+        mode = 0o660 if is_shared(path.parent) else 0o600
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        stream = os.fdopen(os.open(path, flags, mode), "r+b", buffering=0)
     with stream:
+        status = os.fstat(stream.fileno())
+        if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != mode:
+            os.fchmod(stream.fileno(), mode)
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
@@ -124,6 +162,8 @@ def explain_os_error(error: OSError, path: Path | None = None) -> MachineError:
             "choose another folder (DDLCE_CACHE, --root, or the option that named this one), or "
             "move what is in the way",
         )
+    if error.errno == errno.ELOOP:
+        return MachineError(f"{problem}: it is a symbolic link", "find out whose, and remove it")
     if error.errno == errno.EISDIR:
         return MachineError(f"{problem}: it is a folder", "name a file, or move the folder away")
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM) and path:

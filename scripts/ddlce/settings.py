@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddlce.errors import InputError
-from ddlce.ownership import others_may_change
+from ddlce.ownership import check_place, others_may_change
 from ddlce.programs import absolute_only
 
 #: The platform that builds run on; compilers, cmake and the like are this machine's.
@@ -142,6 +142,7 @@ def load_settings(root: Path | None = None) -> Settings:
 
     Raises:
         InputError: a path starts with `~NAME`, and there is no such user.
+        MachineError: others could change the cache, or the root (see `ddlce.ownership`).
     """
     env = os.environ
     named = env.get("DDLCE_REPO")
@@ -151,10 +152,14 @@ def load_settings(root: Path | None = None) -> Settings:
     cache = Path(env.get("DDLCE_CACHE") or home / ".cache" / "ddl-ce")
     default = own_root() or home / ".local" / "share" / "ddl-ce"
     chosen = root or Path(env.get("DDLCE_ROOT") or default)
+    cache = _absolute(cache, "DDLCE_CACHE")
+    chosen = _absolute(chosen, "--root" if root else "DDLCE_ROOT")
+    check_place(cache, "the cache")
+    check_place(chosen, "the root", site=True)
     return Settings(
         repo=repo.resolve() if repo and not refused else None,
-        cache=_absolute(cache, "DDLCE_CACHE"),
-        root=Path(os.path.realpath(_absolute(chosen, "--root" if root else "DDLCE_ROOT"))),
+        cache=cache,
+        root=Path(os.path.realpath(chosen)),
         refused=refused,
     )
 

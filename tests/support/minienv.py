@@ -40,12 +40,15 @@ class Site:
         folder: where.
         channel: the channel's folder or URL.
         shared: a site whose root (with its installed releases) is used instead of an own one.
+        extra: more variables of the environment in which `ddlce` works.
+        groups: of other users who run it here.
     """
 
     folder: Path
     channel: str
     shared: Site | None = None
     extra: dict[str, str] = field(default_factory=dict)
+    groups: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         envs = self.repo / "envs"
@@ -110,7 +113,9 @@ class Site:
         if args[0] == "lock" or args[:2] in (("env", "create"), ("env", "install")):
             command += ["--channel", self.channel]
         if user is not None:
-            command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
+            groups = f"--groups={','.join(map(str, self.groups))}" if self.groups else None
+            ids = [f"--reuid={user}", f"--regid={user}", groups or "--clear-groups"]
+            command = ["setpriv", *ids, *command]
         return subprocess.Popen(
             command,
             env=self.env(),

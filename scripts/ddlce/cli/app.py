@@ -95,6 +95,7 @@ def main() -> None:
     """Run the CLI; designed errors, and the system's, become one message and an exit code."""
     if "PATH" in os.environ:
         os.environ["PATH"] = absolute_only(os.environ["PATH"])
+    os.umask(0o022)  # whatever the user's is: what is made here is for others to read, not to write
     try:
         program()()
     except DdlceError as error:

@@ -235,7 +235,10 @@ def gc(
     root: RootOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Remove old releases, unused cached packages and leftovers of killed runs."""
+    """Remove old releases, unused cached packages and leftovers of killed runs.
+
+    What other users own, and releases that a process of this machine runs from, are kept.
+    """
     from ddlce.env.remove import collect
 
     done = collect(load_settings(root), keep=keep, dry_run=dry_run, on_wait=_say_waiting)
@@ -246,6 +249,8 @@ def gc(
     verb = "would remove" if dry_run else "removed"
     for path in [*done.releases, *done.leftovers]:
         out.print(f"{verb} {escape(str(path))}")
+    for kept in done.kept:
+        err.print(f"kept {escape(str(kept.path))}: {escape(kept.why)}")
     out.print(f"{verb} {len(done.releases)} releases, {len(done.packages)} cached packages")
 
 
@@ -261,8 +266,8 @@ def _check_current(settings: Settings, lock: Any) -> None:
         )
 
 
-def _say_waiting() -> None:
-    err.print("waiting: another ddlce is at work here")
+def _say_waiting(who: str) -> None:
+    err.print(f"waiting: {escape(who)} is at work here")
 
 
 @contextlib.contextmanager

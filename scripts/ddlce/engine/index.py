@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ddlce.audit.facts import read_metadata
 from ddlce.engine.describe import CHANNELDATA, CURRENT, RUN_EXPORTS, describe_channel
-from ddlce.files import explain_os_errors, link_or_copy, sha256_file
+from ddlce.files import explain_os_errors, link_or_copy, make_folder, sha256_file
 
 #: Of each subdir, in the order in which they are replaced: no index names a package of which
 #: the others do not know.
@@ -67,7 +67,7 @@ def publish_index(
         for name, path in files.items()
     }
     with explain_os_errors(channel):
-        channel.mkdir(parents=True, exist_ok=True)
+        make_folder(channel)
         staging = Path(tempfile.mkdtemp(dir=channel, prefix=".staging-"))
         try:
             for subdir, files in wanted.items():
@@ -90,7 +90,7 @@ def publish_index(
 def _publish_subdir(
     staged: Path, target: Path, packages: dict[str, Path], kept: set[str]
 ) -> list[str]:
-    target.mkdir(parents=True, exist_ok=True)
+    make_folder(target)
     added = []
     for name, path in packages.items():
         current = target / name
@@ -98,11 +98,13 @@ def _publish_subdir(
         if not (current.exists() and current.samefile(path)):
             if not current.exists():
                 added.append(f"{target.name}/{name}")
+            (staged / name).chmod(0o644)
             os.replace(staged / name, current)  # noqa: PTH105 - rename over an existing file
     shards = staged / "shards"
     if shards.is_dir():
-        (target / "shards").mkdir(exist_ok=True)
+        make_folder(target / "shards")
         for shard in shards.iterdir():
+            shard.chmod(0o644)
             shard.replace(target / "shards" / shard.name)
     for name in REPODATA:
         _publish(staged / name, target / name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from ddlce.env.clone import locked_package
 from ddlce.env.freeze import protect_links, refuse_frozen
 from ddlce.env.layout import LOCK_COPY, ORIGIN, read_origin, user_lock
 from ddlce.env.records import leave_links_unhashed, read_records, write_history
-from ddlce.env.waiting import waiting_lock
+from ddlce.env.waiting import OnWait, waiting_lock
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, write_atomic
 from ddlce.model.envlock import EnvLock, LockedPackage
@@ -43,7 +42,7 @@ def install_specs(
     channel: str | None = None,
     offline: bool = False,
     progress: Progress | None = None,
-    on_wait: Callable[[], None] | None = None,
+    on_wait: OnWait | None = None,
 ) -> Changed:
     """Add packages to a clone; what it has stays unless a spec makes it change.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,10 +30,11 @@ from ddlce.env.layout import (
 )
 from ddlce.env.records import Record, leave_links_unhashed, read_records, write_history
 from ddlce.env.relink import Unusual, link_files, plan_links
-from ddlce.env.waiting import waiting_lock
+from ddlce.env.waiting import OnWait, waiting_lock
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, write_atomic
 from ddlce.filesystem import check_length, require
+from ddlce.ownership import check_place
 from ddlce.settings import Settings
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def clone(
     source: Path,
     *,
     progress: Progress | None = None,
-    on_wait: Callable[[], None] | None = None,
+    on_wait: OnWait | None = None,
 ) -> Cloned:
     """Copy the environment at `source` to a new one.
 
@@ -92,6 +93,8 @@ def clone(
             f"{source} is not a complete environment of ddlce",
             "name one that `ddlce env list` shows",
         )
+    for place in (source, Path(origin.pkgs)):
+        check_place(place, "the source", site=True)
     if target.is_relative_to(source):
         raise InputError(f"{target} is inside {source}", "choose another place for the clone")
     check_length(target)

@@ -10,6 +10,7 @@ Source: conda 24.7, `conda/core/package_cache_data.py`.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from ddlce.env.records import Record
@@ -39,8 +40,8 @@ def show_to_conda(pkgs: Path, records: list[Record]) -> None:
     urls = dict.fromkeys(urls_file.read_text().splitlines() if urls_file.is_file() else [])
     for record in records:
         package = pkgs / record.stem
-        if not (package / "info").is_dir():
-            continue
+        if not (package / "info").is_dir() or (package / "info").stat().st_uid != os.geteuid():
+            continue  # what another administrator has unpacked, they have shown
         data = {k: v for k, v in record.data.items() if k not in OF_THE_PREFIX and v is not None}
         text = json.dumps(data, indent=2, sort_keys=True) + "\n"
         file = package / RECORD

@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,18 +23,20 @@ from ddlce.env.layout import (
     ORIGIN,
     Layout,
     Origin,
+    opened,
     read_origin,
     staged,
 )
 from ddlce.env.names import name_releases
 from ddlce.env.records import leave_links_unhashed, read_records, write_history
 from ddlce.env.remove import prune_packages
-from ddlce.env.waiting import waiting_lock
+from ddlce.env.waiting import OnWait, waiting_lock
 from ddlce.errors import InputError, MachineError
 from ddlce.files import explain_os_errors, link_atomic, write_atomic
 from ddlce.filesystem import check_length, require
 from ddlce.lock import channel_addresses
 from ddlce.model.envlock import EnvLock
+from ddlce.ownership import check_place
 from ddlce.place import Runner
 from ddlce.settings import Settings
 
@@ -75,7 +76,7 @@ def create(
     *,
     offline: bool = False,
     progress: Progress | None = None,
-    on_wait: Callable[[], None] | None = None,
+    on_wait: OnWait | None = None,
     runner: Runner | None = None,
 ) -> Created:
     """Install a lock as a release and make it the default one.
@@ -104,6 +105,8 @@ def create(
     channels = channel_addresses(lock.channels, channel)
     check_length(prefix)
     require(settings.root, "--root or DDLCE_ROOT")
+    for place in (prefix.parent, layout.pkgs):
+        check_place(place, "the root")
     with waiting_lock(layout.lock, on_wait):
         if read_origin(prefix):
             if runner is None:
@@ -111,8 +114,8 @@ def create(
             return Created(prefix, True, len(lock.packages), 0, {})
         condarc = render_condarc(settings, list(channels.values()))
         try:
-            _open_cache(layout.pkgs)
-            with staged(prefix) as staging:
+            with opened(layout.pkgs), staged(prefix) as staging:
+                _renew_notes(layout.pkgs)
                 result = _fill(
                     staging,
                     prefix,
@@ -128,8 +131,8 @@ def create(
             prune_packages(layout)  # a full disk: do not keep what nothing uses
             raise
         finally:
-            if layout.pkgs.is_dir():
-                make_read_only(layout.pkgs)
+            for folder in layout.pkgs.glob("*"):
+                make_read_only(folder)
         if runner is None:
             _switch(layout, prefix)
     return result
@@ -241,13 +244,14 @@ def write_markers(prefix: Path, origin: Origin, variables: dict[str, str]) -> No
         write_atomic(prefix / "conda-meta" / "state", json.dumps(state, indent=2) + "\n")
 
 
-def _open_cache(pkgs: Path) -> None:
-    """Let packages be added to the cache: to its folder and to the notes in it."""
+def _renew_notes(pkgs: Path) -> None:
+    """Give rattler notes of this user's in the cache: it locks those of the packages that it uses.
+
+    Whoever can read such a note could hold a lock on it for ever; on the new file, nobody does.
+    """
     with explain_os_errors(pkgs):
-        pkgs.mkdir(parents=True, exist_ok=True)
-        pkgs.chmod(0o755)
         for note in pkgs.glob("*.lock"):
-            note.chmod(0o644)
+            write_atomic(note, note.read_bytes())
 
 
 def _switch(layout: Layout, prefix: Path) -> None:

@@ -57,19 +57,27 @@ def is_mark(name: str) -> bool:
     return name.endswith(f"/{EXTERNAL}")
 
 
-def make_read_only(folder: Path) -> None:
-    """Take write permission from every file and folder, and let everybody read.
+def make_read_only(top: Path) -> None:
+    """Take write permission from a file, or all files and folders below, and let everybody read.
 
     Files of root keep root's own, which stops nobody else and without which root may write as
     well: conda copies the modes of packages into the clones of users who may not link to them.
     """
-    for path, _names, files in os.walk(folder, topdown=False):
+    for path, _names, files in os.walk(top, topdown=False):
         for name in files:
-            file = Path(path, name)
-            status = file.lstat()
-            if stat.S_ISREG(status.st_mode):
-                file.chmod(_frozen_mode(status))
-        Path(path).chmod(0o555)
+            _close(f"{path}/{name}")
+        _close(path)
+    _close(str(top))
+
+
+def _close(path: str) -> None:
+    """Set a mode that is not set yet: in a cache that is shared, some files are others'."""
+    status = os.lstat(path)
+    if os.geteuid() not in (0, status.st_uid):
+        return
+    wanted = 0o555 if stat.S_ISDIR(status.st_mode) else _frozen_mode(status)
+    if not stat.S_ISLNK(status.st_mode) and stat.S_IMODE(status.st_mode) != wanted:
+        os.chmod(path, wanted)  # noqa: PTH101
 
 
 def _frozen_mode(status: os.stat_result) -> int:

@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,15 +20,15 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ddlce.env.trees import PARTIAL, remove_tree
 from ddlce.errors import InputError
-from ddlce.files import explain_os_errors
+from ddlce.files import explain_os_errors, is_shared, make_folder
 from ddlce.safepath import Word
 from ddlce.settings import ORIGIN as ORIGIN
 from ddlce.settings import Settings
 
 LOCK_COPY = Path("conda-meta", "ddl-ce.lock")
 CURRENT = "current"
-PARTIAL = ".partial-"
 
 
 class Origin(BaseModel):
@@ -209,6 +208,24 @@ def user_lock(settings: Settings, prefix: Path) -> Path:
 
 
 @contextlib.contextmanager
+def opened(pkgs: Path) -> Iterator[None]:
+    """Let the owner of the package cache change it; call under the root's lock.
+
+    It is read-only otherwise, unless a group of administrators shares it.
+    """
+    with explain_os_errors(pkgs):
+        make_folder(pkgs)
+        closed = not is_shared(pkgs)
+        if closed:
+            pkgs.chmod(0o755)
+    try:
+        yield
+    finally:
+        if closed and pkgs.is_dir():
+            pkgs.chmod(0o555)
+
+
+@contextlib.contextmanager
 def staged(prefix: Path) -> Iterator[Path]:
     """A new hidden folder beside `prefix` that becomes `prefix` when the block ends well.
 
@@ -216,10 +233,10 @@ def staged(prefix: Path) -> Iterator[Path]:
     folder's name is new each time, so that a program of a killed run cannot write into it.
     """
     with explain_os_errors(prefix):
-        prefix.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(prefix.parent)
         remove_partials(prefix)
         staging = prefix.with_name(f".{prefix.name}{PARTIAL}{os.getpid()}")
-        staging.mkdir()
+        staging.mkdir(0o755)
     try:
         yield staging
         with explain_os_errors(prefix):
@@ -230,23 +247,10 @@ def staged(prefix: Path) -> Iterator[Path]:
 
 
 def remove_partials(prefix: Path) -> None:
-    """Remove what killed runs left beside `prefix`; call under its lock."""
-    for leftover in prefix.parent.glob(f".{prefix.name}{PARTIAL}*"):
-        remove_tree(leftover)
+    """Remove what this user's killed runs left beside `prefix`; call under its lock.
 
-
-def remove_tree(folder: Path) -> None:
-    """Remove a folder, read-only ones too; never follows a link.
-
-    The folder is moved aside first, so that nobody meets it half-removed.
+    Those of others may be at work: each user has locks of their own for clones.
     """
-    with explain_os_errors(folder):
-        if not folder.is_dir():
-            return
-        doomed = folder
-        if PARTIAL not in folder.name:
-            doomed = folder.with_name(f".{folder.name}{PARTIAL}{os.getpid()}")
-            folder.rename(doomed)
-        for path, _names, _files in os.walk(doomed):  # top down: opened before it is entered
-            Path(path).chmod(0o755)
-        shutil.rmtree(doomed)
+    for leftover in prefix.parent.glob(f".{prefix.name}{PARTIAL}*"):
+        if leftover.lstat().st_uid == os.geteuid():
+            remove_tree(leftover)

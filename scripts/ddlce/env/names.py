@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from ddlce.env.layout import CURRENT, Layout, read_origin
-from ddlce.files import explain_os_errors, link_atomic
+from ddlce.files import explain_os_errors, link_atomic, make_folder
 
 
 def name_releases(layout: Layout) -> None:
@@ -27,10 +27,7 @@ def name_releases(layout: Layout) -> None:
     wanted = _wanted(layout)
     folder = layout.names
     with explain_os_errors(folder):
-        for place in (folder.parent, folder):
-            if not place.is_dir():
-                place.mkdir(parents=True)
-                place.chmod(0o755)
+        make_folder(folder)
         for name, target in wanted.items():
             text = os.path.relpath(target, folder)
             link = folder / name

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddlce.env.layout import (
     LOCK_COPY,
-    PARTIAL,
+    ORIGIN,
     Layout,
     find_env,
+    opened,
     read_origin,
-    remove_tree,
     user_lock,
 )
 from ddlce.env.names import name_releases
-from ddlce.env.waiting import waiting_lock
-from ddlce.errors import InputError
+from ddlce.env.trees import PARTIAL, check_removable, obstacle, remove_tree, running_from
+from ddlce.env.waiting import OnWait, waiting_lock
+from ddlce.errors import InputError, MachineError
 from ddlce.files import explain_os_errors
 from ddlce.model.envlock import EnvLock
+from ddlce.ownership import check_place
 from ddlce.settings import Settings
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What was to be removed and cannot be.
+
+    Attributes:
+        path: the folder.
+        why: one clause.
+    """
+
+    path: Path
+    why: str
 
 
 @dataclass(frozen=True)
@@ -31,34 +47,43 @@ class Collected:
         releases: prefixes of releases.
         packages: folders in the package cache.
         leftovers: half-made folders of killed runs.
+        kept: what it leaves, since others own it or a process runs from it.
     """
 
     releases: list[Path] = field(default_factory=list)
     packages: list[Path] = field(default_factory=list)
     leftovers: list[Path] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
 
 
-def remove(settings: Settings, name: str, on_wait: Callable[[], None] | None = None) -> Path:
+def remove(settings: Settings, name: str, on_wait: OnWait | None = None) -> Path:
     """Remove a clone, or a release that is not the default one; returns its prefix.
 
     Raises:
-        InputError: there is none of that name, or it is the default release.
+        InputError: there is none of that name, it is the default release, or a process of this
+            machine runs from it.
+        MachineError: it belongs to another user; nothing was changed.
     """
     prefix = find_env(settings, name)
     record = read_origin(prefix)
-    layout = Layout(settings.root)
-    if record and record.kind == "release":
-        if layout.current(record.env) == prefix:
+    is_release = record is not None and record.kind == "release"
+    layout = Layout(prefix.parents[2])  # not always the root of the settings: a path may be given
+    if is_release:
+        check_place(prefix.parent, "the root")
+    with waiting_lock(layout.lock if is_release else user_lock(settings, prefix), on_wait):
+        if is_release and layout.current(prefix.parent.name) == prefix:
             raise InputError(
-                f"{prefix} is the default release of {record.env}, which users load",
+                f"{prefix} is the default release of {prefix.parent.name}, which users load",
                 "create another release first; this one can be removed after that",
             )
-        lock = layout.lock
-    else:
-        lock = user_lock(settings, prefix)
-    with waiting_lock(lock, on_wait):
+        check_removable(prefix)
+        for process in running_from([prefix]).values():
+            raise InputError(
+                f"{prefix} is in use: {process} runs from it",
+                "remove it when that has ended",
+            )
         remove_tree(prefix)
-        if lock == layout.lock:
+        if is_release:
             name_releases(layout)
     return prefix
 
@@ -68,45 +93,70 @@ def collect(
     *,
     keep: int = 1,
     dry_run: bool = False,
-    on_wait: Callable[[], None] | None = None,
+    on_wait: OnWait | None = None,
 ) -> Collected:
     """Remove old releases, cached packages that no release uses, and leftovers.
+
+    What belongs to others, and releases that a process of this machine runs from, are left.
 
     Args:
         settings: the root.
         keep: how many releases of each environment stay, the default one among them; the
             newest of the others are chosen by the time they were made.
         dry_run: only say what would be removed.
-        on_wait: called once when another process is at work under the root.
+        on_wait: told once who else is at work under the root.
+
+    Raises:
+        MachineError: others could change the root, or a release in it cannot be read.
     """
     layout = Layout(settings.root)
     if not layout.root.is_dir():
         return Collected()
+    check_place(layout.envs, "the root")
     with waiting_lock(layout.lock, on_wait):
-        doomed: list[Path] = []
-        leftovers = [p for p in layout.envs.glob("*/.*") if PARTIAL in p.name]
+        old: list[Path] = []
         for folder in sorted(layout.envs.glob("*/")):
             current = layout.current(folder.name)
             mine = [p for p in layout.releases() if p.parent == folder]
             mine.sort(key=lambda p: (p.resolve() == current, p.stat().st_mtime), reverse=True)
-            doomed += mine[max(keep, 1) :]
-        packages = unused_packages(layout, without=doomed)
+            old += mine[max(keep, 1) :]
+        kept: list[Kept] = []
+        doomed = _removable(old, kept)
+        running = running_from(doomed)
+        kept += [Kept(path, f"{process} runs from it") for path, process in running.items()]
+        doomed = [path for path in doomed if path not in running]
+        leftovers = [p for p in layout.envs.glob("*/.*") if PARTIAL in p.name]
+        leftovers = _removable(leftovers, kept)
+        packages = _removable(unused_packages(layout, without=doomed), kept)
         if not dry_run:
             for folder in [*doomed, *leftovers]:
                 remove_tree(folder)
             remove_packages(layout, packages)
             if doomed:
                 name_releases(layout)
-        return Collected(doomed, packages, leftovers)
+        return Collected(doomed, packages, leftovers, kept)
+
+
+def _removable(folders: list[Path], kept: list[Kept]) -> list[Path]:
+    """Those that this user can remove; the others are added to `kept`."""
+    problems = {folder: obstacle(folder) for folder in folders}
+    kept += [Kept(folder, why) for folder, why in problems.items() if why]
+    return [folder for folder, why in problems.items() if not why]
 
 
 def prune_packages(layout: Layout) -> None:
-    """Remove every cached package that no release uses; call under the root's lock."""
-    remove_packages(layout, unused_packages(layout))
+    """Remove the cached packages that no release uses; call under the root's lock."""
+    with contextlib.suppress(MachineError):  # a release that cannot be read: remove none
+        remove_packages(layout, _removable(unused_packages(layout), []))
 
 
 def unused_packages(layout: Layout, without: list[Path] | None = None) -> list[Path]:
-    """Folders in the package cache that no release needs, those in `without` not counted."""
+    """Folders in the package cache that no release needs, those in `without` not counted.
+
+    Raises:
+        MachineError: a release cannot be read, so it is not known what it needs.
+    """
+    _check_readable(layout)
     used: set[str] = set()
     for prefix in layout.releases():
         if prefix not in (without or []):
@@ -115,16 +165,24 @@ def unused_packages(layout: Layout, without: list[Path] | None = None) -> list[P
     return [p for p in folders if p.is_dir() and p.name not in used]
 
 
+def _check_readable(layout: Layout) -> None:
+    for folder in layout.envs.glob("*/"):
+        for prefix in [folder, *(p for p in folder.glob("[!.]*") if not p.is_symlink())]:
+            for path in (prefix, prefix / ORIGIN.parent, prefix / ORIGIN):
+                if not os.path.lexists(path) or os.access(path, os.R_OK, effective_ids=True):
+                    continue
+                raise MachineError(
+                    f"cannot read {path}, so it is not known which packages are in use",
+                    f"let everybody read it: chmod -R a+rX {prefix}",
+                )
+
+
 def remove_packages(layout: Layout, packages: list[Path]) -> None:
     """Remove folders from the package cache, with rattler's notes beside them."""
     if not packages:
         return
     with explain_os_errors(layout.pkgs):
-        mode = layout.pkgs.stat().st_mode
-        layout.pkgs.chmod(0o755)
-        try:
+        with opened(layout.pkgs):
             for package in packages:
                 package.with_name(f"{package.name}.lock").unlink(missing_ok=True)
                 remove_tree(package)
-        finally:
-            layout.pkgs.chmod(mode)

@@ -1,30 +1,72 @@
-"""A lock that says so when somebody else holds it."""
+"""A lock that says who holds it, and is not waited for without end."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ddlce.errors import MachineError
 from ddlce.files import locked
+from ddlce.ownership import user_name
+
+#: Called once, with who holds the lock, before it is waited for.
+OnWait = Callable[[str], None]
+
+#: Longer than anything that is done under such a lock; seconds.
+PATIENCE_S = 3600.0
+POLL_S = 0.2
 
 
 @contextlib.contextmanager
-def waiting_lock(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """`files.locked`, but call `on_wait` once first when the lock is held by another process."""
-    if on_wait and _is_held(path):
-        on_wait()
-    with locked(path):
+def waiting_lock(
+    path: Path, on_wait: OnWait | None = None, patience_s: float | None = None
+) -> Iterator[None]:
+    """`files.locked`, for as long as a person would wait.
+
+    Args:
+        path: the file to lock.
+        on_wait: told who holds the lock, when somebody does.
+        patience_s: how long to wait; PATIENCE_S by default.
+
+    Raises:
+        MachineError: somebody holds it for longer; says who.
+    """
+    patience_s = PATIENCE_S if patience_s is None else patience_s
+    deadline = time.monotonic() + patience_s
+    with contextlib.ExitStack() as stack:
+        waited = False
+        while True:
+            try:
+                stack.enter_context(locked(path, wait=False))
+                break
+            except BlockingIOError:
+                who = holder(path)
+            if on_wait and not waited:
+                on_wait(who)
+            waited = True
+            if time.monotonic() > deadline:
+                raise MachineError(
+                    f"cannot lock {path}: {who} has held it for {patience_s:.0f} seconds",
+                    "see whether that program still works, end it if not, and try again",
+                )
+            time.sleep(POLL_S)
         yield
 
 
-def _is_held(path: Path) -> bool:
-    try:
-        with path.open() as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # no such file yet, or not ours to open: `locked` finds out and says
-        return False
-    return False
+def holder(path: Path) -> str:
+    """Who holds the kernel's lock on a file: a process of this machine, if it is one."""
+    with contextlib.suppress(OSError):
+        status = path.stat()
+        device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+        for line in Path("/proc/locks").read_text().splitlines():
+            fields = line.split()
+            if "->" in fields or fields[-3] != f"{device}:{status.st_ino}":
+                continue
+            process = Path("/proc", fields[-4])
+            program = (process / "comm").read_text().strip()
+            owner = user_name(process.stat().st_uid)
+            return f"process {process.name} ({program}) of {owner}"
+    return "a process that this machine does not see"

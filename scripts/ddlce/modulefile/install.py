@@ -14,6 +14,7 @@ from ddlce.modulefile.content import compose, read_content
 from ddlce.modulefile.lua import LuaWriter
 from ddlce.modulefile.tcl import TclWriter
 from ddlce.modulefile.writer import ModuleWriter
+from ddlce.ownership import check_place
 
 WRITERS: tuple[type[ModuleWriter], ...] = (LuaWriter, TclWriter)
 
@@ -53,7 +54,7 @@ def write_modulefiles(
 
     Raises:
         InputError: not such an environment, not a name, or activation that no modulefile can do.
-        MachineError: the folder cannot be written.
+        MachineError: the folder cannot be written, or others could change it.
     """
     if name is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", name):
         raise InputError(
@@ -64,6 +65,9 @@ def write_modulefiles(
     # All text first: a modulefile that cannot be written stops before any is.
     texts = {writer: compose(content, writer()) for writer in WRITERS}
     files, trees = {}, {}
+    for writer in WRITERS:
+        folder = into or layout.root / "modulefiles"
+        check_place(folder / writer.folder / content.name, "the folder of modulefiles")
     for writer, text in texts.items():
         tree = (into or layout.root / "modulefiles") / writer.folder
         path = tree / content.name / f"{content.version}{writer.suffix}"
