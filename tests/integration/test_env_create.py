@@ -200,12 +200,14 @@ def test_from_a_server_and_tampered_there(site: Site) -> None:
         assert nothing_installed(site)
         good.write_bytes(data)
         site.ok("env", "create", "mini")
-    assert verify(site.current).ok
+    assert verify(site.current, quick=True).ok
+    (problem, *_) = verify(site.current).problems  # nobody is there to prove it
+    assert "cannot be proven: " in problem
     assert f"  - {url}\n" in (site.current / ".condarc").read_text()
     # The server has gone. What is unpacked in the root's cache is enough to install again.
     remove_tree(site.current)
     site.ok("env", "create", "mini", "--offline")
-    assert verify(site.current).ok
+    assert verify(site.current, quick=True).ok
 
 
 def test_offline_says_what_is_missing(site: Site) -> None:

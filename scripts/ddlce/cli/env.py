@@ -134,15 +134,28 @@ def verify(
     name: Annotated[
         str | None, typer.Argument(help="ENV, ENV/RELEASE, a clone's name, or a path.")
     ] = None,
+    lock: Annotated[
+        Path | None,
+        typer.Option("--lock", help="A lock that you trust, instead of the release's own copy."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Believe the environment's records; read no archive.")
+    ] = False,
     root: RootOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Check every file of an environment against its packages; exit 1 when one is wrong."""
+    """Check every file of an environment; exit 1 when one is wrong.
+
+    A release is compared with the archives that its lock names, a clone with its own records.
+    """
     from ddlce.env.layout import default_source, find_env
     from ddlce.env.verify import verify as verify_prefix
+    from ddlce.model.envlock import EnvLock
 
     settings = load_settings(root)
-    report = verify_prefix(find_env(settings, name) if name else default_source(settings))
+    prefix = find_env(settings, name) if name else default_source(settings)
+    trusted = EnvLock.load(lock) if lock else None
+    report = verify_prefix(prefix, settings, lock=trusted, quick=quick)
     if json:
         print_json({**dataclasses.asdict(report), "ok": report.ok})
     else:

@@ -47,7 +47,7 @@ def compile_bytecode(
     for record in records:
         present = {entry["_path"] for entry in record.entries}
         for name in present:
-            if _is_module(name) and _pyc(name, tag) not in present:
+            if _ismodule_of(name) and _pyc(name, tag) not in present:
                 wanted[name] = record
     if not wanted:
         return 0
@@ -124,7 +124,7 @@ def shared_bytecode(source: str, record: Record) -> set[str]:
     # A clone's owner may have removed some. There are 10 000: list their folders, ask for none.
     folders = {name.rpartition("/")[0] for name in names}
     present = {f"{f}/{file}" for f in folders for file in _listed(f"{source}/{f}")}
-    return {name for name in names if name in present and _module(name) not in placed}
+    return {name for name in names if name in present and module_of(name) not in placed}
 
 
 def _listed(folder: str) -> list[str]:
@@ -150,7 +150,7 @@ def _python_tag(records: list[Record]) -> str | None:
     return None
 
 
-def _is_module(name: str) -> bool:
+def _ismodule_of(name: str) -> bool:
     return name.endswith(".py") and name.startswith("lib/python")
 
 
@@ -159,7 +159,8 @@ def _pyc(name: str, tag: str) -> str:
     return str(path.parent / "__pycache__" / f"{path.stem}.{tag}.pyc")
 
 
-def _module(pyc: str) -> str:
+def module_of(pyc: str) -> str:
+    """The source of a compiled module."""
     folder, _, name = pyc.rpartition("__pycache__/")
     return f"{folder}{name.partition('.')[0]}.py"
 

@@ -193,7 +193,7 @@ class _Planner:
         data, mode = _read(file)
         old = os.fsencode(entry["prefix_placeholder"])
         if entry.get("file_mode") == "binary":
-            new = _replace_strings(data, old, self.target)
+            new = replace_strings(data, old, self.target)
         else:
             new = data.replace(old, self.target)
             self._check_shebang(new)
@@ -224,7 +224,7 @@ def _own(plan: PackagePlan, entry: Entry, data: bytes, mode: int, hashed: str) -
     return {**entry, hashed: digest, "size_in_bytes": len(data)}
 
 
-def _replace_strings(data: bytes, old: bytes, new: bytes) -> bytes:
+def replace_strings(data: bytes, old: bytes, new: bytes) -> bytes:
     """Put `new` for `old` into C strings, which keep their places: they are filled with NULs."""
     if len(new) > len(old):
         raise Unusual("the prefix is longer than its place in a binary")
