@@ -155,7 +155,8 @@ def test_two_at_once_make_one(site: Site) -> None:
         both = [site.start("env", "create", "mini", "--json") for _ in range(2)]
         for process in both:
             assert process.stderr is not None
-            assert process.stderr.readline() == "waiting: another ddlce is at work here\n"
+            words = process.stderr.readline()
+            assert re.fullmatch(r"waiting: process \d+ \(.*\) of \S+ is at work here\n", words)
     results = [process.communicate() for process in both]
     assert [process.returncode for process in both] == [0, 0], results
     assert sorted(json.loads(stdout)["existed"] for stdout, _ in results) == [False, True]

@@ -245,7 +245,7 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
     """A file system with that much space, mounted at `folder`; needs root."""
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder], check=True
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=755", "tmpfs", folder], check=True
     )
     try:
         yield folder
