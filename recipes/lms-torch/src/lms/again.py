@@ -120,6 +120,7 @@ def _saved(trace: Trace, call: Call) -> list[int]:
         and number not in call.kept
         and block.weight < 0
         and call.end <= block.used < len(trace.order) - 1
+        and not block.unused
     ]
 
 

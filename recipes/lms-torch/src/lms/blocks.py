@@ -6,13 +6,13 @@ from typing import Protocol
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils.weak import TensorWeakRef
 
-from lms.counts import use_count
-from lms.device import Copy, Device, Offer, Room, flat, holders_of_one, hollow
+from lms.counts import holders
+from lms.device import Copy, Device, Offer, Room, flat, hollow
 from lms.errors import InplaceError
+from lms.managed import is_plain
 from lms.weights import Weight
-
-_SOLE = holders_of_one()
 
 
 class Owner(Protocol):
@@ -29,10 +29,15 @@ class Owner(Protocol):
 
 
 class Block:
-    """One storage that is saved for backward: on the device, on the host, or on its way."""
+    """One storage that is saved for backward: on the device, on the host, or on its way.
 
-    def __init__(self, engine: Owner, number: int, tensor: torch.Tensor, version: int) -> None:
-        self.engine, self.number, self.version = engine, number, version
+    Its bytes may change as long as the program holds it: through `.data`, `unsafe_chunk`, NumPy and
+    the like, no version tells that. As backward must see them as they are in the end, they are
+    copied once nothing but LMS holds the storage, and not before.
+    """
+
+    def __init__(self, engine: Owner, number: int, tensor: torch.Tensor) -> None:
+        self.engine, self.number = engine, number
         self.iteration = engine.iteration
         self.nbytes = tensor.untyped_storage().nbytes()
         self.original = StorageWeakRef(tensor.untyped_storage())
@@ -44,13 +49,13 @@ class Block:
         self.offer: Offer | None = None
         self.used = False
 
-    def is_in(self, cdata: int, version: int) -> bool:
-        """Whether its bytes are what a tensor of this version has in this storage."""
-        if cdata == self.original.cdata:
-            return version == self.version and not self.original.expired()
-        if self.flat is None or self.flat.untyped_storage()._cdata != cdata:
-            return False
-        return version == self.flat._version  # it came back, and is saved again
+    def is_in(self, storage: torch.UntypedStorage) -> bool:
+        """Whether it is this storage, or has come back into it, and the size is the same."""
+        return (
+            self.flat is not None
+            and self.flat.untyped_storage()._cdata == storage._cdata
+            and storage.nbytes() == self.nbytes
+        )
 
     @property
     def gone(self) -> bool:
@@ -64,8 +69,9 @@ class Block:
 
     @property
     def held(self) -> bool:
-        """Whether the model itself holds the bytes too."""
-        return use_count(self.original.cdata) > _SOLE
+        """Whether the program holds the bytes too, or has given the storage another size."""
+        assert self.flat is not None
+        return holders(self.flat) > _SOLE or self.flat.untyped_storage().nbytes() != self.nbytes
 
     @property
     def freed(self) -> bool:
@@ -73,9 +79,10 @@ class Block:
         return bool(self.original.expired())
 
     def page_out(self) -> None:
-        """Begins the copy to the host."""
-        assert self.flat is not None
-        self.room, self.out = self.engine.device.page_out(self.flat)
+        """Begins the copy to the host, if that has not got the bytes already."""
+        if self.room is None:
+            assert self.flat is not None
+            self.room, self.out = self.engine.device.page_out(self.flat)
 
     def release(self) -> None:
         """Gives up the memory on the device. Computing waits for the copy out, if it must."""
@@ -83,18 +90,22 @@ class Block:
             self.out.join()
         self.flat = self.out = None
 
-    def page_in(self) -> None:
-        """Begins the copy back, unless the bytes are still there."""
+    def let_go(self) -> None:
+        """The allocator may take it."""
+        assert self.flat is not None
+        self.offer = self.engine.device.offer(self.flat)
+
+    def recall(self) -> None:
+        """The allocator may take it no more; perhaps it has."""
         if self.offer is not None:
             taken, self.offer = self.offer.withdraw(), None
             if taken is not None:
                 self.room, self.flat = taken, None
+
+    def page_in(self) -> None:
+        """Begins the copy back, unless the bytes are still there."""
+        self.recall()
         if self.flat is not None:
-            return
-        storage = torch.UntypedStorage._new_with_weak_ptr(self.original.cdata)
-        if storage is not None and storage.nbytes() == self.nbytes:
-            count = self.nbytes // self.like.element_size()
-            self.flat = self.like.new_empty(0).set_(storage, 0, (count,), (1,))
             return
         assert self.room is not None
         self.flat, self.back = self.engine.device.page_in(self.room, self.like)
@@ -117,20 +128,43 @@ class Block:
         self.engine.freed(self)
 
 
+def _holders_of_one() -> int:
+    """What is counted when only a block's `flat` holds a storage."""
+    with torch.no_grad():
+        return holders(flat(torch.empty(1)))
+
+
+_SOLE = _holders_of_one()
+
+
 class Saved:
     """What autograd keeps for a tensor instead of it.
 
     Attributes:
         kept: what has the bytes; None if `tensor` has them.
+        source: the tensor that was saved, as long as the program has it; `cdata` its storage. None
+            if `tensor` is that tensor, or of a kind that has no storage of its own.
     """
 
-    __slots__ = ("dtype", "iteration", "kept", "offset", "shape", "stride", "tensor", "version")
+    __slots__ = (
+        *("cdata", "dtype", "iteration", "kept", "offset", "shape", "source", "stride"),
+        *("tensor", "version"),
+    )
 
     def __init__(self, tensor: torch.Tensor, kept: Block | Weight | None, iteration: int) -> None:
         self.kept, self.version, self.iteration = kept, tensor._version, iteration
-        # Shares the version counter; bytes only if nothing else has them.
-        self.tensor = tensor.detach() if kept is None else hollow(tensor)
-        self.shape, self.stride = tensor.shape, tensor.stride() if kept else ()
+        # Shares the version counter; bytes only if nothing else has them. A leaf is kept as it is,
+        # as autograd does: its `.data` may be another's by the time of backward.
+        if kept is not None:
+            self.tensor = hollow(tensor)
+        else:
+            self.tensor = tensor if tensor.is_leaf else tensor.detach()
+        self.source, self.cdata = None, 0
+        if self.tensor is not tensor and is_plain(tensor):
+            self.source = TensorWeakRef(tensor)
+            self.cdata = tensor.untyped_storage()._cdata
+        self.shape: tuple[int, ...] = () if tensor.is_nested else tuple(tensor.shape)
+        self.stride = tensor.stride() if kept else ()
         self.offset, self.dtype = tensor.storage_offset() if kept else 0, tensor.dtype
 
     def check(self) -> None:
@@ -140,6 +174,11 @@ class Saved:
                 f"the data of a paged parameter of shape {list(self.shape)} was replaced between "
                 "forward and backward; assign to `.data` outside, or page it no more"
             )
+        if self._replaced():
+            raise InplaceError(
+                f"a tensor of shape {list(self.shape)} that backward needs was given other data, "
+                "`tensor.data = ...`, between forward and backward; do that after backward"
+            )
         if self.tensor._version != self.version:
             raise InplaceError(
                 "one of the variables needed for gradient computation has been modified by an "
@@ -147,3 +186,11 @@ class Saved:
                 f"version {self.tensor._version}; expected version {self.version} instead. Hint: "
                 "work on a copy of it, or compute in place only after backward"
             )
+
+    def _replaced(self) -> bool:
+        """Whether autograd itself would now find other data: it saves inputs as they are."""
+        source = self.source and self.source()
+        if source is None or source.untyped_storage()._cdata == self.cdata:
+            return False
+        # Of a result, autograd saves the data.
+        return source.grad_fn is None or source.grad_fn is not torch._C._current_autograd_node()

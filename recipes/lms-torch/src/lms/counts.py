@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 
 try:
@@ -17,3 +19,12 @@ def use_count(storage: int) -> int:
         storage: its address, as `StorageWeakRef.cdata` and `UntypedStorage._cdata` have it.
     """
     return int(_count(storage))
+
+
+def holders(tensor: torch.Tensor) -> int:
+    """How many hold a tensor's storage; only to be compared with other results of this.
+
+    Python's own references to the storage count as well: torch has one for all of them.
+    """
+    storage = tensor.untyped_storage()
+    return use_count(storage._cdata) + sys.getrefcount(storage)

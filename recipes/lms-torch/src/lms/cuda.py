@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from lms.device import holders_of_one, regain
+from lms.device import owners_of_one, regain
 from lms.errors import LimitError
 from lms.plan import Rates
 from lms.sizes import parse_size, size_text
@@ -77,7 +77,7 @@ class CudaDevice:
         self._out = torch.cuda.Stream(self.index)
         self._back = torch.cuda.Stream(self.index)
         self._net = _load_net()
-        self.sole = holders_of_one()
+        self.owners = owners_of_one()
         self.rates = self._measure()
 
     def _measure(self) -> Rates:
@@ -184,7 +184,7 @@ class CudaDevice:
         nbytes = flat.untyped_storage().nbytes()
         if not self._net or self.pool.free < nbytes:
             return None
-        return _Offer(self._net, flat, self.pool.take(nbytes), self.sole)
+        return _Offer(self._net, flat, self.pool.take(nbytes), self.owners)
 
     @contextmanager
     def aside(self) -> Iterator[None]:

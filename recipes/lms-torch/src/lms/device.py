@@ -118,7 +118,7 @@ def hollow(tensor: torch.Tensor) -> torch.Tensor:
     return shell
 
 
-def holders_of_one() -> int:
+def owners_of_one() -> int:
     """What torch counts when only a `flat` holds a storage: its own references come on top."""
     with torch.no_grad():
         only = flat(torch.empty(1))

@@ -13,7 +13,7 @@ from lms.iterations import Iterations
 from lms.layers import Layer, Shape
 from lms.sizes import size_text
 from lms.trace import Call, Key
-from lms.weights import Gap, Weight, weight_in
+from lms.weights import Gap, Weight, weight_in, weight_of
 
 
 class Engine(Iterations):
@@ -38,7 +38,7 @@ class Engine(Iterations):
             InplaceError: it was changed in place since.
         """
         saved.check()
-        kept = saved.kept
+        kept = saved.kept or weight_of(saved.tensor)  # which may be paged since
         if kept is None:
             return saved.tensor
         with self._lock, self._aside():
@@ -48,40 +48,31 @@ class Engine(Iterations):
                 else:
                     self._use(kept)
             whole = kept.ready()
+            if saved.kept is None:
+                return saved.tensor
             if whole.dtype != saved.dtype:
                 whole = whole.view(saved.dtype)
-            return whole.as_strided(saved.shape, saved.stride, saved.offset)
+            # With the version of the tensor that was saved: what changes this one, changes that.
+            tensor = saved.tensor.detach()
+            tensor.data = whole.as_strided(saved.shape, saved.stride, saved.offset)
+            return tensor
 
     def _pack(self, tensor: torch.Tensor) -> Block:
         storage = tensor.untyped_storage()
-        cdata = storage._cdata
-        del storage
         self._packed = True
-        block = self._blocks.get(cdata)
-        fresh = (
-            block is None
-            or block.iteration != self.iteration
-            or not block.is_in(cdata, tensor._version)
-        )
-        number = self._count if fresh or block is None else block.number
-        key = Key(number, tensor.untyped_storage().nbytes(), tuple(tensor.shape), str(tensor.dtype))
+        block = self._blocks.get(storage._cdata)
+        if block is not None and (block.iteration != self.iteration or not block.is_in(storage)):
+            block = None
+        number = self._count if block is None else block.number
+        key = Key(number, storage.nbytes(), tuple(tensor.shape), str(tensor.dtype))
         self._enter(key)
-        if fresh or block is None:
+        if block is None:
             self._count += 1
-            block = Block(self, number, tensor, tensor._version)
-            self._blocks[cdata] = self._numbered[number] = block
+            block = Block(self, number, tensor)
+            self._blocks[storage._cdata] = self._numbered[number] = block
+            self._waiting[block] = None
         if self._recorder is not None:
             self._recorder.pack(key, tensor)
-        move = self._plan.moves.get(number) if self._plan else None
-        if fresh and (move or self._plan is None):
-            block.page_out()
-            if move is None:
-                self._waiting.append(block)
-            elif move.release == len(self._keys) - 1:
-                block.release()
-        elif fresh:
-            assert block.flat is not None
-            block.offer = self.device.offer(block.flat)
         self._leave()
         return block
 
@@ -156,7 +147,7 @@ class Engine(Iterations):
         if self._recorder is not None:
             self._recorder.gap(key, weight.place)
         if self._plan is None:
-            self._waiting.append(weight.gap)
+            self._waiting[weight.gap] = None
         self._leave()
 
     def stays(self, weight: Weight) -> bool:
@@ -264,10 +255,11 @@ class Engine(Iterations):
         with self._lock, self._aside():
             held: list[Block | Gap] = [*self._numbered.values(), *self._gaps.values()]
             for block in held:
-                if block.gone:
+                if isinstance(block, Block):
+                    block.recall()
+                if block.gone or block.held:
                     continue
-                if not block.sent:
-                    block.page_out()
+                block.page_out()
                 block.release()
                 freed += block.nbytes * block.freed
         return freed

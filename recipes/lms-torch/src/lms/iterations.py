@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,12 +64,15 @@ class Iterations:
         self._turn, self._switched = 0, False  # of `layers`: the iteration's, and since it began
         self._strays: list[Weight] = []  # those in memory for a use that no plan sees
         self._stepped, self._steps, self._earlier = False, 0, 0
+        self._steppers: dict[int, int] = {}  # by optimizer, the blocks at its first step
+        self._twice = False  # whether one has stepped, and again after more was saved
         self._started: Any = None
         self._keys: list[Key | None] = []
         self._order: list[int] = []
         self._count = 0
         self._packed = False  # whether anything that can leave was saved
-        self._waiting: list[Block | Gap] = []  # copied out, and held by the model too
+        # What is to leave, or to be offered, once the program holds it no more; in this order.
+        self._waiting: weakref.WeakKeyDictionary[Block | Gap, None] = weakref.WeakKeyDictionary()
         self._recorder: Recorder | None = None
         self._trace: Trace | None = None
         self._plan: Plan | None = None
@@ -86,21 +89,25 @@ class Iterations:
 
     # -- iterations
 
-    def stepped(self) -> None:
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has made its step: what is packed from now on is a new iteration's."""
         with self._lock:
             self._stepped, self._steps = True, self._steps + 1
+            self._twice |= self._steppers.setdefault(id(optimizer), self._count) < self._count
             self._switched |= self.layers.switch()
 
     def _over(self) -> bool:
         """Whether the iteration has ended: nothing is saved, or only what backward has used.
 
         Not with each step of an optimizer: of two models that learn from one graph, the first
-        steps before the second's backward.
+        steps before the second's backward. But once one has made its next step, what no backward
+        has used is not waited for: a loss that is only looked at has a graph while it is kept.
         """
         if not self._numbered:
             return self._packed or self._stepped
-        return self._stepped and all(block.used for block in self._numbered.values())
+        return self._twice or (
+            self._stepped and all(block.used for block in self._numbered.values())
+        )
 
     def finish(self) -> None:
         """Ends the iteration: a recorded one becomes known, with a plan.
@@ -173,12 +180,17 @@ class Iterations:
         self._turn, self._switched, self._calls, self._given = self.layers.turn, False, [], []
         self._stepped, self._resumed, self._packed = False, False, False
         self._count, self._earlier = len(self.weights), self._steps
+        self._steppers, self._twice = {}, False
         self.iteration += 1
+        for gap in self._gaps.values():
+            self._waiting.pop(gap, None)
+        self._await(self._numbered.values())  # left over: not in the way of what comes
+        self._send_unheld(0)
         self._numbered, self._gaps = weakref.WeakValueDictionary(), weakref.WeakValueDictionary()
-        self._waiting, self._strays = [], []
+        self._strays = []
         for number, weight in enumerate(self.weights):
             weight.gap = self._gaps[number] = Gap(weight, number)
-        here = sum(weight.nbytes for weight in self.weights if weight.here)
+        here = sum(weight.charged for weight in self.weights if weight.here)
         self._started, self._base = self.device.stamp(), self.device.memory() - here
 
     # -- events
@@ -192,32 +204,42 @@ class Iterations:
             self._follow(event)
         if self._recorder is not None:
             self._recorder.enter()
-        self._release_unheld()
+        self._send_unheld(event)
         if self._plan is not None and event < len(self._actions[0]):
             for gone in self._actions[0][event]:
                 block = self._there(gone)
                 if block is not None and not block.used and block.sent:
                     block.release()
                     if isinstance(block, Gap) and not block.gone:
-                        self._waiting.append(block)
+                        self._waiting[block] = None
 
     def _there(self, number: int) -> Block | Gap | None:
         """What a plan calls so, if it still is."""
         return self._numbered.get(number) or self._gaps.get(number)
 
-    def _release_unheld(self) -> None:
-        """While everything is swapped: gives up what the model itself does not hold any more.
+    def _send_unheld(self, event: int) -> None:
+        """Sends out what the program itself does not hold any more; gives it up if that is due.
 
-        Not before: a block then dies between two events, and the memory of an interval is that of
-        the same blocks from its beginning to its end.
+        While everything is swapped, it is due at once: a block then dies between two events, and
+        the memory of an interval is that of the same blocks from its beginning to its end.
         """
-        waiting, self._waiting = self._waiting, []
-        for block in waiting:
+        for block in list(self._waiting):
+            if not block.gone and block.held:
+                continue
+            del self._waiting[block]
             if block.gone:
                 continue
-            if block.held:
-                self._waiting.append(block)
-            else:
+            if isinstance(block, Block) and block.iteration != self.iteration:
+                block.page_out()
+                block.release()
+                continue
+            move = self._plan.moves.get(block.number) if self._plan else None
+            if self._plan is not None and move is None:
+                if isinstance(block, Block):
+                    block.let_go()
+                continue
+            block.page_out()
+            if move is None or move.release <= event:
                 block.release()
                 if self._recorder is not None:
                     self._recorder.left(block.number)
@@ -283,26 +305,25 @@ class Iterations:
 
     def _send_all(self) -> None:
         """Sends out what a plan has kept until now; it is given up once the model lets go of it."""
-        held: list[Block | Gap] = [*self._numbered.values(), *self._gaps.values()]
-        for block in held:
+        self._await([*self._numbered.values(), *self._gaps.values()])
+
+    def _await(self, blocks: Iterable[Block | Gap]) -> None:
+        """Each leaves once the program holds it no more."""
+        for block in blocks:
+            if isinstance(block, Block):
+                block.recall()
             if not block.gone:
-                if not block.sent:
-                    block.page_out()
-                self._waiting.append(block)
+                self._waiting[block] = None
 
     def _catch_up(self, event: int) -> None:
         """Sends out what another plan has kept until now and this one does not; and back."""
         assert self._plan is not None
         held: list[tuple[int, Block | Gap]] = [*self._numbered.items(), *self._gaps.items()]
-        for number, block in held:
-            move = self._plan.moves.get(number)
-            if move is not None and not block.gone:
-                if not block.sent:
-                    block.page_out()
-                if move.release <= event:
-                    block.release()
+        moves = self._plan.moves
+        due = {number for number, move in moves.items() if move.release <= event}
+        self._await(block for number, block in held if not block.sent or number in due)
         for weight in self.weights:
-            if weight.gap.number not in self._plan.moves:
+            if weight.gap.number not in moves:
                 weight.gap.page_in()
 
     def _begins(self, trace: Trace) -> bool:

@@ -73,6 +73,9 @@ class Layer:
             return self.__wrapped__(*args, **kwargs)
         if not tensors or not all(isinstance(leaf, (torch.Tensor, *_PLAIN)) for leaf in given):
             self.fixed = "it is given what LMS does not see into"
+        if any(one.is_nested or one.layout is not torch.strided for one in tensors):
+            self.fixed = "it is given a nested or sparse tensor"
+            return self.__wrapped__(*args, **kwargs)
         shape: Shape = tuple(tensors[0].shape) if tensors else ()
         before, begun = self.versions(), engine.layer_begins(self, tensors)
         if shape in self.again and not self.fixed:

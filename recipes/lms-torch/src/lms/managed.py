@@ -20,11 +20,10 @@ class Managed:
         self._parameters: dict[int, StorageWeakRef] = {}
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
-        if type(tensor) is not torch.Tensor and not is_fake(tensor):
-            if isinstance(tensor, torch.nn.Parameter):
-                self._remember(tensor)
+        if isinstance(tensor, torch.nn.Parameter):
+            self._remember(tensor)
             return False
-        if tensor.layout is not torch.strided or not self.device.owns(tensor):
+        if not is_plain(tensor) or not self.device.owns(tensor):
             return False
         if isinstance(tensor._base, torch.nn.Parameter):
             self._remember(tensor)
@@ -35,6 +34,8 @@ class Managed:
         reference = self._parameters.get(storage._cdata)
         if reference is not None and not reference.expired():
             return False
+        if foreign(storage):
+            return False
         nbytes = storage.nbytes()
         return nbytes >= max(self.smallest, 1) and nbytes % tensor.element_size() == 0
 
@@ -43,6 +44,21 @@ class Managed:
         if tensor.layout is torch.strided:
             reference = StorageWeakRef(tensor.untyped_storage())
             self._parameters.setdefault(reference.cdata, reference)
+
+
+def foreign(storage: torch.UntypedStorage) -> bool:
+    """Whether others, of whom torch does not know, may hold its memory too, and write there.
+
+    Such is what came from NumPy, by DLPack, or from another process; torch cannot resize that.
+    """
+    return not storage.resizable() or (storage.device.type != "cuda" and storage.is_shared())
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether it is a view of one storage and nothing else: not nested, sparse or a subclass."""
+    if type(tensor) is not torch.Tensor and not is_fake(tensor):
+        return False
+    return tensor.layout is torch.strided and not tensor.is_nested
 
 
 def is_fake(tensor: torch.Tensor) -> bool:

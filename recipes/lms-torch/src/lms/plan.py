@@ -1,14 +1,15 @@
 """The planner: from one iteration's trace and a limit in bytes to the smallest swap set.
 
 Longest reuse distance first: what was saved first is used last, has the whole forward pass to
-leave and the whole backward pass to return. Copies out run one after the other in the order of
-packing, copies in in the order of use, each kind on its own engine. Where the limit leaves no room
-for copies in flight, computing waits for the head of the queue and no longer.
+leave and the whole backward pass to return. Copies out run one after the other, each from when the
+program lets go of the storage, since until then it may change; copies in in the order of use, each
+kind on its own engine. Where the limit leaves no room for copies in flight, computing waits for the
+head of the queue and no longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -158,7 +159,7 @@ def _movable(trace: Trace, smallest: int) -> list[list[int]]:
         together = [number]
         if block.early and block.used < last and trace.blocks[ends[block.weight]].movable:
             together.append(ends[block.weight])
-        elif block.used >= last and not block.early:
+        elif block.weight >= 0 and block.used >= last and not block.early:
             continue
         windows = [_window(trace, n) for n in together]
         away = sum(clock[window.stop] - clock[window.start] for window in windows)
@@ -247,31 +248,39 @@ def _releases(
     release = {number: -1 for number in moved if trace.blocks[number].early}
     leaving: list[tuple[int, float]] = []  # blocks and when their copies are done
     clock = free = 0.0
-    seen: set[int] = set()
+    ready = _ready(trace, moved)
     for event, number in enumerate(trace.order):
         while leaving and leaving[0][1] <= clock:
             release[leaving.pop(0)[0]] = event
         if number in moved and trace.blocks[number].weight >= 0:
             release.setdefault(number, trace.blocks[number].left + 1)
-        elif number in moved and number not in seen:
-            seen.add(number)
-            free = max(clock, free) + rates.out(trace.blocks[number].nbytes)
-            leaving.append((number, free))
+        for first in ready[event]:
+            free = max(clock, free) + rates.out(trace.blocks[first].nbytes)
+            leaving.append((first, free))
         while leaving:
             held = [n for n, _ in leaving if trace.blocks[n].left < event < trace.blocks[n].used]
             load = curve[event] + sum(trace.blocks[n].nbytes for n in held)
             if load <= limit or not held:
                 curve[event] = load
                 break
-            while (first := leaving.pop(0))[0] != held[0]:
-                release[first[0]] = event
-            release[first[0]] = event
-            clock = max(clock, first[1])
+            while (head := leaving.pop(0))[0] != held[0]:
+                release[head[0]] = event
+            release[head[0]] = event
+            clock = max(clock, head[1])
         for gone in [n for n, _ in leaving if trace.blocks[n].used <= event]:
             release[gone] = event  # used before it had left
             leaving = [pair for pair in leaving if pair[0] != gone]
         clock += trace.seconds[event]
     return release | {number: len(trace.order) - 1 for number, _ in leaving}
+
+
+def _ready(trace: Trace, moved: Iterable[int]) -> list[list[int]]:
+    """For each event the blocks whose copies out begin: the program holds them no more."""
+    found: list[list[int]] = [[] for _ in trace.order]
+    for number in sorted(moved):
+        if trace.blocks[number].weight < 0:
+            found[trace.blocks[number].left + 1].append(number)
+    return found
 
 
 def _fetches(
@@ -285,8 +294,8 @@ def _fetches(
     last = 0
     for number in sorted(moved, key=lambda n: trace.blocks[n].used):
         block = trace.blocks[number]
-        if block.used >= len(trace.order):
-            fetch[number] = block.used
+        if block.unused or block.used >= len(trace.order):
+            fetch[number] = len(trace.order)
             continue
         first = max(last, release[number] + 1, block.left + 1)
         if first >= block.used:
@@ -305,17 +314,15 @@ def _predict(trace: Trace, rates: Rates, plan: Plan) -> None:
     out_done: dict[int, float] = {}
     back_done: dict[int, float] = {}
     clock = out_free = back_free = copying = 0.0
+    ready = _ready(trace, plan.moves)
     for event, number in enumerate(trace.order):
+        for first in ready[event]:
+            nbytes = plan.moves[first].nbytes
+            out_done[first] = out_free = max(clock, out_free) + rates.out(nbytes)
+            copying += rates.out(nbytes)
         for gone in release[event]:
             clock = max(clock, out_done.get(gone, 0.0))
-        if number in plan.moves:
-            nbytes = plan.moves[number].nbytes
-            if number not in out_done and trace.blocks[number].weight < 0:
-                out_done[number] = out_free = max(clock, out_free) + rates.out(nbytes)
-                copying += rates.out(nbytes)
-                if plan.moves[number].release == event:
-                    clock = out_free
-            clock = max(clock, back_done.get(number, 0.0))
+        clock = max(clock, back_done.get(number, 0.0))
         for wanted in fetch[event]:
             if plan.moves[wanted].release >= trace.blocks[wanted].used:
                 continue  # it never left

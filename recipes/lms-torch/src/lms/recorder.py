@@ -10,6 +10,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from lms.device import Device
+from lms.sizes import charged
 from lms.trace import Key, Saved, Trace
 from lms.weights import Weight
 
@@ -25,14 +26,14 @@ class Recorder:
     def __init__(self, device: Device, weights: Sequence[Weight] = ()) -> None:
         self.device = device
         here = [weight for weight in weights if weight.here]
-        self.trace = Trace(base=device.memory() - sum(weight.nbytes for weight in here))
+        self.trace = Trace(base=device.memory() - sum(weight.charged for weight in here))
         self.trace.blocks = [
-            Saved(weight.nbytes, 0, -1, -1, -1, not weight.here, number)
+            Saved(weight.charged, 0, -1, -1, -1, not weight.here, number)
             for number, weight in enumerate(weights)
         ]
         # Paged parameters in memory: bytes now, and the fewest in this interval. The most of all
         # that was in memory in it, and of what was no parameter's.
-        self._here = self._least = sum(weight.nbytes for weight in here)
+        self._here = self._least = sum(weight.charged for weight in here)
         self._all = self._beside = 0
         self._spans: list[tuple[int, int, int]] = []  # first and last interval, bytes
         self._held: dict[int, tuple[StorageWeakRef, int]] = {}  # storages in memory, since when
@@ -62,7 +63,7 @@ class Recorder:
                     block.nbytes,
                     block.packed,
                     block.left if known else events,
-                    block.used if block.used < events else -1,
+                    block.used if block.used < events and not block.unused else -1,
                     block.freed if block.freed < events - 1 else -1,
                     known,
                     block.weight,
@@ -87,7 +88,7 @@ class Recorder:
         self.trace.order.append(key.block)
         self.trace.keys.append(key)
         if key.block == len(self.trace.blocks):
-            self.trace.blocks.append(Saved(key.nbytes, event, event, -1, -1))
+            self.trace.blocks.append(Saved(charged(key.nbytes), event, event, -1, -1))
             self._held[key.block] = (StorageWeakRef(tensor.untyped_storage()), event)
             self._unknown.add(key.block)
 
@@ -96,17 +97,17 @@ class Recorder:
         event = len(self.trace.order)
         self.trace.order.append(key.block)
         self.trace.keys.append(key)
-        self.trace.blocks.append(Saved(key.nbytes, event, event, -1, -1, False, weight))
+        self.trace.blocks.append(Saved(charged(key.nbytes), event, event, -1, -1, False, weight))
 
     def comes(self, weight: Weight) -> None:
         """A weight is about to be in memory."""
         self._note()
-        self._here += weight.nbytes
+        self._here += weight.charged
 
     def went(self, weight: Weight) -> None:
         """A weight's memory was given up."""
         self._note()
-        self._here -= weight.nbytes
+        self._here -= weight.charged
         self._least = min(self._least, self._here)
 
     def _note(self) -> None:
@@ -171,11 +172,14 @@ class Recorder:
         for number, (_, since) in list(self._held.items()):
             self._close(number, since, last)
         for block in trace.blocks:
-            end = last if block.weight < 0 else last + 1
-            block.used = end if block.used < 0 else block.used
-            block.freed = end if block.freed < 0 else max(block.freed, block.used)
             if block.weight >= 0:
-                block.freed = block.used
+                block.used = block.freed = block.used if block.used >= 0 else last + 1
+                continue
+            freed = last if block.freed < 0 else block.freed
+            if block.used < 0:
+                block.used, block.freed = freed + 1, freed
+            else:
+                block.freed = max(block.used, freed)
         start = len(trace.order) - len(self._after)  # recorded from here on
         other = np.array(self._peaks, np.int64)
         for since, until, nbytes in self._spans:

@@ -69,7 +69,7 @@ class LMS:
         self._steps = [
             register_optimizer_step_pre_hook(lambda opt, *_: before_step(opt, engine.step_begins)),
             register_optimizer_step_post_hook(lambda optimizer, *_: after_step(optimizer)),
-            register_optimizer_step_post_hook(lambda *_: engine.stepped()),
+            register_optimizer_step_post_hook(lambda optimizer, *_: engine.stepped(optimizer)),
         ]
         _current = self
         try:

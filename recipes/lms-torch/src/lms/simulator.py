@@ -12,6 +12,7 @@ models of any size run in no time and no memory, with the same meter and clock.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from torch.utils.flop_counter import flop_registry
 from lms.device import regain
 from lms.managed import is_fake
 from lms.plan import Rates
-from lms.sizes import parse_size, size_text
+from lms.sizes import charged, parse_size, size_text
 from lms.weights import Weight, any_paged, in_use, weight_in
 
 
@@ -90,7 +91,8 @@ class SimulatedDevice(TorchDispatchMode):
         self._peak = 0
         self._out_free = self._back_free = 0.0
         self._known: dict[int, tuple[StorageWeakRef, int]] = {}  # address → storage, bytes
-        self._aside = 0
+        self._lock = threading.RLock()  # of what is in use: several threads may compute
+        self._aside = threading.local()
 
     def __torch_dispatch__(
         self,
@@ -101,7 +103,7 @@ class SimulatedDevice(TorchDispatchMode):
     ) -> Any:
         """Runs the operation and charges it."""
         kwargs = kwargs or {}
-        if self._aside:
+        if self._depth:
             return func(*args, **kwargs)
         with in_use([] if func.is_view else self._weights(args, kwargs)):
             return self._run(func, args, kwargs)
@@ -146,10 +148,11 @@ class SimulatedDevice(TorchDispatchMode):
     @property
     def used(self) -> int:
         """Bytes in use."""
-        for key, (storage, _) in list(self._known.items()):
-            if storage.expired():
-                self._forget(key)
-        return self._used
+        with self._lock:
+            for key, (storage, _) in list(self._known.items()):
+                if storage.expired():
+                    self._forget(key)
+            return self._used
 
     def adopt(self, tensor: torch.Tensor) -> None:
         """Counts the tensor's storage as the device's until it dies.
@@ -160,8 +163,11 @@ class SimulatedDevice(TorchDispatchMode):
         if tensor.layout is not torch.strided:
             return
         storage = tensor.untyped_storage()
-        key = storage._cdata
-        if key in self._known or not (nbytes := -(-storage.nbytes() // 512) * 512):
+        with self._lock:
+            self._adopt(storage, storage._cdata, charged(storage.nbytes()))
+
+    def _adopt(self, storage: torch.UntypedStorage, key: int, nbytes: int) -> None:
+        if key in self._known or not nbytes:
             return
         self._known[key] = StorageWeakRef(storage), nbytes
         self._used += nbytes
@@ -232,8 +238,9 @@ class SimulatedDevice(TorchDispatchMode):
         """The meter counts it no more."""
         storage = tensor.untyped_storage()
         storage.resize_(0)
-        if storage._cdata in self._known:
-            self._forget(storage._cdata)
+        with self._lock:
+            if storage._cdata in self._known:
+                self._forget(storage._cdata)
 
     def refill(self, room: torch.Tensor, tensor: torch.Tensor, nbytes: int) -> _Copy:
         """Metered again."""
@@ -250,11 +257,16 @@ class SimulatedDevice(TorchDispatchMode):
     @contextmanager
     def aside(self) -> Iterator[None]:
         """What runs inside is neither metered nor timed."""
-        self._aside += 1
+        self._aside.depth = self._depth + 1
         try:
             yield
         finally:
-            self._aside -= 1
+            self._aside.depth -= 1
+
+    @property
+    def _depth(self) -> int:
+        """Of this thread's `aside`."""
+        return int(getattr(self._aside, "depth", 0))
 
     def stamp(self) -> float:
         """The compute clock."""

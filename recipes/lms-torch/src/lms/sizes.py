@@ -12,6 +12,9 @@ _UNITS = {"": 1, "b": 1} | {
     for suffix, base in (("", 1024), ("b", 1000), ("ib", 1024))
 }
 
+#: Bytes; those of torch's allocator for CUDA.
+_PIECE = 512
+
 
 def parse_size(size: int | float | str, what: str = "limit") -> int:
     """Bytes of `12 * 2**30`, "12GiB", "12 GB" (decimal), "500m" (binary) ...
@@ -43,3 +46,8 @@ def size_text(size: float) -> str:
             return f"{sign}{value:.3g} {unit}"
         value /= 1024
     return f"{sign}{value:.4g} TiB"
+
+
+def charged(nbytes: int) -> int:
+    """What so many bytes take of a device's memory: torch's allocator gives it in pieces."""
+    return -(-nbytes // _PIECE) * _PIECE

@@ -33,7 +33,7 @@ class Saved:
         nbytes: of the whole storage.
         packed: its first pack.
         left: the last interval in which the model itself held it; what LMS drops before, stays.
-        used: its first unpack; the iteration's last interval when there is none.
+        used: its first unpack; the interval after `freed` when there is none.
         freed: the last interval in which it was saved.
         movable: whether `left` is known.
         weight: the parameter that it is, if the time between two uses of one is what it stands
@@ -48,6 +48,11 @@ class Saved:
     freed: int
     movable: bool = True
     weight: int = -1
+
+    @property
+    def unused(self) -> bool:
+        """Whether no backward needed it: that of a loss that was only looked at, for example."""
+        return self.weight < 0 and self.used > self.freed
 
     @property
     def early(self) -> bool:

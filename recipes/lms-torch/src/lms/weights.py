@@ -17,8 +17,9 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
-from lms.counts import use_count
+from lms.counts import holders
 from lms.device import Copy, Device, Room, alone, flat
+from lms.sizes import charged
 
 #: Properties of a tensor that show its bytes; all others are known without them.
 _BYTES = {"data", "T", "mT", "H", "mH", "real", "imag"}
@@ -193,6 +194,7 @@ class Weight:
     """One parameter that is paged.
 
     Attributes:
+        charged: bytes that it takes of the device's memory.
         here: whether its bytes are on the device, or on their way to it.
         place: its number among all of them; that of the block that it is before its first use.
         pins: how many functions are running that were given it.
@@ -204,6 +206,7 @@ class Weight:
         with torch._C.DisableTorchFunctionSubclass():
             self.storage = StorageWeakRef(parameter.untyped_storage())
             self.nbytes = parameter.untyped_storage().nbytes()
+            self.charged = charged(self.nbytes)
             self.shape, self.dtype = tuple(parameter.shape), str(parameter.dtype)
         self.here, self.pins = True, 0
         self.gap = Gap(self, -1)
@@ -226,8 +229,8 @@ class Weight:
         """Whether anything but the model holds the bytes, or they are no more the parameter's."""
         if self.pins or not self.watched or self.replaced:
             return True
-        holders = use_count(self.storage.cdata)
-        return holders - (self._leaving is not None) > _SOLE
+        with torch._C.DisableTorchFunctionSubclass():
+            return holders(self.parameter) - (self._leaving is not None) > _SOLE
 
     @property
     def replaced(self) -> bool:
@@ -294,8 +297,7 @@ class Weight:
 
 def _holders_of_parameter() -> int:
     """What torch counts when only a parameter holds a storage."""
-    only = torch.nn.Parameter(torch.empty(1))
-    return use_count(only.untyped_storage()._cdata)
+    return holders(torch.nn.Parameter(torch.empty(1)))
 
 
 _SOLE = _holders_of_parameter()

@@ -1,0 +1,360 @@
+"""Storages that change after they were saved: the numbers of in-core, or an error, never others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import lms
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from models import SPEED
+from torch import Tensor, nn
+
+SIDE = 64
+
+#: Given the only parameter, a scalar to call backward on.
+Program = Callable[[Tensor], Tensor]
+
+
+def gradient(program: Program, limit: int | None, steps: int = 3) -> tuple[list[Tensor], int]:
+    """Of each step, and the most bytes that the device had in use."""
+    generator = torch.Generator().manual_seed(0)
+    weight = nn.Parameter(torch.randn(SIDE, SIDE, generator=generator))
+    optimizer = torch.optim.SGD([weight], 0.1)
+    device, found = lms.SimulatedDevice("1GiB", SPEED), list[Tensor]()
+
+    def train() -> None:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            program(weight).backward()
+            assert weight.grad is not None
+            found.append(weight.grad.clone())
+            optimizer.step()
+
+    with device:
+        if limit is None:
+            train()
+        else:
+            with lms.LMS(limit, smallest=1, device=device):
+                train()
+    return found, device.highest
+
+
+def compare(program: Program, *shares: float) -> None:
+    """The bits of in-core, with memory to spare and at shares of what in-core needs."""
+    plain, peak = gradient(program, None)
+    for limit in [1 << 30, *(int(share * peak) for share in shares)]:
+        try:
+            under, _ = gradient(program, limit)
+        except lms.NoPlanError:
+            assert limit < peak
+            continue
+        assert all(map(torch.equal, plain, under)), limit
+
+
+def chunks(w: Tensor) -> Tensor:
+    a, b = (w * 1).unsafe_chunk(2, 1)
+    a.sigmoid_()
+    b.tanh_()
+    r = a * b
+    del a, b
+    return r.sin().cos().sum()
+
+
+def splits(w: Tensor) -> Tensor:
+    a, b, c = (w * 1).unsafe_split_with_sizes([16, 16, 32], 1)
+    b.exp_()
+    a.sigmoid_()
+    d = (a * b).relu_()
+    c.tanh_()
+    return (d.sin() @ c[:16]).sum()
+
+
+def data(w: Tensor) -> Tensor:
+    x = w * 1
+    y = x.sin()
+    x.data.mul_(2)
+    del x
+    return y.cos().exp().sum()
+
+
+def late_data(w: Tensor) -> Tensor:
+    x = w * 1
+    y = x.sin()
+    alias = x.data
+    del x
+    y = y.cos().sin().cos()
+    alias.mul_(2)
+    del alias
+    return y.cos().exp().sum()
+
+
+def numpy(w: Tensor) -> Tensor:
+    x = w * 1
+    array = x.detach().numpy()
+    y = x.sin().cos()
+    del x
+    array *= 3
+    del array
+    return y.exp().cos().sum()
+
+
+def from_numpy(w: Tensor) -> Tensor:
+    import numpy as np
+
+    array = np.full((SIDE, SIDE), 0.5, np.float32)
+    y = (w * torch.from_numpy(array)).sin().cos().exp()
+    array += 1
+    return y.sum()
+
+
+def dlpack(w: Tensor) -> Tensor:
+    x = w * 1
+    other = torch.from_dlpack(x.detach())  # another storage, the same memory
+    y = (w * other).sin()
+    del other
+    y = y.cos().exp()
+    x.data.mul_(0.5)
+    return y.sum()
+
+
+def storage(w: Tensor) -> Tensor:
+    x = w * 1
+    own = x.untyped_storage()
+    y = x.sin().cos()
+    del x
+    y = y.exp().cos()
+    torch.empty(0).set_(own).mul_(2)
+    return y.sum()
+
+
+class _Square(torch.autograd.Function):
+    """Saves what it goes on to change."""
+
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        twice = x * 2
+        ctx.save_for_backward(x, twice)  # type: ignore[attr-defined]
+        twice.data.add_(1)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: object, slope: Tensor) -> Tensor:
+        x, twice = ctx.saved_tensors  # type: ignore[attr-defined]
+        return slope * twice + x
+
+
+def function(w: Tensor) -> Tensor:
+    return _Square.apply(w.sin()).cos().sum()
+
+
+def grown(w: Tensor) -> Tensor:
+    x = torch.full((SIDE, SIDE), 0.5)
+    y = (w * x).sin()
+    x.data.resize_(2 * SIDE, SIDE).add_(1)
+    return y.cos().exp().sum()
+
+
+def vacated(w: Tensor) -> Tensor:
+    """As FSDP does it: no bytes between forward and backward."""
+    x = torch.full((SIDE, SIDE), 0.5)
+    y = (w * x).sin()
+    x.untyped_storage().resize_(0)
+    y = y.cos().exp()
+    x.untyped_storage().resize_(4 * SIDE * SIDE)
+    x.data.fill_(0.25)
+    return y.sum()
+
+
+def parameters_data(w: Tensor) -> Tensor:
+    y = (w * w.sin().detach()).cos().sum()
+    w.data = w.data * 0.5
+    return y
+
+
+def leafs_data(w: Tensor) -> Tensor:
+    x = torch.full((8, 8), 0.5, requires_grad=True)
+    y = (w[:8, :8] * x).sin().sum()
+    w.data.mul_(0.5)
+    return y + (w * 2).cos().sum()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *(chunks, splits, data, late_data, numpy, from_numpy, dlpack, storage, function, grown),
+        *(vacated, parameters_data, leafs_data),
+    ],
+)
+def test_what_changes_unseen_is_seen(program: Program) -> None:
+    compare(program, 0.95, 0.8, 0.7, 0.6, 0.5)
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+def test_cells_with_their_own_kernels(cell: type[nn.RNNCellBase]) -> None:
+    torch.manual_seed(0)
+    inner = cell(SIDE, SIDE)
+
+    def program(w: Tensor) -> Tensor:
+        hidden = None
+        for _ in range(3):
+            hidden = inner(w, hidden)
+        return (hidden[1] if isinstance(hidden, tuple) else hidden).square().sum()
+
+    compare(program, 0.9, 0.8, 0.7, 0.6)
+
+
+def test_data_of_another_is_an_error() -> None:
+    def program(w: Tensor) -> Tensor:
+        nonlocal kept
+        kept = w * 1
+        y = kept.sin()
+        kept.data = torch.zeros(SIDE, SIDE)
+        return y.sum()
+
+    kept = torch.empty(0)
+    with pytest.raises(lms.InplaceError, match=r"was given other data, `tensor\.data = "):
+        gradient(program, 1 << 30)
+
+
+def test_data_of_a_result_is_not() -> None:
+    """Autograd keeps a result's own bytes: pipelines give up those of what they have sent."""
+
+    def program(w: Tensor) -> Tensor:
+        kept.append((w * 1).exp())
+        y = kept[-1].sum()
+        kept[-1].data = torch.empty(1)
+        return y
+
+    kept: list[Tensor] = []
+    compare(program)
+
+
+class _Halves(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)  # type: ignore[attr-defined]
+        return x * x
+
+    @staticmethod
+    def backward(ctx: object, slope: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        result = 2 * slope * x
+        x.mul_(0.5)
+        return result
+
+
+def test_changes_in_backward_are_an_error_as_without() -> None:
+    def program(w: Tensor) -> Tensor:
+        y = _Halves.apply(w * 1).sum()
+        y.backward(retain_graph=True)
+        return y
+
+    with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
+        gradient(program, None)
+    with pytest.raises(lms.InplaceError, match="has been modified by an inplace operation"):
+        gradient(program, 1 << 30)
+
+
+#: What a random program does next, given its tensors; what it returns is one more of them. That
+#: autograd refuses some is as it should be.
+STEPS: dict[str, Callable[[Tensor, Tensor], Tensor | None]] = {
+    "sin": lambda x, y: x.sin(),
+    "sigmoid": lambda x, y: x.sigmoid(),
+    "times": lambda x, y: x * y,
+    "matmul": lambda x, y: (x @ y) / SIDE,
+    "copy": lambda x, y: x * 1,
+    "rows": lambda x, y: x.unsafe_chunk(2, 0)[1].repeat(2, 1),
+    "chunks in place": lambda x, y: _gates(x),
+    "split in place": lambda x, y: _split(x),
+    "relu in place": lambda x, y: x.relu_(),
+    "add in place": lambda x, y: x.add_(0.5),
+    "data in place": lambda x, y: _nothing(x.data.mul_(0.5)),
+    "detached in place": lambda x, y: _nothing(x.detach().mul_(0.5)),
+    "alias": lambda x, y: x.data,
+    "detached": lambda x, y: x.detach(),
+    "storage in place": lambda x, y: _write(x),
+    "array in place": lambda x, y: _array(x),
+    "all in place": lambda x, y: torch._foreach_mul_([x.detach(), y.detach()], 0.5),
+    "exchange": lambda x, y: setattr(x, "data", y.detach().clone()),
+    "set": lambda x, y: _nothing(x.detach().set_(y.detach())),
+}
+
+
+def _gates(x: Tensor) -> Tensor:
+    a, b = (x * 1).unsafe_chunk(2, 1)
+    return torch.cat([a.sigmoid_() * b.tanh_(), b], 1)
+
+
+def _split(x: Tensor) -> Tensor:
+    a, b = x.unsafe_split(SIDE // 2)
+    return torch.cat([a.exp().tanh_(), b.sin_() * a])
+
+
+def _nothing(_: Tensor) -> None:
+    pass
+
+
+def _write(x: Tensor) -> None:
+    storage = x.untyped_storage()
+    torch.empty(0).set_(storage).mul_(0.5)
+
+
+def _array(x: Tensor) -> None:
+    array = x.detach().numpy()
+    array *= 0.5
+
+
+def made(steps: list[tuple[str, int, int, int]]) -> Program:
+    """A program of some steps, each on two tensors; some tensors are dropped on the way."""
+
+    def program(w: Tensor) -> Tensor:
+        tensors, total = [w * 1, w.sin()], torch.zeros(())
+        for name, first, second, dropped in steps:
+            x = tensors[first % len(tensors)]
+            new = STEPS[name](x, tensors[second % len(tensors)])
+            del x
+            if isinstance(new, Tensor):
+                tensors.append(new)
+                total = total + new.sum() / SIDE**2
+            del new
+            if dropped and len(tensors) > 2:
+                del tensors[dropped % len(tensors)]
+        return total + w.sum()
+
+    return program
+
+
+NUMBERS = st.integers(0, 7)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(sorted(STEPS)), NUMBERS, NUMBERS, NUMBERS), min_size=1, max_size=9
+    ),
+    share=st.floats(0.4, 1.1),
+)
+def test_random_programs(steps: list[tuple[str, int, int, int]], share: float) -> None:
+    program = made(steps)
+    try:
+        plain, peak = gradient(program, None)
+    except RuntimeError as error:
+        assert "modified by an inplace" in str(error) or "view" in str(error)  # noqa: PT017
+        with pytest.raises(RuntimeError):
+            gradient(program, 1 << 30)
+        return
+    for limit in (1 << 30, int(share * peak)):
+        try:
+            under, _ = gradient(program, limit)
+        except lms.NoPlanError:
+            assert limit < peak
+        except lms.InplaceError as error:
+            assert "given other data" in str(error)  # noqa: PT017
+        else:
+            assert all(
+                torch.equal(a, b) or torch.equal(a.isnan(), b.isnan())
+                for a, b in zip(plain, under, strict=True)
+            )
