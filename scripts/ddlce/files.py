@@ -35,7 +35,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(0o755)
     except FileNotFoundError:
-        if folder.parent == folder:
+        if folder.parent.exists():  # as in /proc, where nobody can make a folder
             raise
         make_folder(folder.parent)
         make_folder(folder)

@@ -289,7 +289,7 @@ def test_killed_index_leaves_a_readable_channel(tree: MiniTree) -> None:
 )
 def test_a_full_disk_and_a_read_only_cache_are_named(tree: MiniTree) -> None:
     cache = tree.settings.cache
-    for options, expected in (("size=1m", "free under"), ("ro", "cannot write")):
+    for options, expected in (("size=1m,mode=755", "free under"), ("ro,mode=755", "cannot write")):
         script = f'mkdir -p {cache} && mount -t tmpfs -o {options} tmpfs {cache} && exec "$@"'
         result = subprocess.run(
             [
