@@ -44,7 +44,8 @@ def with_noexec(
     folder: str | Path, *words: str | Path, env: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run a command where `folder` is a file system from which no program is run."""
-    mount = f'mount -t tmpfs -o noexec,mode=1777 tmpfs "{folder}" && exec "$@"'
+    mode = "1777" if folder == "/tmp" else "755"
+    mount = f'mount -t tmpfs -o noexec,mode={mode} tmpfs "{folder}" && exec "$@"'
     command = ["unshare", "--mount", "sh", "-c", mount, "sh", *map(str, words)]
     return subprocess.run(
         command, env=env, cwd="/", capture_output=True, text=True, timeout=300, check=False
