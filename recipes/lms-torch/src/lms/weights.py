@@ -17,7 +17,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
-from lms.counts import holders
+from lms.counts import use_count
 from lms.device import Copy, Device, Room, alone, flat
 from lms.sizes import charged
 
@@ -229,8 +229,8 @@ class Weight:
         """Whether anything but the model holds the bytes, or they are no more the parameter's."""
         if self.pins or not self.watched or self.replaced:
             return True
-        with torch._C.DisableTorchFunctionSubclass():
-            return holders(self.parameter) - (self._leaving is not None) > _SOLE
+        holders = use_count(self.storage.cdata)
+        return holders - (self._leaving is not None) > _SOLE
 
     @property
     def replaced(self) -> bool:
@@ -297,7 +297,8 @@ class Weight:
 
 def _holders_of_parameter() -> int:
     """What torch counts when only a parameter holds a storage."""
-    return holders(torch.nn.Parameter(torch.empty(1)))
+    only = torch.nn.Parameter(torch.empty(1))
+    return use_count(only.untyped_storage()._cdata)
 
 
 _SOLE = _holders_of_parameter()
