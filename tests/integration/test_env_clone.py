@@ -145,6 +145,34 @@ def test_bytecode_that_the_owner_removed_is_not_missed(user: Site) -> None:
     assert verify(user.clones / "second").ok
 
 
+@pytest.mark.parametrize("quick", [True, False])
+def test_an_edit_in_a_clone_has_its_effect_there_and_nowhere_else(
+    user: Site, monkeypatch: pytest.MonkeyPatch, quick: bool
+) -> None:
+    """The release belongs to the same user, who could write through a hard link."""
+
+    def leave_it(*_args: object) -> None:
+        raise Unusual
+
+    if not quick:
+        monkeypatch.setattr(clone_module, "plan_links", leave_it)
+    prefix, name = user.clones / "mine", f"{SITE_PACKAGES}/minimod/__init__.py"
+    clone_module.clone(user.settings, str(prefix), user.current)
+    where = "import minimod; print(minimod.__file__, getattr(minimod, 'EDITED', None))"
+    assert user.python(prefix, where) == f"{prefix}/{name} None"
+    assert verify(prefix).ok  # Python took the release's bytecode, and wrote none
+    before = (user.current / name).read_bytes()
+    with (prefix / name).open("a") as module:
+        module.write("EDITED = 1\n")
+    assert user.python(prefix, where) == f"{prefix}/{name} 1"
+    assert (user.current / name).read_bytes() == before
+    second = user.clones / "second"
+    clone_module.clone(user.settings, str(second), prefix)
+    assert user.python(second, where) == f"{second}/{name} None"
+    assert verify(user.current).ok
+    assert verify(second).ok
+
+
 def test_pip_installs_into_a_clone(user: Site) -> None:
     user.ok("env", "clone", "mine")
     prefix = user.clones / "mine"
@@ -263,7 +291,8 @@ def test_another_file_system_gets_copies(user: Site) -> None:
     if not can_mount(user.folder / "probe"):
         pytest.skip("needs root, to mount another file system")
     with small_disk(user.folder / "disk", 120) as disk:
-        user.ok("env", "clone", disk / "mine")
+        said = user.ok("env", "clone", disk / "mine")
+        assert f"all files are copies, which takes time and space: {user.current} is on" in said
         assert verify(disk / "mine").ok
         plain = disk / "mine" / "share" / "mini" / "plain.txt"
         plain.write_text("changed\n")  # its own now
@@ -287,7 +316,13 @@ def test_another_user_clones_a_release_they_do_not_own(public: Path, mini_channe
     owner.ok("env", "create", "mini")
     theirs = Site(public / "other", str(mini_channel / "gone"), shared=owner)
     os.chown(theirs.folder, NOBODY, NOBODY)
-    theirs.ok("env", "clone", "mine", user=NOBODY)
+    said = theirs.ok("env", "clone", "mine", user=NOBODY)
+    if Path("/proc/sys/fs/protected_hardlinks").read_text() == "1\n":
+        assert "(0 files linked, " in said
+        assert (
+            "all files are copies, which takes time and space: the kernel lets users link to "
+            "their own files only (fs.protected_hardlinks)\n"
+        ) in said
     prefix = theirs.clones / "mine"
     assert verify(prefix).ok
     assert output(prefix / "bin" / "minimod").endswith("minimod/__init__.py\n")

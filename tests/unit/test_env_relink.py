@@ -13,6 +13,7 @@ import pytest
 
 from ddlce.env.records import Record, read_records
 from ddlce.env.relink import PackagePlan, Unusual, link_files, plan_links
+from ddlce.env.sharing import Sharing
 from ddlce.errors import SourceError
 
 OLD = "/opt/" + "placehold_" * 20
@@ -63,7 +64,9 @@ class Source:
 
     def clone(self, target: Path) -> tuple[int, int]:
         target.mkdir()
-        return link_files(self.plan(target), target)
+        sharing = Sharing(reflinks=False)
+        link_files(self.plan(target), target, sharing)
+        return sharing.linked, sharing.copied
 
 
 @pytest.fixture

@@ -188,6 +188,10 @@ def clone(
         f"{escape(str(done.prefix))}: {done.packages} packages of {escape(str(done.source))} "
         f"({done.linked} files linked, {done.copied} its own)"
     )
+    if done.reflinked:
+        out.print(f"{done.reflinked} of its own share their data with the source until changed")
+    if done.why_copied:
+        out.print(f"all files are copies, which takes time and space: {escape(done.why_copied)}")
     out.print(f"use it:  conda activate {escape(str(done.prefix))}")
 
 

@@ -1,7 +1,7 @@
 """Python bytecode: compiled once when a release is made, linked into its clones.
 
-The files are checked by no timestamp (`unchecked-hash`): a release cannot change, and a clone
-has the same sources. Python puts the real source path into code objects when it loads them, so
+The files are checked by the time of their sources, which a clone's have too. So an edit in a clone
+has its effect. Python puts the real source path into code objects when it loads them, so
 that tracebacks in a clone are right. Sources with the prefix inside are the exception: their
 bytecode holds the prefix of the environment it was compiled in, and stays there.
 """
@@ -9,13 +9,14 @@ bytecode holds the prefix of the environment it was compiled in, and stays there
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 from ddlce.audit.facts import read_elf
+from ddlce.env.freeze import FROZEN
 from ddlce.env.records import Entry, Record
+from ddlce.env.sharing import Sharing
 from ddlce.errors import WorkError
 from ddlce.files import sha256_file
 from ddlce.place import Runner
@@ -69,7 +70,7 @@ def _compileall(staging: Path, final: Path, names: list[str], runner: Runner) ->
     # -B: what compileall itself imports would otherwise be cached with a timestamp.
     # compileall's own -j works on folders only, and would compile again what packages brought.
     command = [*_python(staging, final), "-I", "-S", "-B", "-m", "compileall", "-qq"]
-    command += ["--invalidation-mode", "unchecked-hash"]
+    command += ["--invalidation-mode", "timestamp"]
     command = runner([*command, "-s", str(staging), "-p", str(final), "-i", "-"])
 
     def run(part: list[str]) -> str:
@@ -95,14 +96,17 @@ def _python(staging: Path, final: Path) -> list[str]:
 
 
 def link_bytecode(
-    source: Path, target: Path, source_records: list[Record], target_records: list[Record]
-) -> int:
-    """Give a clone the bytecode that was compiled for its source; returns how many files.
+    source: Path,
+    target: Path,
+    source_records: list[Record],
+    target_records: list[Record],
+    sharing: Sharing,
+) -> None:
+    """Give a clone the bytecode that was compiled for its source.
 
     Only for the packages that both have, and not for modules that contain the prefix.
     """
     by_stem = {record.stem: record for record in target_records}
-    count = 0
     for record in source_records:
         twin = by_stem.get(record.stem)
         if twin is None:
@@ -111,10 +115,8 @@ def link_bytecode(
         for folder in {name.rpartition("/")[0] for name in shared}:
             (target / folder).mkdir(exist_ok=True)
         for name in shared:
-            _link(f"{source}/{name}", f"{target}/{name}")
+            sharing.give(f"{source}/{name}", f"{target}/{name}")
         twin.add(entry for entry in record.entries if entry["_path"] in shared)
-        count += len(shared)
-    return count
 
 
 def shared_bytecode(source: str, record: Record) -> set[str]:
@@ -124,7 +126,20 @@ def shared_bytecode(source: str, record: Record) -> set[str]:
     # A clone's owner may have removed some. There are 10 000: list their folders, ask for none.
     folders = {name.rpartition("/")[0] for name in names}
     present = {f"{f}/{file}" for f in folders for file in _listed(f"{source}/{f}")}
-    return {name for name in names if name in present and module_of(name) not in placed}
+    shared = {name for name in names if name in present and module_of(name) not in placed}
+    if Path(source, FROZEN).exists():
+        return shared
+    # In a clone, Python has compiled again what its owner has edited.
+    known = {e["_path"]: e.get("sha256_in_prefix") or e.get("sha256") for e in record.entries}
+    return {n for n in shared if _is_linked(f"{source}/{n}") or _has(f"{source}/{n}", known[n])}
+
+
+def _is_linked(file: str) -> bool:
+    return os.stat(file).st_nlink > 1  # noqa: PTH116
+
+
+def _has(file: str, sha256: str | None) -> bool:
+    return sha256 is None or sha256_file(Path(file)) == sha256
 
 
 def _listed(folder: str) -> list[str]:
@@ -132,13 +147,6 @@ def _listed(folder: str) -> list[str]:
         return os.listdir(folder)  # noqa: PTH208
     except FileNotFoundError:
         return []
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, another owner, too many links: copying always works
-        shutil.copyfile(source, target)
 
 
 def _python_tag(records: list[Record]) -> str | None:

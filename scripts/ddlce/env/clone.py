@@ -1,15 +1,15 @@
 """`ddlce env clone`: a writable copy of an environment in seconds.
 
 The clone is made anew from the unpacked packages that the source was installed from, so that
-files with a prefix inside get the new one, and everything else is a hard link where the kernel
-allows it: on one file system, and for files of other owners only where `fs.protected_hardlinks`
-is off; otherwise a copy. No channel is needed. `relink` does it for a release and its plain
-clones; where it cannot, rattler installs the same packages.
+files with a prefix inside get the new one, and everything else shares its data where it can
+(`sharing`), and is a copy otherwise. No channel is needed. `relink` does it for a release and its
+plain clones; where it cannot, rattler installs the same packages.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +30,7 @@ from ddlce.env.layout import (
 )
 from ddlce.env.records import Record, leave_links_unhashed, read_records, write_history
 from ddlce.env.relink import Unusual, link_files, plan_links
+from ddlce.env.sharing import EDITED, Sharing, compiled_time
 from ddlce.env.waiting import OnWait, waiting_lock
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, write_atomic
@@ -55,6 +56,8 @@ class Cloned:
         packages: how many it has.
         linked: files that are hard links.
         copied: files that are its own.
+        reflinked: of these, how many share their data with the source until they are changed.
+        why_copied: why next to nothing could be shared; None where it was.
     """
 
     prefix: Path
@@ -62,6 +65,8 @@ class Cloned:
     packages: int
     linked: int
     copied: int
+    reflinked: int = 0
+    why_copied: str | None = None
 
 
 def clone(
@@ -104,19 +109,30 @@ def clone(
         records = read_records(source)
         copy = origin.model_copy(update={"kind": "clone", "source": str(source)})
         command = f"ddlce env clone {name}"
+        sharing = Sharing()
         with staged(target) as staging:
             try:
                 plans = plan_links(source, target, records, Path(origin.pkgs))
             except Unusual:
-                _reinstall(settings, copy, source, target, staging, records, progress)
+                _reinstall(settings, copy, source, target, staging, records, sharing, progress)
                 with explain_os_errors(target):
                     _write_markers(staging, copy, source, command, records)
                     linked, own = make_writable(staging)
             else:
                 with explain_os_errors(target):
-                    linked, own = link_files(plans, staging, progress)
+                    link_files(plans, staging, sharing, progress)
+                    linked, own = sharing.linked, sharing.copied + sharing.reflinked
                     own += _write_markers(staging, copy, source, command, records)
-    return Cloned(target, source, len(records), linked, own)
+    why = None if linked or sharing.reflinked else _why_copied(source, target)
+    return Cloned(target, source, len(records), linked, own, sharing.reflinked, why)
+
+
+def _why_copied(source: Path, target: Path) -> str | None:
+    if source.stat().st_dev != target.stat().st_dev:
+        return f"{source} is on another file system"
+    if source.stat().st_uid != os.geteuid():
+        return "the kernel lets users link to their own files only (fs.protected_hardlinks)"
+    return None
 
 
 def _reinstall(
@@ -126,6 +142,7 @@ def _reinstall(
     target: Path,
     staging: Path,
     records: list[Record],
+    sharing: Sharing,
     progress: Progress | None,
 ) -> None:
     """Let rattler install the source's packages anew: always right, but not as quick."""
@@ -145,7 +162,10 @@ def _reinstall(
         with explain_os_errors(target):
             clone_records = read_records(staging)
             _name_real_caches(clone_records, overlay, records)
-            link_bytecode(source, staging, records, clone_records)
+            for name in {entry["_path"] for record in clone_records for entry in record.entries}:
+                if name.endswith(EDITED):
+                    sharing.own(f"{staging}/{name}", compiled_time(source, name))
+            link_bytecode(source, staging, records, clone_records, sharing)
             leave_links_unhashed(clone_records)
             for record in clone_records:
                 record.save()

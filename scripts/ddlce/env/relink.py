@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from ddlce.env.bytecode import shared_bytecode
 from ddlce.env.freeze import is_mark
 from ddlce.env.records import Entry, Record
-from ddlce.errors import SourceError
+from ddlce.env.sharing import Sharing, compiled_time
 from ddlce.noarch import site_packages
 
 if TYPE_CHECKING:
@@ -50,20 +50,20 @@ class PackagePlan:
     Attributes:
         record: the package's record, as the clone will have it.
         changed: it is not the source's.
-        links: (file, name) of what is linked.
+        links: (file, name, time) of what is linked; the time in ns where bytecode is for it.
         symlinks: (what it says, name) of symbolic links.
         own: (content, permissions, name) of files that hold the prefix.
     """
 
     record: Record
     changed: bool = False
-    links: list[tuple[str, str]] = field(default_factory=list)
+    links: list[tuple[str, str, int | None]] = field(default_factory=list)
     symlinks: list[tuple[str, str]] = field(default_factory=list)
     own: list[tuple[bytes, int, str]] = field(default_factory=list)
 
     def names(self) -> list[str]:
         """Every file."""
-        linked = [name for _, name in self.links] + [name for _, name in self.symlinks]
+        linked = [name for _, name, _ in self.links] + [name for _, name in self.symlinks]
         return linked + [name for *_, name in self.own]
 
 
@@ -90,25 +90,26 @@ def plan_links(source: Path, target: Path, records: list[Record], pkgs: Path) ->
 
 
 def link_files(
-    plans: list[PackagePlan], staging: Path, progress: Progress | None = None
-) -> tuple[int, int]:
+    plans: list[PackagePlan], staging: Path, sharing: Sharing, progress: Progress | None = None
+) -> None:
     """Carry out the plans in the empty folder `staging`.
 
-    Returns:
-        How many files are hard links, and how many are the clone's own.
+    Args:
+        plans: of all packages.
+        staging: the new prefix.
+        sharing: counts how the files were made.
+        progress: called for each package.
 
     Raises:
         SourceError: a file of the source, or of the cache, is not there.
     """
     root = str(staging)
     _make_folders(root, plans)
-    linked = own = 0
     for number, plan in enumerate(plans, 1):
         if progress:
             progress(number, len(plans), str(plan.record.data.get("name")))
-        copied = 0
-        for file, name in plan.links:
-            copied += _link(file, f"{root}/{name}")
+        for file, name, mtime_ns in plan.links:
+            sharing.give(file, f"{root}/{name}", mtime_ns)
         for text, name in plan.symlinks:
             os.symlink(text, f"{root}/{name}")
         for data, mode, name in plan.own:
@@ -116,9 +117,7 @@ def link_files(
                 stream.write(data)
                 os.fchmod(stream.fileno(), mode)
         _place_record(plan, staging)
-        linked += len(plan.links) - copied
-        own += len(plan.own) + copied + 1
-    return linked, own
+        sharing.copied += len(plan.own) + 1
 
 
 class _Planner:
@@ -161,7 +160,7 @@ class _Planner:
                 if name not in bytecode:
                     plan.changed = True
                     continue
-                plan.links.append((f"{self.source}/{name}", name))
+                plan.links.append((f"{self.source}/{name}", name, None))
             elif kind == "unix_python_entry_point":
                 entry = self._script(plan, entry)
             elif kind not in ("hardlink", "softlink"):
@@ -173,7 +172,7 @@ class _Planner:
                 elif entry.get("prefix_placeholder"):
                     entry = self._relocated(plan, entry, file)
                 else:
-                    plan.links.append((file, name))
+                    plan.links.append((file, name, compiled_time(self.source, name)))
             entries.append(entry)
         if plan.changed:
             plan.record = record.with_entries(entries)
@@ -269,21 +268,6 @@ def _make_folders(root: str, plans: list[PackagePlan]) -> None:
     if os.stat(f"{root}/conda-meta").st_mode & 0o777 != 0o755:  # another umask than usual
         for folder in folders:
             os.chmod(f"{root}/{folder}", 0o755)
-
-
-def _link(file: str, name: str) -> bool:
-    """Hard-link `file`, or copy it where that cannot be; returns whether it is a copy."""
-    try:
-        os.link(file, name)
-    except OSError:  # another file system, another owner, too many links: copying always works
-        if not os.path.lexists(file):
-            raise SourceError(
-                f"{file} is not there", "find out what else is gone: ddlce env verify"
-            ) from None
-        shutil.copyfile(file, name)
-        os.chmod(name, stat.S_IMODE(os.stat(file).st_mode) | stat.S_IWUSR)
-        return True
-    return False
 
 
 def _place_record(plan: PackagePlan, staging: Path) -> None:
