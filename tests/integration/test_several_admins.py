@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from ddlce.engine.index import publish_index
 from ddlce.env import waiting
 from ddlce.env.layout import Layout
 from ddlce.env.verify import verify
 from ddlce.errors import MachineError
-from support.minienv import Site, can_be_nobody, everything, site_of_channel
+from support.minienv import Site, can_be_nobody, everything, run_as, site_of_channel
 
 pytestmark = pytest.mark.skipif(not can_be_nobody(), reason="needs root, to become other users")
 
@@ -250,3 +251,31 @@ def test_leftovers_of_others_at_work_are_not_removed(public: Path, mini_channel:
     owner.ok("env", "clone", shared / "mine")
     assert (at_work / "file").read_text() == "half\n"
     shutil.rmtree(at_work)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o027, 0o077])
+def test_everybody_can_use_and_nobody_change_what_is_installed(
+    public: Path, mini_channel: Path, umask: int
+) -> None:
+    channel = public / "channel"
+    site = Site(public / "site", str(channel))
+    before = os.umask(umask)
+    try:
+        packages = [(p.parent.name, p) for p in sorted(mini_channel.glob("*/*.conda"))]
+        publish_index(channel, packages)
+        site.ok("lock", "mini")
+        site.ok("env", "create", "mini")
+        site.ok("module", "mini")
+    finally:
+        os.umask(before)
+    private = {Layout(site.root).lock}
+    for path in {*everything(site.root), *everything(channel), site.root, channel} - private:
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            continue
+        wanted = 0o555 if stat.S_ISDIR(mode) or mode & stat.S_IXUSR else 0o444
+        assert mode & 0o577 & wanted == wanted, (path, oct(mode))
+        assert not mode & 0o022, (path, oct(mode))
+    assert stat.S_IMODE(Layout(site.root).lock.stat().st_mode) == 0o600
+    done = run_as(EVE, site.current / "bin" / "mini-where")
+    assert done.stdout.startswith(f"{site.current}/share\n"), done.stderr
