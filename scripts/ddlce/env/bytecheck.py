@@ -27,7 +27,7 @@ def main(prefix: str) -> None:
         with open(source, "rb") as stream:  # noqa: PTH123
             text = stream.read()
         same = cached == importlib.util.cache_from_source(source)
-        same = same and data[:16] in _heads(text, int(os.stat(source).st_mtime))
+        same = same and data[:16] in _heads(text, int(os.stat(source).st_mtime))  # noqa: PTH116
         try:
             made = compile(text, source, "exec", dont_inherit=True, optimize=0)
             same = same and marshal.dumps(made, PLAIN) == marshal.dumps(
