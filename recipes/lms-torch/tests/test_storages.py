@@ -18,12 +18,17 @@ SIDE = 64
 Program = Callable[[Tensor], Tensor]
 
 
-def gradient(program: Program, limit: int | None, steps: int = 3) -> tuple[list[Tensor], int]:
+def gradient(
+    program: Program,
+    limit: int | None,
+    steps: int = 3,
+    device: lms.SimulatedDevice | None = None,
+) -> tuple[list[Tensor], int]:
     """Of each step, and the most bytes that the device had in use."""
     generator = torch.Generator().manual_seed(0)
     weight = nn.Parameter(torch.randn(SIDE, SIDE, generator=generator))
     optimizer = torch.optim.SGD([weight], 0.1)
-    device, found = lms.SimulatedDevice("1GiB", SPEED), list[Tensor]()
+    device, found = device or lms.SimulatedDevice("1GiB", SPEED), list[Tensor]()
 
     def train() -> None:
         for _ in range(steps):
@@ -69,7 +74,7 @@ def splits(w: Tensor) -> Tensor:
     a.sigmoid_()
     d = (a * b).relu_()
     c.tanh_()
-    return (d.sin() @ c[:16]).sum()
+    return (d.sin() @ c[:16]).sum() / SIDE
 
 
 def data(w: Tensor) -> Tensor:
@@ -150,6 +155,16 @@ def function(w: Tensor) -> Tensor:
     return _Square.apply(w.sin()).cos().sum()
 
 
+def reclaimed(w: Tensor) -> Tensor:
+    x = w * 1
+    y = x.sin().cos()
+    if torch.cuda.get_enabled_lms():
+        torch.cuda.reclaim_inactive()
+    x.data.mul_(2)
+    del x
+    return y.exp().cos().sum()
+
+
 def grown(w: Tensor) -> Tensor:
     x = torch.full((SIDE, SIDE), 0.5)
     y = (w * x).sin()
@@ -185,11 +200,42 @@ def leafs_data(w: Tensor) -> Tensor:
     "program",
     [
         *(chunks, splits, data, late_data, numpy, from_numpy, dlpack, storage, function, grown),
-        *(vacated, parameters_data, leafs_data),
+        *(reclaimed, vacated, parameters_data, leafs_data),
     ],
 )
 def test_what_changes_unseen_is_seen(program: Program) -> None:
     compare(program, 0.95, 0.8, 0.7, 0.6, 0.5)
+
+
+class _Taken:
+    """What the allocator took."""
+
+    def __init__(self, room: Tensor) -> None:
+        self.room = room
+
+    def withdraw(self) -> Tensor:
+        return self.room
+
+
+class _Short(lms.SimulatedDevice):
+    """An allocator that is always short and takes at once whatever it is offered."""
+
+    taken = 0
+
+    def offer(self, flat: Tensor) -> _Taken:  # type: ignore[override]
+        room, _ = self.page_out(flat)
+        self.vacate(flat)
+        self.taken += 1
+        return _Taken(room)
+
+
+@pytest.mark.parametrize("program", [chunks, splits, late_data, storage, function, reclaimed])
+def test_what_the_allocator_takes(program: Program) -> None:
+    plain, _ = gradient(program, None, 5)
+    device = _Short("1GiB", SPEED)
+    under, _ = gradient(program, 1 << 30, 5, device)
+    assert all(map(torch.equal, plain, under))
+    assert device.taken > 0
 
 
 @pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])

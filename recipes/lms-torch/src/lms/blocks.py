@@ -159,7 +159,8 @@ class Saved:
             self.tensor = hollow(tensor)
         else:
             self.tensor = tensor if tensor.is_leaf else tensor.detach()
-        self.source, self.cdata = None, 0
+        self.source: TensorWeakRef | None = None
+        self.cdata = 0
         if self.tensor is not tensor and is_plain(tensor):
             self.source = TensorWeakRef(tensor)
             self.cdata = tensor.untyped_storage()._cdata
@@ -189,7 +190,7 @@ class Saved:
 
     def _replaced(self) -> bool:
         """Whether autograd itself would now find other data: it saves inputs as they are."""
-        source = self.source and self.source()
+        source: torch.Tensor | None = self.source() if self.source is not None else None
         if source is None or source.untyped_storage()._cdata == self.cdata:
             return False
         # Of a result, autograd saves the data.
