@@ -72,6 +72,30 @@ def test_horovodrun(tmp_path: Path, launcher: str, expected: set[str]) -> None:
     assert performed(timeline) == expected
 
 
+# Each rank writes its lines in pieces, each piece with a system call of its own.
+PIECES = """
+import os, time
+rank = os.environ.get("HOROVOD_RANK") or os.environ["PMI_RANK"]
+for number in range(200):
+    for piece in (f"rank {rank} ", f"says {number}", "\\n"):
+        os.write(1, piece.encode())
+        time.sleep(0.0005 * ((number + int(rank)) % 3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "prefix"), [("--mpi", "[{}] "), ("--gloo", "[{}]<stdout>:")]
+)
+def test_lines_of_ranks_stay_whole(launcher: str, prefix: str) -> None:
+    result = horovodrun(launcher, "-np", str(RANKS), sys.executable, "-c", PIECES)
+    assert result.returncode == 0, result.stdout + result.stderr
+    lines = [line for line in result.stdout.splitlines() if "says" in line]
+    for rank in range(RANKS):
+        mine = [line for line in lines if f"rank {rank} " in line]
+        assert mine == [f"{prefix.format(rank)}rank {rank} says {n}" for n in range(200)]
+    assert len(lines) == RANKS * 200
+
+
 def test_check_build() -> None:
     result = horovodrun("--check-build")
     assert result.returncode == 0, result.stderr

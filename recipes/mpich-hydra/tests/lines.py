@@ -1,0 +1,69 @@
+"""`mpiexec -l`: each line of output has one rank's prefix and one rank's words."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+MPIEXEC = shutil.which("mpiexec") or sys.exit("no mpiexec")
+RANKS = 3
+
+# Each rank writes its lines in pieces, each piece with a system call of its own.
+PIECES = r"""
+import os, sys, time
+rank = os.environ["PMI_RANK"]
+for number in range(100):
+    for piece in (f"rank {rank} ", f"says {number}", "\n"):
+        os.write(int(sys.argv[1]), piece.encode())
+        time.sleep(0.0005 * ((number + int(rank)) % 3))
+"""
+
+
+def run(program: str, *words: str, ranks: int = RANKS) -> tuple[int, bytes, bytes]:
+    command = [MPIEXEC, "-l", "-n", str(ranks), sys.executable, "-c", program, *words]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_lines_stay_whole() -> None:
+    for fd in (1, 2):
+        status, *streams = run(PIECES, str(fd))
+        assert status == 0
+        lines = streams[fd - 1].decode().splitlines()
+        assert len(lines) == RANKS * 100, lines
+        for rank in range(RANKS):
+            mine = [line for line in lines if line.startswith(f"[{rank}] ")]
+            assert mine == [f"[{rank}] rank {rank} says {number}" for number in range(100)], mine
+
+
+def test_what_has_no_end_of_line_is_shown_at_the_end() -> None:
+    for end, wanted in (("", 0), ("; sys.exit(3)", 3), ("; os.kill(os.getpid(), 9)", 9)):
+        program = "import os, sys; os.write(1, b'at rank ' + os.environ['PMI_RANK'].encode())"
+        status, out, _ = run(program + end)
+        assert status == wanted, (end, status)
+        shown = [line for line in out.decode().splitlines() if line.startswith("[")]
+        # Where a rank fails, Hydra ends the others at once.
+        ranks = {line[1] for line in shown}
+        assert ranks == {"0", "1", "2"} if not end else ranks, (end, out)
+        assert all(re.fullmatch(r"\[(\d)\] at rank \1", line) for line in shown), (end, out)
+
+
+def test_progress_bars() -> None:
+    """A carriage return shows the line, whether or not one follows; CR LF is one end of line."""
+    status, out, _ = run("import os; os.write(1, b'1%\\r2%\\r3%\\r\\ndone\\r\\n')", ranks=1)
+    assert (status, out) == (0, b"[0] 1%\r[0] 2%\r[0] 3%\r\n[0] done\r\n")
+
+
+def test_a_line_without_end_is_written_in_pieces() -> None:
+    """mpiexec does not keep all that a program writes: a dump without a newline passes through."""
+    program = "import os, sys; sys.stdout.write('x' * (5 << 20)); sys.stdout.flush()"
+    status, out, _ = run(program, ranks=1)
+    assert status == 0
+    assert out.count(b"x") == 5 << 20
+    assert out.count(b"[0] ") == 5
+
+
+for name, test in sorted(globals().items()):
+    if name.startswith("test_"):
+        test()
+        print("passed", name)
