@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ddlce.audit import read_channel
 from ddlce.env.layout import LOCK_COPY, ORIGIN, Layout, Origin, remove_tree
 from ddlce.model.envlock import EnvLock, LockedPackage
 from support.minitree import MiniTree, make_tree
@@ -240,6 +241,7 @@ def test_index_keeps_the_files_that_a_lock_names(tree: MiniTree) -> None:
         assert old.name not in named
         assert {p.name for p in channel.glob("*.conda")} == {*named, old.name}
         assert old.read_bytes() == content
+        assert all(len(builds) == 1 for builds in read_channel([channel.parent]).values())
     old.unlink()
     assert tree.ddlce("index").returncode == 0
     assert old.read_bytes() == content  # again from the store

@@ -15,6 +15,7 @@ from ddlce.audit import (
     audit_index,
     clobbered,
     closure,
+    indexed,
     read_channel,
     unknown_dependencies,
 )
@@ -44,12 +45,20 @@ def known(channel: Path) -> dict[str, list[Info]]:
     return read_channel([channel])
 
 
-def test_every_package_keeps_every_rule(channel: Path, known: dict[str, list[Info]]) -> None:
+@pytest.fixture(scope="module")
+def packages(channel: Path) -> list[Path]:
+    """The packages of its indexes; a file that only an older lock names is in none."""
+    return [path for index in sorted(channel.glob("*/repodata.json")) for path in indexed(index.parent)]
+
+
+def test_every_package_keeps_every_rule(
+    packages: list[Path], known: dict[str, list[Info]]
+) -> None:
     settings = load_settings()
     # Also the folders of this machine: a package must not know where it was built.
     forbidden = [str(settings.cache), str(settings.root), str(REPO)]
     found = []
-    for package in sorted(channel.glob("*/*.conda")):
+    for package in packages:
         facts = read_facts(package, forbidden)
         found += [f"{package.name}: {x}" for x in audit_facts(facts, closure(facts, known))]
     assert not found, "\n".join(found)
@@ -97,10 +106,10 @@ def test_the_files_beside_the_index_name_every_package(channel: Path) -> None:
     assert all(entry["summary"] and entry["home"] for entry in described.values())
 
 
-def test_numpy_exports_what_its_headers_promise(channel: Path) -> None:
+def test_numpy_exports_what_its_headers_promise(packages: list[Path]) -> None:
     """What is compiled with them runs on that numpy and newer, unless it asks for more."""
     seen = 0
-    for package in sorted(channel.glob("linux-*/numpy-*.conda")):
+    for package in (path for path in packages if path.name.startswith("numpy-")):
         files = package_files(package)
         # Debian's has them in another folder.
         (header,) = {files[name] for name in files if name.endswith("/numpy/numpyconfig.h")}
@@ -158,7 +167,7 @@ os._exit(0)  # at its end the interpreter crashes at times, in py-rattler 0.28's
 
 
 def test_a_client_reads_the_same_from_each_form_of_the_index(
-    channel: Path, known: dict[str, list[Info]], tmp_path: Path
+    channel: Path, packages: list[Path], known: dict[str, list[Info]], tmp_path: Path
 ) -> None:
     """py-rattler, over HTTP: repodata.json, .zst and shards give it the same records."""
     answers = {}
@@ -176,4 +185,4 @@ def test_a_client_reads_the_same_from_each_form_of_the_index(
             answers[kind] = json.loads(done.stdout)
     assert any("/shards/" in path for path in asked)
     assert answers["plain"] == answers["zst"] == answers["shards"]
-    assert len(answers["plain"]) == len(list(channel.glob("*/*.conda")))
+    assert len(answers["plain"]) == len(packages)

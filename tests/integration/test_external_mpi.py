@@ -26,12 +26,12 @@ CHANNEL = load_settings().channel
 RANKS = (1, 2, 4)
 
 
-def chosen(spec: str, cache: Path) -> list[str]:
-    """File names that the solver chooses for a spec."""
+def chosen(spec: str, cache: Path) -> dict[str, str]:
+    """Name → file of each package that the solver chooses for a spec."""
     found = solve(
         [spec], {"ddl-ce": CHANNEL.as_uri()}, "linux-64", {"__glibc": "2.36", "__unix": "0"}, cache
     )
-    return [package.file for package in found]
+    return {package.name: package.file for package in found}
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +40,9 @@ def prefixes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("mpich")
     made = {}
     for variant, spec in {"conda": "mpich", "external": "mpich=*=external_*"}.items():
-        (package,) = [f for f in chosen(spec, folder / "cache") if f.startswith("mpich-")]
+        package = CHANNEL / "linux-64" / chosen(spec, folder / "cache")["mpich"]
         made[variant] = folder / variant
-        extract(CHANNEL / "linux-64" / package, made[variant])
+        extract(package, made[variant])
     ours, theirs = made["conda"], made["external"]
     source = REPO / "recipes" / "mpich" / "tests" / "reduce.c"
     flags = [f"-I{ours}/include", f"-L{ours}/lib", "-Wl,-rpath,$ORIGIN/../lib", "-lmpi"]
@@ -92,10 +92,9 @@ def libmpi(program: Path, **variables: str) -> str:
 def test_nobody_gets_the_empty_variant_without_asking(tmp_path: Path) -> None:
     default = chosen("mpich", tmp_path)
     external = chosen("mpich=*=external_*", tmp_path)
-    assert not [f for f in default if "external" in f]
-    assert [f for f in external if f.startswith("mpich-") and "external" in f]
-    assert "mpi-1.0-mpich.conda" in default
-    assert "mpi-1.0-mpich.conda" in external
+    assert not [file for file in default.values() if "external" in file]
+    assert "external" in external["mpich"]
+    assert default["mpi"] == external["mpi"] == "mpi-1.0-mpich.conda"
 
 
 def test_ours_runs_by_itself(prefixes: dict[str, Path]) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ddlce.audit.channel import audit_index, clobbered, unknown_dependencies
+from ddlce.audit.channel import audit_index, clobbered, indexed, unknown_dependencies
 from ddlce.audit.facts import Facts, Info, read_facts, read_info
 from ddlce.audit.rules import MACHINES, RULES, Below, Finding
 
@@ -17,6 +17,7 @@ __all__ = [
     "audit_package",
     "clobbered",
     "closure",
+    "indexed",
     "read_channel",
     "unknown_dependencies",
 ]
@@ -51,7 +52,7 @@ def audit_facts(facts: Facts, below: Below | None) -> list[Finding]:
 
 
 def read_channel(folders: Iterable[Path]) -> dict[str, list[Info]]:
-    """Names and paths of every package, by name.
+    """Names and paths of every package that a client of the channels can choose, by name.
 
     Args:
         folders: channels, or subdirs of channels.
@@ -59,7 +60,8 @@ def read_channel(folders: Iterable[Path]) -> dict[str, list[Info]]:
     packages = [
         package
         for folder in folders
-        for package in sorted([*folder.glob("*.conda"), *folder.glob("*/*.conda")])
+        for subdir in [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
+        for package in indexed(subdir)
     ]
     python = _python_of(packages)
     found: dict[str, list[Info]] = {}

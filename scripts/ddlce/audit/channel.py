@@ -45,10 +45,19 @@ def unknown_dependencies(packages: Iterable[Info]) -> list[Finding]:
     ]
 
 
+def indexed(folder: Path) -> list[Path]:
+    """The packages of one subdir, sorted: those that its index names, all where it has none.
+
+    Files that no index names are kept for locks (see `ddlce.channel`): no solve chooses them.
+    """
+    index = folder / "repodata.json"
+    if not index.is_file():
+        return sorted(folder.glob("*.conda"))
+    return sorted(folder / name for name in json.loads(index.read_bytes()).get("packages.conda", ()))
+
+
 def audit_index(folder: Path) -> list[Finding]:
     """Whether the packages that the index of one subdir names are there, as it says.
-
-    Files that no index names are kept for locks (see `ddlce.channel`).
 
     Args:
         folder: a subdir of a channel, with repodata.json and repodata.json.zst.
