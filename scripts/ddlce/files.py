@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ddlce.errors import MachineError
 from ddlce.filesystem import no_locks
+from ddlce.ownership import closed_to_us
 
 #: Of a folder that a group of administrators shares.
 SHARED = stat.S_ISGID | stat.S_IWGRP
@@ -170,6 +171,11 @@ def explain_os_error(error: OSError, path: Path | None = None) -> MachineError:
         return MachineError(
             f"{problem}: {os.strerror(error.errno)}",
             "choose a folder that you may write, with DDLCE_CACHE or --root",
+        )
+    if error.errno == errno.EACCES and (why := closed_to_us(Path(os.fsdecode(subject)))):
+        return MachineError(
+            f"{problem}: {why}",
+            "ask for it to be opened (chmod -R a+rX), or name another one",
         )
     other = f": {error.filename}" if error.filename not in (None, str(subject)) else ""
     return MachineError(

@@ -95,6 +95,18 @@ def others_may_change(path: Path) -> str | None:
     return None
 
 
+def closed_to_us(path: Path) -> str | None:
+    """Why the user may not read a file or folder: a clause for a message; None where he may."""
+    for step in (*reversed(path.parents), path):
+        allowed = os.R_OK if step == path else os.X_OK
+        try:
+            if not os.access(step, allowed) and (status := step.stat()):
+                return f"{step} belongs to {user_name(status.st_uid)}, who keeps it closed"
+        except OSError:  # it is not there, which is another matter
+            return None
+    return None
+
+
 def user_name(uid: int) -> str:
     """The name of a user, or `user NUMBER`."""
     try:

@@ -48,12 +48,11 @@ def known(channel: Path) -> dict[str, list[Info]]:
 @pytest.fixture(scope="module")
 def packages(channel: Path) -> list[Path]:
     """The packages of its indexes; a file that only an older lock names is in none."""
-    return [path for index in sorted(channel.glob("*/repodata.json")) for path in indexed(index.parent)]
+    subdirs = [index.parent for index in sorted(channel.glob("*/repodata.json"))]
+    return [path for subdir in subdirs for path in indexed(subdir)]
 
 
-def test_every_package_keeps_every_rule(
-    packages: list[Path], known: dict[str, list[Info]]
-) -> None:
+def test_every_package_keeps_every_rule(packages: list[Path], known: dict[str, list[Info]]) -> None:
     settings = load_settings()
     # Also the folders of this machine: a package must not know where it was built.
     forbidden = [str(settings.cache), str(settings.root), str(REPO)]

@@ -6,6 +6,7 @@ Each either works, or is told in one true sentence.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from support.minienv import Site, can_mount
+from support.minienv import NOBODY, Site, can_mount
 from support.minitree import MiniTree, make_tree
 
 DDLCE = Path(sys.executable).with_name("ddlce")
@@ -149,6 +150,37 @@ def test_a_prefix_that_is_too_long_for_packages(site: Site) -> None:
     said = site.fails(2, "env", "clone", str(root / "mine"))
     assert f"error: {root}/mine has " in said
     assert not root.exists()
+
+
+@pytest.mark.parametrize("closed", ["channel", "subdir", "package"])
+def test_a_channel_that_its_owner_keeps_closed(
+    public: Path, mini_channel: Path, closed: str
+) -> None:
+    """Another user of it is told whose it is, not that he cannot write."""
+    channel = public / "channel"
+    shutil.copytree(mini_channel, channel)
+    mine = public / "mine"
+    site = Site(mine, str(channel))
+    site.ok("lock", "mini")
+    for path in [mine, *mine.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY)
+    package = sorted(channel.glob("noarch/*.conda"))[0]
+    path = {"channel": channel, "subdir": channel / "noarch", "package": package}[closed]
+    path.chmod(0o600 if path == package else 0o700)
+    why = f"{path} belongs to root, who keeps it closed"
+    created = site.ddlce("env", "create", "mini", user=NOBODY)
+    assert created.returncode == 4
+    assert why in created.stderr
+    assert "open it to all who use it (chmod -R a+rX)" in created.stderr
+    assert not site.settings.root.exists() or not list(site.root.glob("envs/*/*"))
+    site.lock.unlink()
+    locked = site.ddlce("lock", "mini", user=NOBODY)
+    if path == package:  # an index is enough for a lock
+        assert locked.returncode == 0
+    else:
+        assert locked.returncode == 3
+        hint = "ask for it to be opened (chmod -R a+rX), or name another one"
+        assert locked.stderr.endswith(f"repodata.json: {why}\nhint:  {hint}\n")
 
 
 def test_one_root_under_two_names(site: Site) -> None:

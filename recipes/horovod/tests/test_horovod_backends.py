@@ -83,9 +83,7 @@ for number in range(200):
 """
 
 
-@pytest.mark.parametrize(
-    ("launcher", "prefix"), [("--mpi", "[{}] "), ("--gloo", "[{}]<stdout>:")]
-)
+@pytest.mark.parametrize(("launcher", "prefix"), [("--mpi", "[{}] "), ("--gloo", "[{}]<stdout>:")])
 def test_lines_of_ranks_stay_whole(launcher: str, prefix: str) -> None:
     result = horovodrun(launcher, "-np", str(RANKS), sys.executable, "-c", PIECES)
     assert result.returncode == 0, result.stdout + result.stderr

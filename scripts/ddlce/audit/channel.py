@@ -53,7 +53,8 @@ def indexed(folder: Path) -> list[Path]:
     index = folder / "repodata.json"
     if not index.is_file():
         return sorted(folder.glob("*.conda"))
-    return sorted(folder / name for name in json.loads(index.read_bytes()).get("packages.conda", ()))
+    names = json.loads(index.read_bytes()).get("packages.conda", ())
+    return sorted(folder / name for name in names)
 
 
 def audit_index(folder: Path) -> list[Finding]:

@@ -106,8 +106,8 @@ def _refuse_network(
 def _unavailable(problems: str) -> SourceError:
     return SourceError(
         "packages cannot be installed:\n  " + problems.replace("\n", "\n  "),
-        "rebuild the channel and lock again (ddlce build, ddlce lock), or name a channel "
-        "that has them with --channel",
+        "rebuild the channel and lock again (ddlce build, ddlce lock), open it to all who use it "
+        "(chmod -R a+rX), or name a channel that has them with --channel",
     )
 
 

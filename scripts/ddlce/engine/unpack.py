@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from ddlce import jsontext
 from ddlce.noarch import SITE, site_packages
+from ddlce.ownership import closed_to_us
 from ddlce.safepath import below_link, is_inside
 
 #: Packages unpacked at once: decompression is most of it, and it lets other threads run.
@@ -112,6 +113,8 @@ def _unpack(package: dict[str, Any], cache: Path) -> str:
     partial = cache / f".{stem}.{os.getpid()}"
     shutil.rmtree(partial, ignore_errors=True)
     url = package["url"]
+    if url.startswith("file:") and (why := closed_to_us(Path(unquote(urlsplit(url).path)))):
+        return f"{unquote(urlsplit(url).path)}: {why}"
     try:
         where, digest = _extract(url, partial)
         if digest is None:

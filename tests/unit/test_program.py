@@ -1,0 +1,43 @@
+"""The program where its modules cannot be loaded: one message, no traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ddlce", *words],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("module", ["typer", "rich", "pydantic"])
+def test_modules_of_another_python(tmp_path: Path, module: str) -> None:
+    (tmp_path / f"{module}.py").write_text("raise ImportError('made for another Python')\n")
+    done = run("lock", PYTHONPATH=f"{tmp_path}:{SCRIPTS}")
+    assert done.returncode == 3
+    assert done.stderr == (
+        "error: ddlce cannot load its modules: made for another Python\nhint:  unset PYTHONPATH\n"
+    )
+
+
+# The one is loaded as the program begins, the other when a command needs it.
+@pytest.mark.parametrize("library", ["libz.so.1", "libbz2.so.1.0"])
+def test_libraries_of_another_python(tmp_path: Path, library: str) -> None:
+    (tmp_path / library).write_text("not a library\n")
+    done = run("doctor", LD_LIBRARY_PATH=str(tmp_path))
+    assert done.returncode == 3
+    error, hint = done.stderr.splitlines()
+    assert error.startswith(f"error: ddlce cannot load its modules: {tmp_path / library}: ")
+    assert hint == "hint:  unset LD_LIBRARY_PATH"
