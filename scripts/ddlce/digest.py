@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ddlce.build.foreign import settings_id
+from ddlce.builder.foreign import settings_id
 from ddlce.emulate.command import EMULATORS
 from ddlce.engine.render import ENGINE_VERSION, Output
 from ddlce.errors import InputError

@@ -174,7 +174,7 @@ def test_killed_builds_are_resumed_and_leave_no_process(tree: MiniTree) -> None:
 
 
 def has_worker(tree: MiniTree) -> bool:
-    command = ["pgrep", "-f", f"ddlce.build.worker {tree.settings.work}"]
+    command = ["pgrep", "-f", f"ddlce.builder.worker {tree.settings.work}"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 

@@ -20,7 +20,7 @@ from ddlce.audit import (
     unknown_dependencies,
 )
 from ddlce.audit.facts import Info, read_facts, read_metadata
-from ddlce.build.distributions import distributions
+from ddlce.builder.distributions import distributions
 from ddlce.model.envlock import EnvLock
 from ddlce.settings import load_settings
 from support.packages import package_files

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.build.job import Job
-from ddlce.build.worker import own_source
+from ddlce.builder.job import Job
+from ddlce.builder.worker import own_source
 from ddlce.errors import SourceError
 
 DATA = b"some bytes\n"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ddlce.absent import load_absent
-from ddlce.build import foreign
-from ddlce.build.foreign import add_tools, point_builders
+from ddlce.builder import foreign
+from ddlce.builder.foreign import add_tools, point_builders
 from ddlce.digest import cross_triple, toolchain
 from ddlce.errors import InputError
 from ddlce.plan import Plan, make_plan

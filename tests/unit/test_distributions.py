@@ -19,8 +19,8 @@ import pytest
 from rattler import Gateway, Platform
 
 from ddlce.audit.facts import installed_path
-from ddlce.build.distributions import distributions
-from ddlce.build.repack import repack
+from ddlce.builder.distributions import distributions
+from ddlce.builder.repack import repack
 from ddlce.engine.index import index_channel
 from support.minichannel import PLACEHOLDER, SITE, Pkg, pack
 from support.packages import package_files

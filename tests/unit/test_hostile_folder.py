@@ -64,7 +64,7 @@ def run(trap: Path, *command: str | Path, **env: str) -> subprocess.CompletedPro
 
 def test_the_trap_works(trap: Path) -> None:
     """Else the other tests would show nothing."""
-    run(trap, sys.executable, "-m", "ddlce.build.worker", "none")
+    run(trap, sys.executable, "-m", "ddlce.builder.worker", "none")
     assert "ddlce" in sprung(trap)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from ddlce.build.repack import EPOCH, canonical_placeholder, repack
+from ddlce.builder.repack import EPOCH, canonical_placeholder, repack
 from ddlce.errors import WorkError
 
 NAME = "toy-1-h0_0"

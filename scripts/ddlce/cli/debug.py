@@ -28,7 +28,7 @@ def debug(
     subdir: SubdirOption = BUILD_PLATFORM,
 ) -> None:
     """Open a shell where the last build of PACKAGE failed, with its environment set up."""
-    from ddlce.build.debug import enter, prepare
+    from ddlce.builder.debug import enter, prepare
     from ddlce.place import place_of
 
     settings = load_settings()

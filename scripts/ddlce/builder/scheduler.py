@@ -16,9 +16,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ddlce.build import worker
-from ddlce.build.inputs import source_paths
-from ddlce.build.job import Event, Job
+from ddlce.builder import worker
+from ddlce.builder.inputs import source_paths
+from ddlce.builder.job import Event, Job
 from ddlce.errors import MachineError, WorkError
 from ddlce.files import explain_os_errors, locked
 from ddlce.filesystem import require

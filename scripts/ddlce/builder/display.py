@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ddlce.build.scheduler import Running, Watch
+from ddlce.builder.scheduler import Running, Watch
 
 
 class Display:

@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from ddlce.build.inputs import locked_sources
-from ddlce.build.scheduler import Scheduler
-from ddlce.build.worker import build_environment, make_channel, make_home, render_job
+from ddlce.builder.inputs import locked_sources
+from ddlce.builder.scheduler import Scheduler
+from ddlce.builder.worker import build_environment, make_channel, make_home, render_job
 from ddlce.engine.build import debug_folder
 from ddlce.errors import WorkError
 from ddlce.place import Runner

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from ddlce.audit import audit_package
-from ddlce.build.foreign import add_tools, point_builders
-from ddlce.build.job import Event, Job, Phase
-from ddlce.build.repack import EPOCH, repack
+from ddlce.builder.foreign import add_tools, point_builders
+from ddlce.builder.job import Event, Job, Phase
+from ddlce.builder.repack import EPOCH, repack
 from ddlce.digest import cross_triple, file_parts
 from ddlce.engine.build import build_output, test_package
 from ddlce.engine.index import index_channel
@@ -230,7 +230,7 @@ def start(job: Job, job_file: Path, cache: Path, runner: Runner = list) -> subpr
     env |= {name: os.environ[name] for name in LOADERS if name in os.environ}
     with job.log.open("wb") as log:
         return subprocess.Popen(
-            runner(own_python("-m", "ddlce.build.worker", str(job_file))),
+            runner(own_python("-m", "ddlce.builder.worker", str(job_file))),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -240,7 +240,7 @@ def start(job: Job, job_file: Path, cache: Path, runner: Runner = list) -> subpr
 
 
 def main() -> NoReturn:
-    """`python -m ddlce.build.worker JOB.json`."""
+    """`python -m ddlce.builder.worker JOB.json`."""
     guard = end_with_scheduler()
     os.umask(0o022)
     for name in LOADERS:

@@ -23,7 +23,7 @@ from typing import Any
 import conda_package_streaming.package_streaming as streaming
 import zstandard
 
-from ddlce.build.distributions import distributions, installation_records
+from ddlce.builder.distributions import distributions, installation_records
 from ddlce.errors import WorkError
 
 #: 2026-01-01T00:00:00Z in seconds: the time of every file and package that we make.
