@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from ddlce import digest as digests
 from ddlce.absent import ABSENT, load_absent
-from ddlce.engine.render import Output, load_variants, render
+from ddlce.engine.render import Output, render
+from ddlce.engine.variants import VARIANTS, load_variants
 from ddlce.errors import InputError
 from ddlce.plan import (
     Plan,
@@ -23,8 +24,9 @@ from ddlce.plan import (
     order_of,
     with_run_exports,
 )
-from ddlce.recipes import VARIANTS, Recipe, load_recipes
-from ddlce.settings import BUILD_PLATFORM, Settings
+from ddlce.platforms import BUILD_PLATFORM, get_platform
+from ddlce.recipes import Recipe, load_recipes
+from ddlce.settings import Settings
 from ddlce.store import Store
 
 NOARCH = "noarch"
@@ -81,7 +83,7 @@ def make_cross_plan(settings: Settings, subdir: str, native: Plan) -> Plan:
     Raises:
         InputError: as `make_plan`; also a wrong table of what is absent.
     """
-    digests.cross_triple(subdir)
+    get_platform(subdir)
     recipes = load_recipes(settings, subdir)
     tools = {o.name: step for step in native.steps.values() for o in step.outputs}
     pool = _pool(settings, subdir, native, recipes)

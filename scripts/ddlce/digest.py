@@ -17,22 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from ddlce.builder.foreign import settings_id
-from ddlce.emulate.command import EMULATORS
 from ddlce.engine.render import ENGINE_VERSION, Output
-from ddlce.errors import InputError
 from ddlce.files import sha256_file
+from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.programs import ask
 from ddlce.recipes import Recipe
-from ddlce.settings import BUILD_PLATFORM, build_path
+from ddlce.settings import build_path
 
 #: Raise this when the builder itself changes what a package contains.
 BUILDER_VERSION = "2"
 
 #: Ten hex digits (40 bits) in file names; the full digest is in the package's metadata.
 SHORT = 10
-
-#: The platforms that are built on another, and their compilers' prefix.
-TRIPLES = {"linux-ppc64le": "powerpc64le-linux-gnu"}
 
 Parts = dict[str, str]
 
@@ -101,35 +97,21 @@ def toolchain(subdir: str = BUILD_PLATFORM) -> dict[str, str]:
             sha256 of what programs are linked with, as no tool of it can be asked.
 
     Raises:
-        InputError: no compiler is known for the platform.
+        InputError: the platform is not known.
     """
     tools: tuple[str, ...] = ("gcc", "g++", "ld", "ldd", "cmake", "make")
     if subdir != BUILD_PLATFORM:
-        prefix = cross_triple(subdir)
+        prefix = get_platform(subdir).triple
         tools = (f"{prefix}-gcc", f"{prefix}-g++", f"{prefix}-ld", "cmake", "make")
     found = {tool: _first_line(tool, "--version") for tool in tools}
     if subdir != BUILD_PLATFORM:
         library = Path(_first_line(tools[0], "-print-file-name=libc.so.6"))
         found["glibc"] = sha256_file(library) if library.is_file() else "absent"
         # What it compiles, a build also runs: in configure scripts, and to fill databases.
-        emulators = [p for n in EMULATORS.get(subdir, ()) if (p := shutil.which(n))]
+        emulators = [p for n in get_platform(subdir).emulators if (p := shutil.which(n))]
         found["emulator"] = _first_line(emulators[0], "--version") if emulators else "absent"
         found["cross settings"] = settings_id()
     return found
-
-
-def cross_triple(subdir: str) -> str:
-    """What stands before the names of the machine's compilers for another platform.
-
-    Raises:
-        InputError: none is known.
-    """
-    if subdir not in TRIPLES:
-        raise InputError(
-            f"{subdir}: no compiler is known for this platform",
-            f"one of: {', '.join([BUILD_PLATFORM, *TRIPLES])}",
-        )
-    return TRIPLES[subdir]
 
 
 def _first_line(tool: str, argument: str) -> str:

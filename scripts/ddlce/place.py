@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ddlce.settings import BUILD_PLATFORM, Settings
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import Settings
 
 #: Makes of a command line the one that runs it where the programs of some platform work.
 Runner = Callable[[list[str]], list[str]]

@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ddlce import digest as digests
-from ddlce.engine.render import Output, Variants, load_variants, render
+from ddlce.engine.render import Output, render
+from ddlce.engine.variants import VARIANTS, Variants, load_variants
 from ddlce.errors import InputError, WorkError
-from ddlce.recipes import VARIANTS, Recipe, load_recipes
-from ddlce.settings import BUILD_PLATFORM, Settings
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.recipes import Recipe, load_recipes
+from ddlce.settings import Settings
 from ddlce.store import Store
 
 

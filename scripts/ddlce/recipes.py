@@ -18,15 +18,15 @@ from typing import Any
 import yaml
 
 from ddlce import yamltext
+from ddlce.engine.variants import python_version
 from ddlce.errors import InputError
 from ddlce.model.source import SourcesLock
-from ddlce.settings import BUILD_PLATFORM, Settings
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import Settings
 
 #: Left by editors, compilers and test runs inside a room; never part of a package.
 IGNORED = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", "build", ".git"}
 IGNORED_SUFFIXES = (".pyc", ".egg-info", ".swp", "~")
-
-VARIANTS = "conda_build_config.yaml"
 
 #: The tables of packages that are made from other packagers' files, below recipes/.
 WHEELS, DEBS = "wheels/wheels.yaml", "debs/debs.yaml"
@@ -103,7 +103,8 @@ def _from_wheels(settings: Settings, lock: LoadLock, subdir: str) -> Iterator[Re
     if manifest.exists():
         from ddlce.wheels import wheel_recipes
 
-        for wheel in wheel_recipes(manifest, lock(), subdir):
+        python = python_version(settings.recipes, subdir)
+        for wheel in wheel_recipes(manifest, lock(), subdir, python):
             yield _generated(manifest, wheel.name, wheel.data, wheel.files)
 
 

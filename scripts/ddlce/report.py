@@ -14,11 +14,11 @@ from conda_package_streaming.package_streaming import stream_conda_info
 
 from ddlce import jsontext, yamltext
 from ddlce.engine.render import Output
-from ddlce.env.create import this_platform
 from ddlce.env.layout import Layout
 from ddlce.lock import lock_path
 from ddlce.model.envlock import EnvLock
 from ddlce.plan import Plan, check_built
+from ddlce.platforms import this_platform
 from ddlce.settings import Settings
 from ddlce.store import Store
 

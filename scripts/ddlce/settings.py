@@ -12,9 +12,6 @@ from ddlce.errors import InputError
 from ddlce.ownership import check_place, others_may_change
 from ddlce.programs import absolute_only
 
-#: The platform that builds run on; compilers, cmake and the like are this machine's.
-BUILD_PLATFORM = "linux-64"
-
 #: The folders with compilers and build tools, where DDLCE_BUILD_PATH does not name them.
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from ddlce.emulate import emulated, machine_of
 from ddlce.emulate.command import find_emulator
-from ddlce.env.create import this_platform
 from ddlce.env.layout import Layout, find_env, read_origin
 from ddlce.errors import InputError, MachineError
 from ddlce.lock import lock_path
 from ddlce.model.envlock import EnvLock
 from ddlce.modulefile.activation import run_activation
 from ddlce.modulefile.writer import HOME
+from ddlce.platforms import this_platform
 from ddlce.settings import Settings
 
 PROGRAM = "ddlce-smoke"

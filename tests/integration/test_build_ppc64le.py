@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from ddlce.emulate import ensure_sysroot
-from ddlce.emulate.command import EMULATORS
+from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
 from support.minitree import MiniTree
 
@@ -20,7 +20,7 @@ COMPILER = "powerpc64le-linux-gnu-gcc"
 pytestmark = [
     pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"no {COMPILER}: make ppc64le"),
     pytest.mark.skipif(
-        not any(map(shutil.which, EMULATORS[POWER])), reason="no qemu-user: make ppc64le"
+        not any(map(shutil.which, PLATFORMS[POWER].emulators)), reason="no qemu-user: make ppc64le"
     ),
 ]
 

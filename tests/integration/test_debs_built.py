@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from ddlce.emulate import emulated, machine_of
-from ddlce.emulate.command import EMULATORS
 from ddlce.engine.index import index_channel
 from ddlce.engine.install import CacheLayer, install
 from ddlce.engine.solve import solve
 from ddlce.files import link_or_copy
 from ddlce.plan import make_plan
+from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
 from ddlce.store import Store
 
@@ -30,7 +30,8 @@ pytestmark = [
     pytest.mark.built,
     pytest.mark.slow,
     pytest.mark.skipif(
-        not any(map(shutil.which, EMULATORS[POWER])), reason="no qemu-user on this machine"
+        not any(map(shutil.which, PLATFORMS[POWER].emulators)),
+        reason="no qemu-user on this machine",
     ),
 ]
 

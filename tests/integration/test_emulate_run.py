@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from ddlce.emulate import emulated, ensure_sysroot
-from ddlce.emulate.command import EMULATORS
+from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
 
 POWER = "linux-ppc64le"
 COMPILER = "powerpc64le-linux-gnu-gcc"
 
 pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, EMULATORS[POWER])), reason="no qemu-user on this machine"
+    not any(map(shutil.which, PLATFORMS[POWER].emulators)), reason="no qemu-user on this machine"
 )
 
 #: Says what it runs on, then starts itself: by its own name, as multiprocessing and MPI do.

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.emulate import emulated, ensure_sysroot
-from ddlce.emulate.command import EMULATORS
+from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
 
 POWER = "linux-ppc64le"
@@ -30,7 +30,7 @@ OPTIONS = {"kernels_generic.cc": LOOPS, "kernels_power9.cc": (*LOOPS, "-mcpu=pow
 pytestmark = [
     pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"no {COMPILER}: make ppc64le"),
     pytest.mark.skipif(
-        not any(map(shutil.which, EMULATORS[POWER])), reason="no qemu-user: make ppc64le"
+        not any(map(shutil.which, PLATFORMS[POWER].emulators)), reason="no qemu-user: make ppc64le"
     ),
     pytest.mark.skipif(not GOOGLETEST.is_dir(), reason=f"no {GOOGLETEST}: libgtest-dev"),
 ]

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from ddlce.emulate import emulated, machine_of
-from ddlce.emulate.command import EMULATORS
 from ddlce.env.layout import Layout
 from ddlce.errors import InputError
 from ddlce.modulefile.install import write_modulefiles
+from ddlce.platforms import PLATFORMS
 from ddlce.report import reports_folder
 from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment, find_release
@@ -34,7 +34,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(3600),
     pytest.mark.skipif(
-        not any(map(shutil.which, EMULATORS[POWER])), reason="no qemu-user on this machine"
+        not any(map(shutil.which, PLATFORMS[POWER].emulators)),
+        reason="no qemu-user on this machine",
     ),
 ]
 

@@ -326,7 +326,7 @@ def test_clobbering(channel: Path, prefix: Path, tmp_path: Path) -> None:
     point = {"noarch": {"type": "python", "entry_points": ["tool = m.a:main"]}}
     rewrite(noarch, {"link.json": point})
     infos = [
-        read_info(p)
+        read_info(p, "3.11")
         for p in (pack(channel, prefix), noarch, pack(channel, tmp_path / "arch", "arch"))
     ]
     assert [str(finding) for finding in clobbered(infos)] == [
@@ -334,7 +334,7 @@ def test_clobbering(channel: Path, prefix: Path, tmp_path: Path) -> None:
         "clobber lib/python3.11/site-packages/m/a.py: is in pure and in arch",
     ]
     assert clobbered(infos[:2]) == []
-    assert installed_path("python-scripts/x") == "bin/x"
+    assert installed_path("python-scripts/x", "3.11") == "bin/x"
     assert installed_path("site-packages/x.py", "3.13") == "lib/python3.13/site-packages/x.py"
 
 

@@ -28,6 +28,9 @@ from support.packages import package_files
 INFO = f"{SITE}/toy-1.0.dist-info"
 
 
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
 def metadata(name: str, version: str = "1.0") -> str:
     return f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
 
@@ -63,7 +66,7 @@ def installed(pkg: Pkg, folder: Path) -> Path:
     venv.create(prefix, with_pip=False)
     for name, data in repacked(pkg, folder).items():
         if not name.startswith("info/"):
-            path = prefix / installed_path(name)
+            path = prefix / installed_path(name, PYTHON)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
     return prefix

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ddlce.audit.channel import audit_index, clobbered, indexed, unknown_dependencies
 from ddlce.audit.facts import Facts, Info, read_facts, read_info
-from ddlce.audit.rules import MACHINES, RULES, Below, Finding
+from ddlce.audit.rules import RULES, Below, Finding
+from ddlce.platforms import PLATFORMS
 
 __all__ = [
     "Finding",
@@ -42,7 +43,7 @@ def audit_package(
         return audit_facts(facts, None)
     subdir = package.parent.name
     # A channel may hold several platforms; a compiled package is installed beside its own.
-    folders = [channel / name for name in (subdir, "noarch")] if subdir in MACHINES else [channel]
+    folders = [channel / name for name in (subdir, "noarch")] if subdir in PLATFORMS else [channel]
     return audit_facts(facts, closure(facts, read_channel(folders)))
 
 
@@ -60,7 +61,7 @@ def read_channel(folders: Iterable[Path]) -> dict[str, list[Info]]:
     packages = [
         package
         for folder in folders
-        for subdir in [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
+        for subdir in [folder, *sorted(path for path in folder.glob("*") if path.is_dir())]
         for package in indexed(subdir)
     ]
     python = _python_of(packages)
@@ -72,11 +73,11 @@ def read_channel(folders: Iterable[Path]) -> dict[str, list[Info]]:
 
 
 def _python_of(packages: Iterable[Path]) -> str:
-    """The minor version of the python among packages, by file name."""
+    """The minor version of the python among packages, by file name; "3" where there is none."""
     for package in packages:
         if match := re.match(r"python-(\d+\.\d+)\.", package.name):
             return match[1]
-    return "3.11"
+    return "3"
 
 
 def closure(facts: Facts, known: dict[str, list[Info]]) -> Below:

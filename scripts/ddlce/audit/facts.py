@@ -183,12 +183,12 @@ def read_facts(package: Path, forbidden: Sequence[str] = ()) -> Facts:
     return Facts(package, info, tuple(licenses), tuple(entries), files)
 
 
-def read_info(package: Path, python: str = "3.11") -> Info:
+def read_info(package: Path, python: str = "3") -> Info:
     """Read only what a dependant must know.
 
     Args:
         package: a .conda file.
-        python: the minor version of the environment that it is asked about.
+        python: the minor version of the environment that it is asked about, "3.11".
 
     Raises:
         WorkError: it is no readable .conda file.
@@ -216,7 +216,7 @@ def read_metadata(package: Path) -> dict[str, Any]:
         raise WorkError(f"{package}: cannot be read: {error}", "build the package again") from error
 
 
-def installed_path(path: str, python: str = "3.11") -> str:
+def installed_path(path: str, python: str) -> str:
     """Where a file of a noarch python package goes, in an environment with that python."""
     if path.startswith("site-packages/"):
         return f"lib/python{python}/{path}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from ddlce.audit.facts import Elf, Facts, File, glibc_version
+from ddlce.platforms import PLATFORMS
 from ddlce.settings import OWN_GLIBC, OWN_GLIBC_FOLDER
 
 #: What every glibc brings; with the drivers, all that may come from the machine.
@@ -31,11 +32,6 @@ DRIVERS = frozenset(
 
 #: A library's own loader and libc.so.6 are there before it is loaded: they came with the program.
 LOADED = frozenset({"libc.so.6", "ld64.so.2"})
-
-MACHINES = {"linux-64": "EM_X86_64", "linux-ppc64le": "EM_PPC64", "linux-aarch64": "EM_AARCH64"}
-
-#: The largest pages of the kernels that are in use, in bytes, where they are not everywhere 4096.
-PAGES = {"EM_PPC64": 65536, "EM_AARCH64": 65536}
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ def index_json(facts: Facts, _below: Below | None) -> Iterator[Finding]:
     if facts.path.name != f"{stem}.conda":
         yield Finding("index-json", "info/index.json", f"says {stem}, not {facts.path.stem}")
     subdir = facts.path.parent.name
-    if index.get("subdir") != subdir and (subdir in MACHINES or subdir == "noarch"):
+    if index.get("subdir") != subdir and (subdir in PLATFORMS or subdir == "noarch"):
         yield Finding("index-json", "info/index.json", f"says {index.get('subdir')}, not {subdir}")
 
 
@@ -177,14 +173,15 @@ def machine(facts: Facts, _below: Below | None) -> Iterator[Finding]:
     for file, elf in _elves(facts):
         if subdir == "noarch":
             yield Finding("machine", file.path, "is compiled, in a noarch package")
-        elif elf.machine != MACHINES.get(subdir, elf.machine):
+        elif subdir in PLATFORMS and elf.machine != PLATFORMS[subdir].elf:
             yield Finding("machine", file.path, f"is for {elf.machine}, not for {subdir}")
 
 
 def page_size(facts: Facts, _below: Below | None) -> Iterator[Finding]:
     """What is for a processor whose kernels have pages of 64 KiB can be loaded on them."""
+    pages = {row.elf: row.page_size for row in PLATFORMS.values()}
     for file, elf in _elves(facts):
-        wanted = PAGES.get(elf.machine, 0)
+        wanted = pages.get(elf.machine, 0)
         if 0 < elf.page < wanted:
             yield Finding(
                 "page-size", file.path, f"is aligned for pages of {elf.page} bytes, not {wanted}"

@@ -15,7 +15,8 @@ from ddlce.engine.build import debug_folder
 from ddlce.errors import WorkError
 from ddlce.place import Runner
 from ddlce.plan import make_plan
-from ddlce.settings import BUILD_PLATFORM, Settings
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import Settings
 from ddlce.sources.fetch import fetch_sources
 
 #: What rattler-build writes into a work folder to set up the environment of a script.

@@ -19,13 +19,14 @@ from pydantic import ValidationError
 from ddlce.builder import worker
 from ddlce.builder.inputs import source_paths
 from ddlce.builder.job import Event, Job
+from ddlce.engine.variants import VARIANTS
 from ddlce.errors import MachineError, WorkError
 from ddlce.files import explain_os_errors, locked
 from ddlce.filesystem import require
 from ddlce.place import place_of
 from ddlce.plan import Plan, Step, is_built
-from ddlce.recipes import VARIANTS
-from ddlce.settings import BUILD_PLATFORM, Settings
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import Settings
 from ddlce.store import Store
 
 #: Gigabytes that a build may take, unless its recipe's `extra.build-memory-gb` says otherwise.

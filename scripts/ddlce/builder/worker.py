@@ -18,21 +18,22 @@ from ddlce.audit import audit_package
 from ddlce.builder.foreign import add_tools, point_builders
 from ddlce.builder.job import Event, Job, Phase
 from ddlce.builder.repack import EPOCH, repack
-from ddlce.digest import cross_triple, file_parts
+from ddlce.digest import file_parts
 from ddlce.engine.build import build_output, test_package
 from ddlce.engine.index import index_channel
 from ddlce.engine.render import (
     Output,
     Rendered,
-    load_variants,
     render,
     with_stored_sources,
 )
+from ddlce.engine.variants import load_variants
 from ddlce.errors import DdlceError, SourceError, WorkError
 from ddlce.files import link_or_copy, sha256_file
 from ddlce.place import Runner
+from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.programs import own_python
-from ddlce.settings import BUILD_PLATFORM, build_path
+from ddlce.settings import build_path
 from ddlce.sources.store import take
 
 #: In a build's own folder: its home, and its temporary files.
@@ -73,7 +74,7 @@ class Worker:
         make_home(job.staging)
         channel = make_channel(job)
         if job.subdir != BUILD_PLATFORM:
-            point_builders(job.staging, cross_triple(job.subdir))
+            point_builders(job.staging, get_platform(job.subdir).triple)
         made: list[tuple[Output, Path]] = []
         rendered = render_job(job)  # copies the recipe's files
         refuse_changed_files(job)
@@ -91,7 +92,7 @@ class Worker:
             index_channel(channel)  # later outputs of the recipe may stand on this one
             made.append((output, final))
         if job.subdir != BUILD_PLATFORM:
-            add_tools(job.staging / "tools", cross_triple(job.subdir))
+            add_tools(job.staging / "tools", get_platform(job.subdir).triple)
         for output, final in made:
             self.enter("check", output.name)
             self.refuse_findings(final, channel)

@@ -17,7 +17,8 @@ from ddlce.cli import env, lock, module
 from ddlce.cli.build import JobsOption, default_jobs, run_build
 from ddlce.cli.common import RootOption, out
 from ddlce.cli.index import print_index
-from ddlce.settings import BUILD_PLATFORM, Settings, load_settings
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import Settings, load_settings
 
 #: Of the smoke suite where each instruction is emulated: a tenth of the speed, and less.
 EMULATED = ("--quick", "--timeout", "1800")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ddlce.cli.common import JsonOption, SubdirOption, err, out, print_error, print_json
-from ddlce.settings import BUILD_PLATFORM, Settings, load_settings
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from ddlce.plan import Plan

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from ddlce.cli.common import SubdirOption, err
-from ddlce.settings import BUILD_PLATFORM, load_settings
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import load_settings
 
 
 def register(app: typer.Typer) -> None:

@@ -58,10 +58,10 @@ def create(
 ) -> None:
     """Install a lock as an immutable release, and make it the default one."""
     from ddlce.env.create import create as create_release
-    from ddlce.env.create import this_platform
     from ddlce.lock import channel_address, lock_path
     from ddlce.model.envlock import EnvLock
     from ddlce.place import place_of
+    from ddlce.platforms import this_platform
 
     settings = load_settings(root)
     wanted = platform or this_platform()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from ddlce.cli.common import JsonOption, RootOption, SubdirOption, out, print_json
-from ddlce.settings import BUILD_PLATFORM, Settings, load_settings
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import Settings, load_settings
 
 
 def register(app: typer.Typer) -> None:

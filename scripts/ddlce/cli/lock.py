@@ -61,9 +61,9 @@ def lock(
 
 
 def _write_explicit(results: list[Locked], target: Path, channel: str) -> None:
-    from ddlce.env.create import this_platform
     from ddlce.files import write_atomic
     from ddlce.lock import channel_addresses, explicit
+    from ddlce.platforms import this_platform
 
     for result in results:
         if result.lock and result.platform == this_platform():

@@ -8,7 +8,8 @@ import typer
 from rich.markup import escape
 
 from ddlce.cli.common import JsonOption, SubdirOption, out, print_json
-from ddlce.settings import BUILD_PLATFORM, load_settings
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import load_settings
 
 
 def register(app: typer.Typer) -> None:

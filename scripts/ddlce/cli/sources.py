@@ -10,6 +10,7 @@ import typer
 from ddlce.cli.common import JsonOption, err, out, print_json
 from ddlce.cli.fetch import LOCK
 from ddlce.errors import DdlceError, InputError, WorkError
+from ddlce.platforms import BUILD_PLATFORM
 
 if TYPE_CHECKING:
     from ddlce.model.source import Source, SourcesLock
@@ -48,7 +49,7 @@ def add(
     sha256: Annotated[
         str | None, typer.Option(help="What the file must have; demanded for url:.")
     ] = None,
-    subdir: SubdirOption = "linux-64",
+    subdir: SubdirOption = BUILD_PLATFORM,
     suite: SuiteOption = "",
 ) -> None:
     """Download sources and lock them; an entry of the same package is replaced.
@@ -90,7 +91,7 @@ def update(
                 f"{LOCK} has no {request.client} {request.package} to update",
                 "lock it with `ddlce sources add`",
             )
-        for subdir in sorted({s.subdir or "linux-64" for s in old}):
+        for subdir in sorted({s.subdir or BUILD_PLATFORM for s in old}):
             _lock([request], subdir, files=_same_files(old))
 
 
@@ -140,7 +141,7 @@ def sync() -> None:
         if digest not in known:
             try:
                 request, file = request_for(url)
-                _lock([request], "linux-64", files=file, sha256=digest, keep_versions=True)
+                _lock([request], BUILD_PLATFORM, files=file, sha256=digest, keep_versions=True)
             except DdlceError as error:
                 error.message = f"{where}: {error.message}"
                 raise
@@ -157,7 +158,7 @@ def sync() -> None:
 @sources.command()
 def recipe(
     name: Annotated[str, typer.Argument(help="A package made from a wheel or a Debian package.")],
-    subdir: SubdirOption = "linux-64",
+    subdir: SubdirOption = BUILD_PLATFORM,
 ) -> None:
     """Print the recipe.yaml that is generated for a package of a platform.
 
@@ -195,8 +196,8 @@ def _used_sources(settings: Settings, lock: SourcesLock) -> dict[str, tuple[str,
         InputError: a source without a sha256.
     """
     from ddlce.emulate.sysroot import is_glibc
+    from ddlce.platforms import PLATFORMS
     from ddlce.recipes import load_recipes
-    from ddlce.sources.clients import PLATFORMS
 
     found = {s.sha256: (s.recipe_url, settings.tree / LOCK) for s in lock.sources if is_glibc(s)}
     recipes = [r for subdir in PLATFORMS for r in load_recipes(settings, subdir).values()]

@@ -14,8 +14,9 @@ from packaging.utils import canonicalize_name
 from ddlce.debs.manifest import DebEntry, DebsManifest
 from ddlce.errors import InputError
 from ddlce.model.source import DebMetadata, Source, SourcesLock, WheelMetadata
+from ddlce.platforms import BUILD_PLATFORM
 from ddlce.repackaged import command_tests, compiled_for, import_tests, requirements
-from ddlce.settings import BUILD_PLATFORM, OWN_GLIBC
+from ddlce.settings import OWN_GLIBC
 from ddlce.wheels.depends import Package, conda_dependencies
 
 #: Unpacks any Debian package; beside the manifest, so that it is part of every such package.

@@ -9,11 +9,10 @@ import shutil
 from pathlib import Path
 
 from ddlce.doctor.report import Check
-from ddlce.engine.render import load_variants
-from ddlce.env.create import this_platform
+from ddlce.engine.variants import VARIANTS, load_variants
 from ddlce.filesystem import obstacle
+from ddlce.platforms import this_platform
 from ddlce.programs import ask
-from ddlce.recipes import VARIANTS
 from ddlce.settings import OWN_GLIBC, Settings
 
 GB = 10**9

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ddlce.errors import InputError, MachineError
+from ddlce.platforms import PLATFORMS, get_platform
 from ddlce.programs import ask, own_python
-
-#: conda platform → the programs that emulate its processor, the first found is taken.
-EMULATORS = {"linux-ppc64le": ("qemu-ppc64le-static", "qemu-ppc64le")}
 
 #: A namespace in which the caller is root, with its own mounts.
 NAMESPACE = ("--user", "--map-root-user", "--mount")
@@ -42,10 +40,11 @@ def find_emulator(platform: str) -> str:
         InputError: none is known for the platform.
         MachineError: none is installed.
     """
-    names = EMULATORS.get(platform)
-    if names is None:
+    names = get_platform(platform).emulators
+    if not names:
+        known = [row.subdir for row in PLATFORMS.values() if row.emulators]
         raise InputError(
-            f"{platform}: no emulator is known for this platform", f"one of {', '.join(EMULATORS)}"
+            f"{platform}: no emulator is known for this platform", f"one of: {', '.join(known)}"
         )
     for name in names:
         if found := shutil.which(name):

@@ -14,11 +14,9 @@ from typing import NoReturn
 
 from ddlce.cli.common import print_error
 from ddlce.errors import DdlceError, InputError, MachineError
+from ddlce.platforms import get_platform
 
 BINFMT = Path("/proc/sys/fs/binfmt_misc")
-
-#: conda platform → e_machine of its ELF files.
-MACHINES = {"linux-ppc64le": 21}  # EM_PPC64
 
 #: Programs and shared objects (ET_EXEC is 2, ET_DYN is 3: the mask lets the last bit be).
 ET_EXEC, ET_MASK = b"\x02\x00", b"\xfe\xff"
@@ -31,7 +29,7 @@ def registration(platform: str, emulator: str) -> bytes:
     whatever the command does to its view of the file system.
     """
     ident = b"\x7fELF" + bytes([2, 1, 1])  # 64 bits, little-endian, ELF version 1
-    magic = ident + bytes(9) + ET_EXEC + MACHINES[platform].to_bytes(2, "little")
+    magic = ident + bytes(9) + ET_EXEC + get_platform(platform).elf_number.to_bytes(2, "little")
     # The rest of e_ident (which ABI, padding) differs from file to file and says nothing here.
     mask = b"\xff" * len(ident) + bytes(9) + ET_MASK + b"\xff\xff"
     fields = [b"ddlce-" + platform.encode(), b"M", b"0", _escaped(magic), _escaped(mask)]

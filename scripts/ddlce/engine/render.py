@@ -13,32 +13,23 @@ from typing import Any
 
 import rattler_build
 from rattler_build import (
-    JinjaConfig,
-    PlatformConfig,
     RattlerBuildError,
     RenderConfig,
     RenderedVariant,
     Stage0Recipe,
-    VariantConfig,
 )
 
 from ddlce import yamltext
+from ddlce.engine.variants import HOST_PLATFORM, Variants, platforms_of
 from ddlce.errors import InputError
-from ddlce.recipes import VARIANTS, Recipe
-from ddlce.settings import BUILD_PLATFORM
-
-#: The variant key in which the engine's Python binding looks for the platform of `host:` (0.73);
-#: what was rendered for does not tell it.
-HOST_PLATFORM = "host_platform"
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.recipes import Recipe
 
 #: What stands for the digest while it is being computed.
 NO_DIGEST = "0" * 10
 
 #: The engine's own view of an output, which can be built.
 Rendered = RenderedVariant
-
-#: The engine's view of conda_build_config.yaml.
-Variants = VariantConfig
 
 ENGINE_VERSION = rattler_build.rattler_build_version()
 
@@ -80,28 +71,9 @@ class Output:
         return self.build_deps | self.host_deps | self.run_deps | self.test_deps
 
 
-def load_variants(path: Path, subdir: str = BUILD_PLATFORM) -> VariantConfig:
-    """Read conda_build_config.yaml with the lines that its selectors keep for a platform.
-
-    Raises:
-        InputError: the file is missing or is not a variant file.
-    """
-    if not path.is_file():
-        raise InputError(f"{path}: missing", f"the variants of the recipes stand in {VARIANTS}")
-    try:
-        variants = VariantConfig.from_conda_build_config(path, JinjaConfig(_platforms(subdir)))
-        if subdir != BUILD_PLATFORM:
-            variants = variants.merge(
-                VariantConfig.from_yaml(yamltext.dump({HOST_PLATFORM: [subdir]}))
-            )
-        return variants
-    except RattlerBuildError as error:
-        raise InputError(f"{path}: {error}", "see docs/packager-guide.md, Variants") from error
-
-
 def render(
     recipe: Recipe,
-    variants: VariantConfig,
+    variants: Variants,
     subdir: str,
     digest: str = NO_DIGEST,
 ) -> list[tuple[Output, Rendered]]:
@@ -116,7 +88,7 @@ def render(
     Raises:
         InputError: the recipe does not parse or render; names the file and the reason.
     """
-    config = RenderConfig(platform=_platforms(subdir), extra_context={"digest": digest})
+    config = RenderConfig(platform=platforms_of(subdir), extra_context={"digest": digest})
     try:
         stage0 = _parse(recipe)
         rendered = [(_output(v), v) for v in stage0.render(variants, config)]
@@ -127,12 +99,6 @@ def render(
             f"{where}: {plain(str(error))}", f"check it with: ddlce lint {recipe.name}"
         ) from error
     return found
-
-
-def _platforms(subdir: str) -> PlatformConfig:
-    return PlatformConfig(
-        target_platform=subdir, build_platform=BUILD_PLATFORM, host_platform=subdir
-    )
 
 
 def _parse(recipe: Recipe) -> Stage0Recipe:
@@ -214,9 +180,9 @@ def _holds(condition: str, output: Output, subdir: str) -> bool:
     with tempfile.TemporaryDirectory(prefix="ddlce-render-") as folder:
         path = Path(folder) / "recipe.yaml"
         path.write_text(yamltext.dump(probe))
-        variants = VariantConfig.from_yaml(yamltext.dump(keys))
+        variants = Variants.from_yaml(yamltext.dump(keys))
         (found,) = Stage0Recipe.from_file(path).render(
-            variants, RenderConfig(platform=_platforms(subdir))
+            variants, RenderConfig(platform=platforms_of(subdir))
         )
     return bool(found.recipe.to_dict()["build"]["string"] == "1")
 

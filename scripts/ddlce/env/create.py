@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,10 +37,8 @@ from ddlce.lock import channel_addresses
 from ddlce.model.envlock import EnvLock
 from ddlce.ownership import check_place
 from ddlce.place import Runner
+from ddlce.platforms import this_platform
 from ddlce.settings import Settings
-
-#: Conda's names of the machines that Python's platform module calls otherwise.
-MACHINES = {"x86_64": "linux-64"}
 
 
 @dataclass(frozen=True)
@@ -61,12 +58,6 @@ class Created:
     packages: int
     compiled: int
     seconds: dict[str, float]
-
-
-def this_platform() -> str:
-    """The conda subdir of this machine."""
-    machine = platform.machine()
-    return MACHINES.get(machine, f"linux-{machine}")
 
 
 def create(

@@ -17,13 +17,14 @@ from ddlce import jsontext
 from ddlce.env import bytecheck
 from ddlce.env.archives import Wanted, read_archives
 from ddlce.env.bytecode import module_of
-from ddlce.env.create import render_condarc, this_platform
+from ddlce.env.create import render_condarc
 from ddlce.env.freeze import EXTERNAL, FROZEN, can_be_written
 from ddlce.env.layout import LOCK_COPY, ORIGIN, Origin, read_origin
 from ddlce.env.records import Entry, Record, read_records
 from ddlce.errors import DdlceError, InputError
 from ddlce.files import sha256_file
 from ddlce.model.envlock import EnvLock
+from ddlce.platforms import this_platform
 from ddlce.settings import Settings
 
 #: Hashing releases the interpreter's lock; more threads than this only wait for the disk.

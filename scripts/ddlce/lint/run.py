@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddlce import yamltext
+from ddlce.engine.variants import CROSS_TARGETS, VARIANTS
 from ddlce.errors import InputError
 
 # Imported for their rules, which they register.
@@ -15,9 +16,9 @@ from ddlce.lint.registries import registry_hosts
 from ddlce.lint.room import Room, Tree, as_dict
 from ddlce.lint.rule import RULES, Level
 from ddlce.model.source import SourcesLock
-from ddlce.recipes import VARIANTS, Recipe, load_recipes, room_files
+from ddlce.platforms import PLATFORMS
+from ddlce.recipes import Recipe, load_recipes, room_files
 from ddlce.settings import Settings
-from ddlce.sources.clients import PLATFORMS
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def read_tree(settings: Settings) -> Tree:
         locked=frozenset(s.sha256 for s in SourcesLock.load(lock).sources)
         if lock.exists()
         else frozenset(),
-        variants=frozenset(keys),
+        variants=frozenset({*keys, CROSS_TARGETS}),
         registries=registry_hosts(),
         places=tuple(str(place) for place in places if place != Path("/")),
     )

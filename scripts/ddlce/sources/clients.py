@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -16,14 +17,12 @@ from pathlib import Path
 from threading import Event
 
 import requests
+from packaging.utils import parse_wheel_filename
 
 from ddlce.errors import MachineError
 from ddlce.model.source import Source
+from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.programs import own_python
-
-#: conda platform → (Debian's architecture, the wheel tags' machine)
-PLATFORMS = {"linux-64": ("amd64", "x86_64"), "linux-ppc64le": ("ppc64el", "ppc64le")}
-PYTHON = "3.11"
 
 CHUNK = 1 << 16
 TIMEOUT_S = 60
@@ -124,7 +123,8 @@ def pip_download(
     *,
     sdist: bool = False,
     sha256: str | None = None,
-    subdir: str = "linux-64",
+    subdir: str = BUILD_PLATFORM,
+    python: str = "",
 ) -> Path:
     """Let pip find one file, with the machine's own pip configuration.
 
@@ -136,6 +136,7 @@ def pip_download(
         sdist: take the source distribution instead of a wheel.
         sha256: the locked digest: pip then takes only that file.
         subdir: the platform whose wheels are wanted.
+        python: the minor version that they are for, "3.11"; without it, that of this process.
 
     Raises:
         DownloadError: pip could not deliver.
@@ -145,13 +146,16 @@ def pip_download(
     temporary.mkdir(exist_ok=True)
     wanted = folder / ".requirement.txt"
     wanted.write_text(requirement + (f" --hash=sha256:{sha256}" if sha256 else "") + "\n")
+    # A locked file was chosen already; its hash says all.
+    any_python = ["--ignore-requires-python"] if sha256 else []
     # Of this package alone: to read its metadata pip may build with Cython, whose wheel will do.
     kind = ["--no-binary", requirement.partition("==")[0]] if sdist else ["--only-binary=:all:"]
     command = [
         *own_python("-m", "pip", "download", "--quiet", "--no-input", "--no-deps"),
         *("--no-cache-dir", "--dest", str(folder), "--requirement", str(wanted)),
         *kind,
-        *([] if sdist else _wheel_target(subdir)),
+        *any_python,
+        *([] if sdist else _wheel_target(subdir, python)),
     ]
     env = {**os.environ, "TMPDIR": str(temporary), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     try:
@@ -174,17 +178,22 @@ def pip_download(
     return files[0]
 
 
-def _wheel_target(subdir: str) -> list[str]:
-    """pip's options for wheels of the distribution's Python, whatever Python runs pip.
+def _wheel_target(subdir: str, python: str) -> list[str]:
+    """pip's options for a target's wheels, whatever Python runs pip.
 
     Newest glibc last: of two equally good wheels pip takes the first platform's, and the lower
     glibc floor serves more machines.
     """
-    machine = PLATFORMS[subdir][1]
-    old = {"x86_64": ["manylinux1", "manylinux2010"]}.get(machine, [])
-    tags = [*old, "manylinux2014", *(f"manylinux_2_{n}" for n in range(5, 40)), "linux"]
-    platforms = [option for tag in tags for option in ("--platform", f"{tag}_{machine}")]
-    return ["--python-version", PYTHON, "--implementation", "cp", *platforms]
+    row = get_platform(subdir)
+    tags = [
+        *row.old_wheel_tags,
+        "manylinux2014",
+        *(f"manylinux_2_{n}" for n in range(5, 40)),
+        "linux",
+    ]
+    platforms = [option for tag in tags for option in ("--platform", f"{tag}_{row.machine}")]
+    version = ["--python-version", python] if python else []
+    return [*version, "--implementation", "cp", *platforms]
 
 
 def http_download(url: str, target: Path, report: Report, stop: Event) -> None:
@@ -274,11 +283,22 @@ def _by_client(source: Source, folder: Path, cache: Path, report: Report, stop: 
             stop,
             sdist=source.client == "pypi-sdist",
             sha256=source.sha256,
-            subdir=source.subdir or "linux-64",
+            subdir=source.subdir or BUILD_PLATFORM,
+            python=_python_of(source),
         )
-    apt = Apt(cache / "apt", PLATFORMS[source.subdir or "linux-64"][0], source.suite)
+    apt = Apt(cache / "apt", get_platform(source.subdir or BUILD_PLATFORM).debian, source.suite)
     if source.pool:
         with contextlib.suppress(DownloadError):  # the lists know where it is now, if anywhere
             return apt.from_pool(source.pool, source.sha256, folder / source.file, report, stop)
     binary = source.client == "debian-binary"
     return apt.download(source.package, source.version, source.file, binary, folder, report, stop)
+
+
+def _python_of(source: Source) -> str:
+    """The Python of a locked wheel by the tags in its name, "3.11"; "" where any will do."""
+    if source.client != "pypi-wheel":
+        return ""
+    tags = parse_wheel_filename(source.file)[3]
+    found = (re.fullmatch(r"cp3(\d+)", tag.interpreter) for tag in tags)
+    minors = sorted(int(match[1]) for match in found if match)
+    return f"3.{minors[0]}" if minors else ""

@@ -13,12 +13,14 @@ from typing import get_args
 
 from packaging.utils import parse_sdist_filename, parse_wheel_filename
 
+from ddlce.engine.variants import python_version
 from ddlce.errors import InputError, SourceError
 from ddlce.files import sha256_file
 from ddlce.model.source import Client, Source, SourcesLock
-from ddlce.settings import BUILD_PLATFORM, Settings
+from ddlce.platforms import BUILD_PLATFORM, get_platform
+from ddlce.settings import Settings
 from ddlce.sources.apt import Apt, Remote
-from ddlce.sources.clients import PLATFORMS, DownloadError, http_download, pip_download
+from ddlce.sources.clients import DownloadError, http_download, pip_download
 from ddlce.sources.debmetadata import read_deb
 from ddlce.sources.store import SourceStore
 from ddlce.sources.wheelfile import read_wheel
@@ -114,14 +116,11 @@ class Resolver:
     def __init__(
         self,
         settings: Settings,
-        subdir: str = "linux-64",
+        subdir: str = BUILD_PLATFORM,
         report: Callable[[int], None] = lambda _: None,
         suite: str = "",
     ) -> None:
-        if subdir not in PLATFORMS:
-            raise InputError(
-                f"--subdir {subdir}: not a known platform", f"one of {', '.join(PLATFORMS)}"
-            )
+        self.platform = get_platform(subdir)
         self.settings = settings
         self.subdir = subdir
         self.report = report
@@ -176,7 +175,10 @@ class Resolver:
     def _pypi(self, request: Request, folder: Path) -> Source:
         sdist = request.client == "pypi-sdist"
         wanted = request.package + (f"=={request.version}" if request.version else "")
-        path = pip_download(wanted, folder, self.report, Event(), sdist=sdist, subdir=self.subdir)
+        python = "" if sdist else python_version(self.settings.recipes, self.subdir)
+        path = pip_download(
+            wanted, folder, self.report, Event(), sdist=sdist, subdir=self.subdir, python=python
+        )
         if sdist:
             _, version = parse_sdist_filename(path.name)
             return _entry(request.client, request.package, str(version), path)
@@ -186,7 +188,7 @@ class Resolver:
         return _entry(request.client, str(name), wheel.version, path, subdir=subdir, wheel=wheel)
 
     def _debian(self, request: Request, files: str, folder: Path) -> list[Source]:
-        apt = Apt(self.settings.cache / "apt", PLATFORMS[self.subdir][0], self.suite)
+        apt = Apt(self.settings.cache / "apt", self.platform.debian, self.suite)
         binary = request.client == "debian-binary"
         version = request.version or apt.version(request.package, binary, files)
         remotes = [

@@ -13,9 +13,7 @@ from packaging.version import Version
 
 from ddlce.errors import InputError
 from ddlce.model.source import WheelMetadata
-
-#: The machine's name in environment markers, by conda platform.
-MACHINES = {"linux-64": "x86_64", "linux-ppc64le": "ppc64le"}
+from ddlce.platforms import get_platform
 
 #: Pythons for which a pure wheel's requirements are compared with the distribution's.
 OTHER_PYTHONS = tuple(f"3.{minor}" for minor in range(8, 16))
@@ -46,7 +44,7 @@ def marker_environment(python: str, subdir: str) -> dict[str, str]:
         "implementation_name": "cpython",
         "implementation_version": f"{python}.0",
         "os_name": "posix",
-        "platform_machine": MACHINES[subdir],
+        "platform_machine": get_platform(subdir).machine,
         "platform_python_implementation": "CPython",
         "platform_release": "",
         "platform_system": "Linux",

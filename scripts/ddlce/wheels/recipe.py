@@ -23,9 +23,6 @@ from ddlce.wheels.depends import (
 )
 from ddlce.wheels.manifest import WheelEntry, WheelsManifest
 
-#: The distribution's Python, by platform.
-PYTHON = {"linux-64": "3.11", "linux-ppc64le": "3.13"}
-
 #: Unpacks any wheel; beside the manifest, so that it is part of every such package's digest.
 INSTALLER = "install_wheel.py"
 
@@ -53,13 +50,14 @@ class WheelRecipe:
     files: tuple[Path, ...]
 
 
-def wheel_recipes(manifest: Path, lock: SourcesLock, subdir: str) -> list[WheelRecipe]:
+def wheel_recipes(manifest: Path, lock: SourcesLock, subdir: str, python: str) -> list[WheelRecipe]:
     """Recipes of all wheel packages that exist for a platform, sorted by name.
 
     Args:
         manifest: recipes/wheels/wheels.yaml.
         lock: the locked sources, wheel metadata included.
         subdir: the target platform, e.g. "linux-64".
+        python: its Python, "3.11".
 
     Raises:
         InputError: a wrong manifest entry, a wheel that is not locked, a requirement or shared
@@ -74,7 +72,7 @@ def wheel_recipes(manifest: Path, lock: SourcesLock, subdir: str) -> list[WheelR
             continue
         assert source.wheel is not None  # _find looks among wheels only
         try:
-            data = _recipe(name, entry, source, source.wheel, subdir, ours)
+            data = _recipe(name, entry, source, source.wheel, subdir, python, ours)
             files = (manifest.parent / INSTALLER, *_texts(entry, manifest.parent))
         except InputError as error:
             raise InputError(f"{manifest}: {name}: {error.message}", error.hint) from error
@@ -130,9 +128,9 @@ def _recipe(
     source: Source,
     wheel: WheelMetadata,
     subdir: str,
+    python: str,
     ours: dict[str, Package],
 ) -> dict[str, Any]:
-    python = PYTHON[subdir]
     if not SpecifierSet(wheel.requires_python).contains(f"{python}.99"):
         raise InputError(
             f"{wheel.name} {wheel.version} does not support Python {python} "

@@ -1,0 +1,72 @@
+"""The variants: versions that recipes are built for, by platform, in conda_build_config.yaml."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+from rattler_build import JinjaConfig, PlatformConfig, RattlerBuildError, VariantConfig
+
+from ddlce import yamltext
+from ddlce.errors import InputError
+from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
+
+VARIANTS = "conda_build_config.yaml"
+
+#: The engine's view of the file.
+Variants = VariantConfig
+
+#: The variant key in which the engine's Python binding looks for the platform of `host:` (0.73);
+#: what was rendered for does not tell it.
+HOST_PLATFORM = "host_platform"
+
+#: The variant key of the platforms that there are compilers for: all of them.
+CROSS_TARGETS = "cross_target_platform"
+
+
+def load_variants(path: Path, subdir: str = BUILD_PLATFORM) -> Variants:
+    """Read conda_build_config.yaml with the lines that its selectors keep for a platform.
+
+    Raises:
+        InputError: the file is missing or is not a variant file.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: missing", f"the variants of the recipes stand in {VARIANTS}")
+    try:
+        variants = VariantConfig.from_conda_build_config(path, JinjaConfig(platforms_of(subdir)))
+        ours = {CROSS_TARGETS: [*PLATFORMS]}
+        if subdir != BUILD_PLATFORM:
+            ours[HOST_PLATFORM] = [subdir]
+        return variants.merge(VariantConfig.from_yaml(yamltext.dump(ours)))
+    except RattlerBuildError as error:
+        raise InputError(f"{path}: {error}", "see docs/packager-guide.md, Variants") from error
+
+
+def platforms_of(subdir: str) -> PlatformConfig:
+    """The engine's view of a build for a platform."""
+    return PlatformConfig(
+        target_platform=subdir, build_platform=BUILD_PLATFORM, host_platform=subdir
+    )
+
+
+@functools.cache
+def python_version(recipes: Path, subdir: str = BUILD_PLATFORM) -> str:
+    """The minor version of a platform's Python, "3.11", as the variants say.
+
+    Args:
+        recipes: the folder of recipes.
+        subdir: the platform.
+
+    Raises:
+        InputError: there are no variants, or they name no one version of Python.
+    """
+    path = recipes / VARIANTS
+    found = load_variants(path, subdir).get("python") or []
+    versions = {match[0] for spec in found if (match := re.match(r"3\.\d+", str(spec)))}
+    if len(versions) != 1:
+        raise InputError(
+            f"{path}: python: expected one version for {subdir}, found {len(versions)}",
+            "write it as `3.11.* *_cpython`, with a selector where platforms differ",
+        )
+    return versions.pop()

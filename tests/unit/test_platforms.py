@@ -1,0 +1,63 @@
+"""The table of platforms: one row is all that the plan needs to know of a new one."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ddlce.engine.variants import python_version
+from ddlce.errors import InputError
+from ddlce.plan import make_plan
+from ddlce.platforms import PLATFORMS, Platform, get_platform, this_platform
+from ddlce.settings import load_settings
+
+REPO = Path(__file__).parents[2]
+
+ARM = Platform(
+    subdir="linux-aarch64",
+    machine="aarch64",
+    debian="arm64",
+    triple="aarch64-linux-gnu",
+    elf="EM_AARCH64",
+    elf_number=183,
+    page_size=65536,
+    emulators=("qemu-aarch64-static", "qemu-aarch64"),
+)
+
+
+def test_a_new_row_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PLATFORMS, ARM.subdir, ARM)
+    plan = make_plan(load_settings(), ARM.subdir)
+    planned = {step.name for step in plan.steps.values() if step.subdir == ARM.subdir}
+    assert {"bzip2", "openssl", "python", "mpich-hydra"} <= planned
+    # Each other package is absent for a reason that a person can act on.
+    assert plan.absent["numpy"] == "there is no file of it for linux-aarch64"
+    assert plan.absent["ddl"] == "needs numpy"
+    native = make_plan(load_settings())
+    noarch = {n for n, s in native.steps.items() if all(o.subdir == "noarch" for o in s.outputs)}
+    assert native.steps.keys() - noarch <= planned | plan.absent.keys()
+
+
+def test_an_unknown_platform_names_the_known_ones() -> None:
+    with pytest.raises(InputError) as caught:
+        get_platform("linux-s390x")
+    assert caught.value.message == "linux-s390x: not a known platform"
+    assert caught.value.hint == "one of: linux-64, linux-ppc64le"
+
+
+def test_this_machine_has_a_row() -> None:
+    row = PLATFORMS[this_platform()]
+    assert row.machine == subprocess.check_output(["uname", "-m"], text=True).strip()
+
+
+def test_each_platform_has_one_python(tmp_path: Path) -> None:
+    found = {subdir: python_version(REPO / "recipes", subdir) for subdir in PLATFORMS}
+    assert found == {"linux-64": "3.11", "linux-ppc64le": "3.13"}
+    path = tmp_path / "conda_build_config.yaml"
+    for text, count in (("toy: ['1']\n", 0), ("python: [3.11.*, 3.12.*]\n", 2)):
+        path.write_text(text)
+        python_version.cache_clear()
+        with pytest.raises(InputError, match=f"{path}: python: .* found {count}"):
+            python_version(tmp_path)
