@@ -17,7 +17,8 @@ from conda_package_streaming.extract import extract
 
 from ddlce.engine.solve import solve
 from ddlce.settings import load_settings
-from ddlce.sources.clients import DownloadError, pip_download
+from ddlce.sources.client import DownloadError
+from ddlce.sources.pip import pip_download
 
 pytestmark = pytest.mark.built
 

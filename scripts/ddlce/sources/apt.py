@@ -19,7 +19,7 @@ from threading import Event
 
 from ddlce.errors import MachineError
 from ddlce.files import locked, write_atomic
-from ddlce.sources.clients import DownloadError, Report, run_client
+from ddlce.sources.client import DownloadError, Report, run_client
 
 ETC = Path("/etc/apt")
 HELPER = "/usr/lib/apt/apt-helper"

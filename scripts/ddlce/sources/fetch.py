@@ -13,7 +13,8 @@ from typing import Literal
 from ddlce.errors import DdlceError, SourceError
 from ddlce.model.source import Source
 from ddlce.settings import Settings
-from ddlce.sources.clients import Cancelled, DownloadError, download
+from ddlce.sources.client import Cancelled, DownloadError
+from ddlce.sources.download import download
 from ddlce.sources.store import SourceStore
 
 #: Downloads at once: more would not fill a line faster and would fill small machines.

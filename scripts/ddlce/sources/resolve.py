@@ -20,8 +20,10 @@ from ddlce.model.source import Client, Source, SourcesLock
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.settings import Settings
 from ddlce.sources.apt import Apt, Remote
-from ddlce.sources.clients import DownloadError, http_download, pip_download
+from ddlce.sources.client import DownloadError
 from ddlce.sources.debmetadata import read_deb
+from ddlce.sources.http import http_download
+from ddlce.sources.pip import pip_download
 from ddlce.sources.store import SourceStore
 from ddlce.sources.wheelfile import read_wheel
 

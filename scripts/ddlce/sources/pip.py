@@ -1,0 +1,94 @@
+"""Wheels and source distributions by pip, with the machine's own configuration of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from threading import Event
+
+from ddlce.errors import MachineError
+from ddlce.platforms import BUILD_PLATFORM, get_platform
+from ddlce.programs import own_python
+from ddlce.sources.client import DownloadError, Report, run_client
+
+
+def pip_download(
+    requirement: str,
+    folder: Path,
+    report: Report,
+    stop: Event,
+    *,
+    sdist: bool = False,
+    sha256: str | None = None,
+    subdir: str = BUILD_PLATFORM,
+    python: str = "",
+) -> Path:
+    """Let pip find one file, with the machine's own pip configuration.
+
+    Args:
+        requirement: `name==version`, or a name for the newest.
+        folder: an empty folder.
+        report: progress.
+        stop: ends the download when set.
+        sdist: take the source distribution instead of a wheel.
+        sha256: the locked digest: pip then takes only that file.
+        subdir: the platform whose wheels are wanted.
+        python: the minor version that they are for, "3.11"; without it, that of this process.
+
+    Raises:
+        DownloadError: pip could not deliver.
+        MachineError: this Python has no pip.
+    """
+    temporary = folder / ".tmp"
+    temporary.mkdir(exist_ok=True)
+    wanted = folder / ".requirement.txt"
+    wanted.write_text(requirement + (f" --hash=sha256:{sha256}" if sha256 else "") + "\n")
+    # A locked file was chosen already; its hash says all.
+    any_python = ["--ignore-requires-python"] if sha256 else []
+    # Of this package alone: to read its metadata pip may build with Cython, whose wheel will do.
+    kind = ["--no-binary", requirement.partition("==")[0]] if sdist else ["--only-binary=:all:"]
+    command = [
+        *own_python("-m", "pip", "download", "--quiet", "--no-input", "--no-deps"),
+        *("--no-cache-dir", "--dest", str(folder), "--requirement", str(wanted)),
+        *kind,
+        *any_python,
+        *([] if sdist else _wheel_target(subdir, python)),
+    ]
+    env = {**os.environ, "TMPDIR": str(temporary), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    try:
+        run_client(command, folder, report, stop, env)
+    except DownloadError as error:
+        if "No module named pip" in error.reason:
+            raise MachineError(
+                f"{sys.executable} has no pip, and wheels are fetched with it",
+                f"{sys.executable} -m ensurepip",
+            ) from None
+        if "DO NOT MATCH THE HASHES" in error.reason:
+            raise DownloadError(
+                f"what pip found for {requirement} is not the locked file", again=False
+            ) from None
+        gone = "No matching distribution found" in error.reason
+        raise DownloadError(error.reason, again=not gone) from None
+    files = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    if len(files) != 1:
+        raise DownloadError(f"pip delivered {len(files)} files for {requirement}", again=False)
+    return files[0]
+
+
+def _wheel_target(subdir: str, python: str) -> list[str]:
+    """pip's options for a target's wheels, whatever Python runs pip.
+
+    Newest glibc last: of two equally good wheels pip takes the first platform's, and the lower
+    glibc floor serves more machines.
+    """
+    row = get_platform(subdir)
+    tags = [
+        *row.old_wheel_tags,
+        "manylinux2014",
+        *(f"manylinux_2_{n}" for n in range(5, 40)),
+        "linux",
+    ]
+    platforms = [option for tag in tags for option in ("--platform", f"{tag}_{row.machine}")]
+    version = ["--python-version", python] if python else []
+    return [*version, "--implementation", "cp", *platforms]
