@@ -7,7 +7,8 @@ NUM_LEARNERS are the hosts LEARNER_NAME_PREFIX-1 and so on.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ddl.launch.errors import LaunchError
@@ -23,9 +24,35 @@ from ddl.launch.hosts import (
 )
 from ddl.launch.own import find_program
 
-# What the MPI operator sets, for whichever MPI the job names.
-_HOSTFILES = ("HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile", "I_MPI_HYDRA_HOST_FILE")
 _TASKS = re.compile(r"([1-9][0-9]{0,4})(?:\(x([1-9][0-9]{0,8})\))?")
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """A batch system, or whatever else reserves hosts.
+
+    Attributes:
+        name: as its users call it.
+        variable: set, and not empty, in each of its jobs.
+        hosts: reads the reserved hosts from the environment.
+        starter: Hydra's name for its way to start processes on other hosts; "" for none.
+        program: the program that does so.
+    """
+
+    name: str
+    variable: str
+    hosts: Callable[[Mapping[str, str]], list[Host]]
+    starter: str = ""
+    program: str = ""
+
+    def can_start(self) -> bool:
+        """Whether Hydra can start its proxies by it here."""
+        return bool(self.starter) and find_program(self.program) is not None
+
+
+def scheduler_of(environ: Mapping[str, str]) -> Scheduler | None:
+    """The one whose job this is: the first of `SCHEDULERS` whose variable is set."""
+    return next((one for one in SCHEDULERS if environ.get(one.variable)), None)
 
 
 def reserved_hosts(environ: Mapping[str, str]) -> list[Host]:
@@ -34,37 +61,25 @@ def reserved_hosts(environ: Mapping[str, str]) -> list[Host]:
     Raises:
         LaunchError: a variable of the batch system is not understood; it names the variable.
     """
-    if "LSB_JOBID" in environ:
-        return _lsf(environ)
-    if "SLURM_JOB_NODELIST" in environ:
-        return _slurm(environ)
-    if "PBS_NODEFILE" in environ:
-        return parse_hostfile(Path(environ["PBS_NODEFILE"]))
-    for name in _HOSTFILES:
-        if environ.get(name):
-            return parse_hostfile(Path(environ[name]))
-    if "LEARNER_NAME_PREFIX" in environ:
-        return _learners(environ)
-    return []
+    scheduler = scheduler_of(environ)
+    return scheduler.hosts(environ) if scheduler else []
 
 
 def starter(environ: Mapping[str, str], hosts: Iterable[str]) -> str:
-    """What Hydra starts its proxies on other hosts by: the batch system, where it offers that.
+    """Hydra's name for the way to other hosts: by the batch system where that is offered.
 
-    It offers that on the hosts that it reserved for us; any others are reached by ssh, as are all
-    where its variables are left over from a job that is gone.
+    A batch system starts processes on the hosts that it reserved for us. Any others are reached by
+    ssh, and so are all where its variables are left over from a job that is gone.
     """
-    if "SLURM_JOB_NODELIST" in environ and find_program("srun"):
-        offered = "slurm"
-    elif "LSB_JOBID" in environ and find_program("blaunch"):
-        offered = "lsf"
-    else:
+    scheduler = scheduler_of(environ)
+    if scheduler is None or not scheduler.can_start():
         return "ssh"
     try:
-        reserved = {_short(host.name) for host in reserved_hosts(environ)}
+        reserved = {_short(host.name) for host in scheduler.hosts(environ)}
     except LaunchError:
         return "ssh"
-    return offered if {_short(host) for host in hosts if not is_local(host)} <= reserved else "ssh"
+    far = {_short(host) for host in hosts if not is_local(host)}
+    return scheduler.starter if far <= reserved else "ssh"
 
 
 def _short(name: str) -> str:
@@ -123,3 +138,25 @@ def _learners(environ: Mapping[str, str]) -> list[Host]:
     prefix = environ["LEARNER_NAME_PREFIX"]
     names = (f"{prefix}-{n}" for n in range(1, int(number) + 1))
     return merge((Host(checked_name(name, "LEARNER_NAME_PREFIX")) for name in names), "learners")
+
+
+def _hostfile(variable: str) -> Callable[[Mapping[str, str]], list[Host]]:
+    return lambda environ: parse_hostfile(Path(environ[variable]))
+
+
+#: A job inside another's belongs to the first that is found.
+SCHEDULERS = (
+    Scheduler("LSF", "LSB_JOBID", _lsf, starter="lsf", program="blaunch"),
+    Scheduler("Slurm", "SLURM_JOB_NODELIST", _slurm, starter="slurm", program="srun"),
+    Scheduler("PBS", "PBS_NODEFILE", _hostfile("PBS_NODEFILE")),
+    # The MPI operator names its hostfile for whichever MPI the job uses.
+    *(
+        Scheduler("Kubernetes", variable, _hostfile(variable))
+        for variable in (
+            "HYDRA_HOST_FILE",
+            "OMPI_MCA_orte_default_hostfile",
+            "I_MPI_HYDRA_HOST_FILE",
+        )
+    ),
+    Scheduler("Watson Machine Learning", "LEARNER_NAME_PREFIX", _learners),
+)
