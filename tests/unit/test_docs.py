@@ -15,7 +15,7 @@ import typer.main
 from ddlce.cli.app import app
 
 REPO = Path(__file__).parents[2]
-DOCUMENTS = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
+DOCUMENTS = [*sorted(REPO.glob("*.md")), *sorted((REPO / "docs").rglob("*.md"))]
 NAMES = [str(path.relative_to(REPO)) for path in DOCUMENTS]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
