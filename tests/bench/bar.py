@@ -1,4 +1,4 @@
-"""Issue 3's bar, row by row, from what the benchmarks have written to tests/bench/out.
+"""The bar, row by row, from what the benchmarks have written to tests/bench/out.
 
     python tests/bench/bar.py
     python tests/bench/bar.py --out FOLDER --since 1790000000

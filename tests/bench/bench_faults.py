@@ -8,7 +8,7 @@ moment the last rank's cable is cut, or the rank is stopped (SIGSTOP) or killed.
 twice: first under a wrapper that lets every rank tell its error, then under ddlrun alone, after
 which no process and no shared memory may be left on any host (the cable stays cut). Prints a line
 for each fault, then the table, and writes both as JSON; ends with 1 and names what falls short of
-issue 3's bar: an error that names the lost rank on every survivor, at most a second after the
+the bar: an error that names the lost rank on every survivor, at most a second after the
 timeout, and no orphan.
 """
 

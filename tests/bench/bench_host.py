@@ -12,8 +12,8 @@ writes its buffer once; `exchange`: through memory that stays in the caches, it 
 the other, who has just written it. Ranks that share memory but not their buffers do both, so a
 library at "of both" 100% is at the limit but for what the processor can do at the same time. Gloo
 is that of PyTorch. A run over --limit is killed, and the sizes that it had not done are left out.
-Writes all of it as JSON; ends with 1 and names each row of libddl that falls short of issue 3's
-bar.
+Writes all of it as JSON; ends with 1 and names each row of libddl that falls short of the bar
+(bar.md).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ The types take turns, `python -m ddl.bench` measures each, and a cell is the med
 rate that of the turns' rates, for a machine that others share changes from turn to turn. Only those
 turns count in which the processors were near (`distance.py`); if these are too few, there are more.
 Prints a table for each number of ranks, writes both as JSON, and ends with 1 and names each row
-that is slower than issue 3's bar: 0.9 of float32's bytes per second.
+that is slower than the bar: 0.9 of float32's bytes per second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One figure beside what issue 3's bar demands of it."""
+"""One figure beside what the bar demands of it."""
 
 from __future__ import annotations
 

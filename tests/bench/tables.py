@@ -2,7 +2,7 @@
 
     python tests/bench/tables.py > tests/bench/results/DATE-bench.md
 
-A section for each file that is there, with its date, commit and machine; then issue 3's bar, row by
+A section for each file that is there, with its date, commit and machine; then the bar, row by
 row, as `bar.py` judges it. What it means is to be written by whoever measured it.
 """
 

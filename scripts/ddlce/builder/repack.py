@@ -29,7 +29,7 @@ from ddlce.errors import WorkError
 #: 2026-01-01T00:00:00Z in seconds: the time of every file and package that we make.
 EPOCH = 1767225600
 
-#: Level 6 is the knee of the curve on libtorch (shared/facts/toolchain.md): a sixth of the
+#: Level 6 is the knee of the curve on libtorch: a sixth of the
 #: default's time for 5% more bytes. Two workers, always: the bytes depend on "more than none".
 LEVEL, WORKERS = 6, 2
 

@@ -1,6 +1,6 @@
 """What libddl has to reach in the lab, and what it reaches.
 
-The figures are issue 3's ("The bar"). They hold from 4 MiB up; below, the table only shows. Judged
+The figures are those of the bar (bar.md). They hold from 4 MiB up; below, the table only shows. Judged
 is libddl that knows the topology, told or probed; the row `ddl`, which does not, only shows what
 that is worth.
 """
@@ -57,7 +57,7 @@ def uplink_limit(layout: Layout) -> float:
 
 
 def demands(layout: Layout, order: str) -> list[Demand]:
-    """What the issue demands in a layout and order of ranks."""
+    """What the bar demands in a layout and order of ranks."""
     several = layout.ranks_per_host > 1
     if len(layout.racks) == 1:
         if layout.slow:

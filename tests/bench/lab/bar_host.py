@@ -1,4 +1,4 @@
-"""What libddl has to reach on one host, and what it reaches: issue 3's "The bar"."""
+"""What libddl has to reach on one host, and what it reaches: the bar (bar.md)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     python -m pytest recipes/ddl/tests/gpu
 
 Without one of these every test is skipped, and says which is missing. `src/README.md` has what the
-lent machine needs.
+machine needs.
 """
 
 from __future__ import annotations
