@@ -48,10 +48,12 @@ bench: bootstrap ## benchmarks (all, or BENCHES="host lab"): tables, JSON and pl
 	echo "== the bar"; $(PY) tests/bench/bar.py --since $$since || short="$$short the-bar"; \
 	if [ -n "$$short" ]; then echo "fell short or failed:$$short" >&2; exit 1; fi
 
-lint: bootstrap ## ruff, mypy, clang-format, and the recipe linter
+lint: bootstrap ## ruff, mypy, clang-format, shellcheck, codespell, and the recipe linter
 	@echo "== ruff"; .venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@echo "== mypy --strict"; .venv/bin/mypy
 	@echo "== clang-format"; bash scripts/clang-format.sh
+	@echo "== shellcheck"; .venv/bin/shellcheck -S warning $$(git ls-files '*.sh' .ci/run)
+	@echo "== codespell"; .venv/bin/codespell
 	@echo "== ddlce lint"; $(DDLCE) lint
 
 docs: bootstrap ## check that commands, options and links named in the docs exist

@@ -24,7 +24,8 @@ python3 -m venv --without-pip "$venv"
 theirs=$(python3 -c 'import torch, pathlib; print(pathlib.Path(torch.__file__).parents[1])')
 echo "$theirs" >"$("$venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')/theirs.pth"
 python3 -m pip --python "$venv/bin/python" install -q --no-index --no-deps "$folder"/mpich-*.whl
-export PATH=$venv/bin:$(dirname "$(command -v python3)"):$PATH
+python=$(command -v python3)
+export PATH=$venv/bin:${python%/*}:$PATH
 yaml=$(dirname "$(find /tmp/ddl-yaml -name 'libyaml.so' | head -n 1)")
 toolkit=${CUDA_HOME:-/usr/local/cuda}
 cmake -S recipes/ddl/src -B /tmp/ddl-gpu-build -G Ninja --log-level=WARNING \

@@ -3,8 +3,8 @@
 #   python3 -m venv V && V/bin/pip install mpich nanobind numpy pytest && ./dev-install.sh V
 # Further arguments go to CMake, e.g. -DDDL_TESTS=ON. The build folder is V/../build-ddl.
 set -eu
-here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
-venv=$(CDPATH= cd -- "$1" && pwd)
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+venv=$(CDPATH='' cd -- "$1" && pwd)
 shift
 build=$(dirname -- "$venv")/build-ddl
 cmake -S "$here" -B "$build" -G Ninja --log-level=WARNING \

@@ -184,7 +184,7 @@ def read_facts(package: Path, forbidden: Sequence[str] = ()) -> Facts:
 
 
 def read_info(package: Path, python: str = "3") -> Info:
-    """Read only what a dependant must know.
+    """Read only what a dependent must know.
 
     Args:
         package: a .conda file.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ddl import _core
 if TYPE_CHECKING:
     import torch
 
-    Array = np.ndarray[Any, Any] | torch.Tensor
+    Array: TypeAlias = np.ndarray[Any, Any] | torch.Tensor
     ArrayT = TypeVar("ArrayT", np.ndarray[Any, Any], torch.Tensor)
 
 # DDL_Type of ddl.h by the name that NumPy and torch share.
