@@ -125,11 +125,6 @@ def make_side(settings: Settings, plan: Plan, env: str) -> Side:
     )
 
 
-def reports_folder(settings: Settings, prefix: Path) -> Path:
-    """Where the smoke suite's report on a release is kept: <root>/reports/ENV-RELEASE-DIGEST."""
-    return settings.root / "reports" / f"{prefix.parent.name}-{prefix.name}"
-
-
 def count_tests(package: Path) -> int:
     """How many tests a package file brings along (info/tests/tests.yaml)."""
     for archive, member in stream_conda_info(str(package)):
@@ -199,7 +194,7 @@ def _cells(side: Side, name: str) -> str:
 
 def _read_smoke(settings: Settings, lock: EnvLock) -> Smoke | None:
     prefix = Layout(settings.root).prefix(lock.env, lock.release, lock.digest)
-    path = reports_folder(settings, prefix) / "report.json"
+    path = Layout(settings.root).reports(prefix) / "report.json"
     if not path.is_file():
         return None
     data = jsontext.load(path.read_text(encoding="utf-8"))

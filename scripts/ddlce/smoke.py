@@ -7,8 +7,12 @@ caller's that could reach into it.
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
 import re
+import signal
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +20,7 @@ from pathlib import Path
 from ddlce.emulate import emulated, machine_of
 from ddlce.emulate.command import find_emulator
 from ddlce.env.layout import Layout, find_env, read_origin
-from ddlce.errors import InputError, MachineError
+from ddlce.errors import InputError, MachineError, WorkError
 from ddlce.lock import lock_path
 from ddlce.model.envlock import EnvLock
 from ddlce.modulefile.activation import run_activation
@@ -26,6 +30,9 @@ from ddlce.settings import Settings
 
 PROGRAM = "ddlce-smoke"
 PACKAGE = "ddl-ce-smoke"
+
+#: Where each instruction is emulated: a tenth of the speed, and less.
+EMULATED = ("--quick", "--timeout", "1800")
 
 #: What a job needs of its caller: who and where it is, the batch system's word, the GPUs.
 KEPT = re.compile(
@@ -75,6 +82,39 @@ def smoke_command(
         find_emulator(origin.platform)  # before anything is downloaded for it
         argv = emulated(argv, origin.platform, machine_of(settings, origin.platform, prefix))
     return Command(argv, clean_environment(prefix, environ))
+
+
+def pass_once(settings: Settings, prefix: Path, platform: str | None = None) -> tuple[Path, bool]:
+    """Run the suite of a release with a report, unless it has passed before.
+
+    Args:
+        settings: says where reports are kept.
+        prefix: the release.
+        platform: its platform, if that is not this machine's.
+
+    Returns:
+        The report's page, and whether the suite was run now.
+
+    Raises:
+        WorkError: a part of the suite failed.
+    """
+    report = Layout(settings.root).reports(prefix)
+    page = report / "report.html"
+    if page.exists() and json.loads((report / "report.json").read_text())["passed"]:
+        return page, False
+    options = ["--report", str(report), *(EMULATED if platform else ())]
+    command = smoke_command(settings, str(prefix), options, os.environ)
+    done = subprocess.run(
+        command.argv, env=command.environ, check=False, preexec_fn=_end_with_parent
+    )
+    if done.returncode:
+        raise WorkError(f"the smoke suite of {prefix} failed", f"see {page}")
+    return page, True
+
+
+def _end_with_parent() -> None:
+    """The suite, and so its ranks, get SIGTERM should ddlce be killed."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def find_release(settings: Settings, env: str, platform: str) -> Path:

@@ -21,7 +21,6 @@ from ddlce.env.layout import Layout
 from ddlce.errors import InputError
 from ddlce.modulefile.install import write_modulefiles
 from ddlce.platforms import PLATFORMS
-from ddlce.report import reports_folder
 from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment, find_release
 from support.modulesystems import read_snap, require, run_shell, snap
@@ -101,7 +100,7 @@ def test_collectives_are_exact(run: Run, ranks: int) -> None:
 
 def test_its_smoke_suite_has_passed(prefix: Path) -> None:
     """`make ppc64le` has run it: collectives on 1, 2 and 4 ranks, DDP and Horovod on 4, LMS."""
-    report = json.loads((reports_folder(load_settings(), prefix) / "report.json").read_text())
+    report = json.loads((Layout(load_settings().root).reports(prefix) / "report.json").read_text())
     assert report["passed"]
     assert report["machine"]["cpu"].startswith("emulated on ")
     trained = {row["backend"]: row for row in report["throughput"] if row["accuracy"]}

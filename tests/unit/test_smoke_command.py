@@ -139,9 +139,9 @@ def test_the_suite_ends_with_ddlce(settings: Settings, prefix: Path) -> None:
     program.write_text("#!/bin/sh\necho started\nexec sleep 60\n")
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from ddlce.cli.all import smoke_once\nfrom ddlce.settings import Settings\n"
+        "from ddlce.smoke import pass_once\nfrom ddlce.settings import Settings\n"
         f"root = Path({str(settings.root)!r})\n"
-        f"smoke_once(Settings(repo=None, cache=root, root=root), {str(prefix)!r})"
+        f"pass_once(Settings(repo=None, cache=root, root=root), Path({str(prefix)!r}))"
     )
     ddlce = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert ddlce.stdout

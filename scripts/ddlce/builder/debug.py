@@ -13,9 +13,9 @@ from ddlce.builder.scheduler import Scheduler
 from ddlce.builder.worker import build_environment, make_channel, make_home, render_job
 from ddlce.engine.build import debug_folder
 from ddlce.errors import WorkError
-from ddlce.place import Runner
 from ddlce.plan import make_plan
 from ddlce.platforms import BUILD_PLATFORM
+from ddlce.runner import Runner
 from ddlce.settings import Settings
 from ddlce.sources.fetch import fetch_sources
 

@@ -23,9 +23,9 @@ from ddlce.engine.variants import VARIANTS
 from ddlce.errors import MachineError, WorkError
 from ddlce.files import explain_os_errors, locked
 from ddlce.filesystem import require
-from ddlce.place import place_of
 from ddlce.plan import Plan, Step, is_built
 from ddlce.platforms import BUILD_PLATFORM
+from ddlce.runner import runner_of
 from ddlce.settings import Settings
 from ddlce.store import Store
 
@@ -198,7 +198,7 @@ class Scheduler:
             job,
             staging.with_name(f"{staging.name}.json"),
             self.settings.cache / "rattler",
-            place_of(self.settings, step.subdir),
+            runner_of(self.settings, step.subdir),
         )
         assert running.process.stdout is not None
         os.set_blocking(running.process.stdout.fileno(), False)

@@ -30,9 +30,9 @@ from ddlce.engine.render import (
 from ddlce.engine.variants import load_variants
 from ddlce.errors import DdlceError, SourceError, WorkError
 from ddlce.files import link_or_copy, sha256_file
-from ddlce.place import Runner
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.programs import own_python
+from ddlce.runner import Runner
 from ddlce.settings import build_path
 from ddlce.sources.store import take
 

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
-import json
-import os
-import signal
-import subprocess
 import time
 from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from ddlce.cli import env, lock, module
+from ddlce.cli import lock, module
 from ddlce.cli.build import JobsOption, default_jobs, run_build
 from ddlce.cli.common import RootOption, out
+from ddlce.cli.env.create import create
 from ddlce.cli.index import print_index
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import Settings, load_settings
-
-#: Of the smoke suite where each instruction is emulated: a tenth of the speed, and less.
-EMULATED = ("--quick", "--timeout", "1800")
 
 
 def register(app: typer.Typer) -> None:
@@ -56,7 +49,7 @@ def build_all(
         ),
         ("index the channel", lambda: print_index(settings, *update_channel(settings, *plans))),
         ("lock the environment", lambda: lock.lock(name)),
-        ("install it", lambda: env.create(name, root=root, platform=platform)),
+        ("install it", lambda: create(name, root=root, platform=platform)),
         ("write its modulefiles", lambda: write_modules(settings, name, platform)),
         ("smoke-test it", lambda: smoke_once(settings, name, platform)),
     ]
@@ -87,35 +80,16 @@ def write_modules(settings: Settings, name: str, platform: str | None) -> None:
     module.module(str(prefix), root=settings.root, into=folder, name=name)
 
 
-def smoke_once(settings: Settings, name: str, platform: str | None = None) -> None:
+def smoke_once(settings: Settings, name: str, platform: str | None) -> None:
     """Run the smoke suite of an environment, unless this very release has passed it.
-
-    The reports stay in <root>/reports/<env>-<release>-<digest>/.
 
     Raises:
         WorkError: a part of the suite failed.
     """
-    from ddlce.errors import WorkError
-    from ddlce.report import reports_folder
-    from ddlce.smoke import find_prefix, find_release, smoke_command
+    from ddlce.smoke import find_prefix, find_release, pass_once
 
     release = find_release(settings, name, platform) if platform else find_prefix(settings, name)
-    prefix = release.resolve()
-    report = reports_folder(settings, prefix)
-    page = report / "report.html"
-    if page.exists() and json.loads((report / "report.json").read_text())["passed"]:
+    page, is_new = pass_once(settings, release.resolve(), platform)
+    if not is_new:
         out.print(f"smoke: this release has passed; again with: ddlce smoke {name}", markup=False)
-    else:
-        options = ["--report", str(report), *(EMULATED if platform else ())]
-        command = smoke_command(settings, name, options, os.environ, platform)
-        done = subprocess.run(
-            command.argv, env=command.environ, check=False, preexec_fn=_end_with_parent
-        )
-        if done.returncode:
-            raise WorkError(f"the smoke suite of {prefix} failed", f"see {page}")
     out.print(f"smoke: {page}", markup=False)
-
-
-def _end_with_parent() -> None:
-    """The suite, and so its ranks, get SIGTERM should ddlce be killed."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG

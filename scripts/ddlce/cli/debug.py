@@ -30,11 +30,11 @@ def debug(
 ) -> None:
     """Open a shell where the last build of PACKAGE failed, with its environment set up."""
     from ddlce.builder.debug import enter, prepare
-    from ddlce.place import place_of
+    from ddlce.runner import runner_of
 
     settings = load_settings()
     folder = prepare(
         settings, package, fresh, log=lambda line: err.print(line, markup=False), subdir=subdir
     )
     err.print(f"debug: {folder}")
-    raise typer.Exit(enter(folder, command, place_of(settings, subdir)))
+    raise typer.Exit(enter(folder, command, runner_of(settings, subdir)))

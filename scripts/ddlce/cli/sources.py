@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ddlce.cli.common import JsonOption, err, out, print_json
-from ddlce.cli.fetch import LOCK
-from ddlce.errors import DdlceError, InputError, WorkError
+from ddlce.errors import InputError, WorkError
 from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import load_settings
 
 if TYPE_CHECKING:
-    from ddlce.model.source import Source, SourcesLock
-    from ddlce.settings import Settings
-    from ddlce.sources.resolve import Request
+    from ddlce.model.source import Source
 
 sources = typer.Typer(
     help="Make, renew and check the entries of sources.lock.", no_args_is_help=True
@@ -56,6 +54,7 @@ def add(
 
     Example: ddlce sources add pypi:numpy==2.3.4 debian-source:bzip2 --file '*.orig.*'
     """
+    from ddlce.sources.locking import lock_sources
     from ddlce.sources.resolve import Request
 
     parsed = [Request.parse(text) for text in requests]
@@ -63,7 +62,13 @@ def add(
         raise InputError("--url and --sha256 belong to one source", "add the sources one by one")
     if suite and not all(request.client.startswith("debian-") for request in parsed):
         raise InputError("--suite is for Debian's sources", "add the others without it")
-    _lock(parsed, subdir, files=files, url=url, sha256=sha256, suite=suite)
+    settings = load_settings()
+    for request in parsed:
+        with err.status(f"{request.client} {request.package}"):
+            found = lock_sources(
+                settings, request, subdir, files=files, url=url, sha256=sha256, suite=suite
+            )
+        _say_locked(found)
 
 
 @sources.command()
@@ -79,20 +84,14 @@ def update(
 
     Example: ddlce sources update debian-source:openssl
     """
+    from ddlce.sources.locking import update_sources
     from ddlce.sources.resolve import Request
 
-    _, lock = _load()
+    settings = load_settings()
     for request in map(Request.parse, requests):
-        old = [
-            s for s in lock.sources if (s.client, s.package) == (request.client, request.package)
-        ]
-        if not old or request.client == "url":
-            raise InputError(
-                f"{LOCK} has no {request.client} {request.package} to update",
-                "lock it with `ddlce sources add`",
-            )
-        for subdir in sorted({s.subdir or BUILD_PLATFORM for s in old}):
-            _lock([request], subdir, files=_same_files(old))
+        with err.status(f"{request.client} {request.package}"):
+            found = update_sources(settings, request)
+        _say_locked(found)
 
 
 @sources.command()
@@ -101,23 +100,14 @@ def check(json: JsonOption = False) -> None:
 
     Example: ddlce sources check
     """
-    settings, lock = _load()
-    used = _used_sources(settings, lock)
-    locked = {source.sha256 for source in lock.sources}
-    problems = [
-        f"{where}: {url} (sha256 {digest}) is not locked"
-        for digest, (url, where) in used.items()
-        if digest not in locked
-    ]
-    problems += [
-        f"{LOCK}: {source.spec} ({source.file}) is used by no recipe"
-        for source in lock.sources
-        if source.sha256 not in used
-    ]
+    from ddlce.sources.locking import compare, load_lock
+
+    settings = load_settings()
+    count, problems = len(load_lock(settings).sources), compare(settings)
     if json:
-        print_json({"sources": len(lock.sources), "problems": problems})
+        print_json({"sources": count, "problems": problems})
     elif not problems:
-        out.print(f"{len(lock.sources)} sources locked, all of them used")
+        out.print(f"{count} sources locked, all of them used")
     if problems:
         raise WorkError("\n".join(problems), "ddlce sources sync")
 
@@ -130,28 +120,12 @@ def sync() -> None:
 
     Example: ddlce sources sync
     """
-    from ddlce.files import locked
-    from ddlce.model.source import SourcesLock
-    from ddlce.sources.resolve import request_for
+    from ddlce.sources.locking import drop_unused, lock_missing
 
-    settings, lock = _load()
-    used = _used_sources(settings, lock)
-    known = {source.sha256 for source in lock.sources}
-    for digest, (url, where) in used.items():
-        if digest not in known:
-            try:
-                request, file = request_for(url)
-                _lock([request], BUILD_PLATFORM, files=file, sha256=digest, keep_versions=True)
-            except DdlceError as error:
-                error.message = f"{where}: {error.message}"
-                raise
-    with locked(settings.cache / "sources.lock.lock"):
-        _, lock = _load()
-        unused = [source for source in lock.sources if source.sha256 not in used]
-        kept = [source for source in lock.sources if source.sha256 in used]
-        if unused:
-            SourcesLock(sources=kept).dump(settings.tree / LOCK)
-    for source in unused:
+    settings = load_settings()
+    for source in lock_missing(settings):
+        _say_locked([source])
+    for source in drop_unused(settings):
         out.print(f"dropped {source.spec} ({source.file})")
 
 
@@ -167,7 +141,7 @@ def recipe(
     from ddlce import yamltext
     from ddlce.recipes import WHEELS, load_recipes
 
-    settings, _ = _load()
+    settings = load_settings()
     made = {n: r for n, r in load_recipes(settings, subdir).items() if r.generated}
     if name not in made:
         from difflib import get_close_matches
@@ -180,71 +154,6 @@ def recipe(
     typer.echo(yamltext.dump(made[name].data, width=100), nl=False)
 
 
-def _load() -> tuple[Settings, SourcesLock]:
-    from ddlce.model.source import SourcesLock
-    from ddlce.settings import load_settings
-
-    settings = load_settings()
-    path = settings.tree / LOCK
-    return settings, SourcesLock.load(path) if path.exists() else SourcesLock()
-
-
-def _used_sources(settings: Settings, lock: SourcesLock) -> dict[str, tuple[str, Path]]:
-    """sha256 → url and user of every source that a recipe of any platform, or a tool, downloads.
-
-    Raises:
-        InputError: a source without a sha256.
-    """
-    from ddlce.emulate.sysroot import is_glibc
-    from ddlce.platforms import PLATFORMS
-    from ddlce.recipes import load_recipes
-
-    found = {s.sha256: (s.recipe_url, settings.tree / LOCK) for s in lock.sources if is_glibc(s)}
-    recipes = [r for subdir in PLATFORMS for r in load_recipes(settings, subdir).values()]
-    for recipe in recipes:
-        for source in recipe.sources():
-            if "url" not in source:
-                continue
-            digest = str(source.get("sha256", ""))
-            if len(digest) != 64:
-                raise InputError(
-                    f"{recipe.path}: {source['url']} has no sha256 of 64 hex digits",
-                    "give the one that upstream publishes, or that of a file that you trust",
-                )
-            found[digest] = (str(source["url"]), recipe.path)
-    return found
-
-
-def _lock(
-    requests: list[Request],
-    subdir: str,
-    *,
-    files: str = "*",
-    url: str | None = None,
-    sha256: str | None = None,
-    keep_versions: bool = False,
-    suite: str = "",
-) -> None:
-    """Resolve without the lock file's lock, then merge under it: two `add` at once both count."""
-    from ddlce.files import locked
-    from ddlce.sources.resolve import Resolver, merged
-
-    settings, _ = _load()
-    resolver = Resolver(settings, subdir, suite=suite)
-    for request in requests:
-        with err.status(f"{request.client} {request.package}"):
-            found = resolver.resolve(request, files=files, url=url, sha256=sha256)
-        with locked(settings.cache / "sources.lock.lock"):
-            _, lock = _load()
-            merged(lock, found, keep_versions).dump(settings.tree / LOCK)
-        for source in found:
-            out.print(f"locked {source.spec} ({source.file}, {_size(source)})")
-
-
-def _same_files(old: list[Source]) -> str:
-    """The pattern by which the files of a Debian source were chosen, as far as it shows."""
-    return "*.orig*" if all(".orig" in s.file for s in old if s.client == "debian-source") else "*"
-
-
-def _size(source: Source) -> str:
-    return f"{source.size / 1e6:.1f} MB"
+def _say_locked(sources: Iterable[Source]) -> None:
+    for source in sources:
+        out.print(f"locked {source.spec} ({source.file}, {source.size / 1e6:.1f} MB)")

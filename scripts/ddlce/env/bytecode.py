@@ -19,7 +19,7 @@ from ddlce.env.records import Entry, Record
 from ddlce.env.sharing import Sharing
 from ddlce.errors import WorkError
 from ddlce.files import sha256_file
-from ddlce.place import Runner
+from ddlce.runner import Runner
 
 JOBS = 2
 

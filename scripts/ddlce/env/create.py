@@ -36,8 +36,8 @@ from ddlce.filesystem import check_length, require
 from ddlce.lock import channel_addresses
 from ddlce.model.envlock import EnvLock
 from ddlce.ownership import check_place
-from ddlce.place import Runner
 from ddlce.platforms import this_platform
+from ddlce.runner import Runner
 from ddlce.settings import Settings
 
 

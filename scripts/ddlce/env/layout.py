@@ -101,6 +101,10 @@ class Layout:
         """The prefix of one release of an environment."""
         return self.folder(env) / f"{release}-{digest[:8]}"
 
+    def reports(self, prefix: Path) -> Path:
+        """Where the smoke suite's report on a release is kept."""
+        return self.root / "reports" / f"{prefix.parent.name}-{prefix.name}"
+
     def current(self, env: str) -> Path | None:
         """The default release's prefix, or None."""
         link = self.folder(env) / CURRENT

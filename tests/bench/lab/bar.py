@@ -1,8 +1,8 @@
 """What libddl has to reach in the lab, and what it reaches.
 
-The figures are those of the bar (bar.md). They hold from 4 MiB up; below, the table only shows. Judged
-is libddl that knows the topology, told or probed; the row `ddl`, which does not, only shows what
-that is worth.
+The figures are those of the bar (bar.md). They hold from 4 MiB up; below, the table only shows.
+Judged is libddl that knows the topology, told or probed. The row `ddl`, which does not, only shows
+the worth of that.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from ddlce.settings import Settings
 Runner = Callable[[list[str]], list[str]]
 
 
-def place_of(settings: Settings, platform: str) -> Runner:
+def runner_of(settings: Settings, platform: str) -> Runner:
     """What runs a platform's programs on this machine; for another platform, ready to do so.
 
     Raises:

@@ -1,0 +1,89 @@
+"""`ddlce env create`: install a lock as an immutable release."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from ddlce.cli.common import JsonOption, RootOption, out, print_json
+from ddlce.cli.env._common import OfflineOption, progress_bar, say_waiting
+from ddlce.cli.lock import ChannelOption
+from ddlce.errors import InputError
+from ddlce.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    pass
+
+
+def create(
+    env: Annotated[str, typer.Argument(help="An environment that is locked.")] = "ddl-ce",
+    lock: Annotated[
+        Path | None, typer.Option("--lock", help="Another lock file than envs/locks/ENV.…")
+    ] = None,
+    root: RootOption = None,
+    channel: ChannelOption = None,
+    offline: OfflineOption = False,
+    platform: Annotated[
+        str | None,
+        typer.Option("--platform", help="Install another platform's lock; run it emulated."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Install a lock as an immutable release, and make it the default one."""
+    from ddlce.env.create import create as create_release
+    from ddlce.lock import channel_address, lock_path
+    from ddlce.model.envlock import EnvLock
+    from ddlce.place import place_of
+    from ddlce.platforms import this_platform
+
+    settings = load_settings(root)
+    wanted = platform or this_platform()
+    locked = EnvLock.load(lock or lock_path(settings, env, wanted))
+    if platform not in (None, locked.platform):
+        raise InputError(
+            f"{lock} is for {locked.platform}, not for {platform}",
+            f"leave --lock out, or say --platform {locked.platform}",
+        )
+    if not lock:
+        _check_current(settings, locked)
+    address = channel_address(channel or settings.channel)
+    runner = None
+    if wanted != this_platform():
+        # Made ready when the first program is run: a release that exists needs no emulator.
+        runner = lambda command: place_of(settings, wanted)(command)  # noqa: E731
+    with progress_bar("installing") as progress:
+        done = create_release(
+            settings,
+            locked,
+            address,
+            offline=offline,
+            progress=progress,
+            on_wait=say_waiting,
+            runner=runner,
+        )
+    if json:
+        print_json(dataclasses.asdict(done))
+    elif done.existed:
+        out.print(f"{escape(str(done.prefix))} is there already")
+    else:
+        times = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in done.seconds.items())
+        out.print(
+            f"{escape(str(done.prefix))}: {done.packages} packages, {done.compiled} modules "
+            f"compiled ({times})"
+        )
+
+
+def _check_current(settings: Settings, lock: Any) -> None:
+    """Refuse a lock that was made from another manifest than the one there is now."""
+    from ddlce.model.manifest import load_manifest
+
+    path = settings.tree / "envs" / f"{lock.env}.yaml"
+    if load_manifest(path).digest != lock.manifest:
+        raise InputError(
+            f"the lock of {lock.env} for {lock.platform} is older than {path}",
+            f"lock it again: ddlce lock {lock.env}",
+        )

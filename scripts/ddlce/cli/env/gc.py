@@ -1,0 +1,41 @@
+"""`ddlce env gc`: remove old releases and unused packages."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from ddlce.cli.common import JsonOption, RootOption, err, out, print_json
+from ddlce.cli.env._common import say_waiting
+from ddlce.settings import load_settings
+
+if TYPE_CHECKING:
+    pass
+
+
+def gc(
+    keep: Annotated[int, typer.Option("--keep", min=1, help="Releases to keep per ENV.")] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    root: RootOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Remove old releases, unused cached packages and leftovers of killed runs.
+
+    What other users own, and releases that a process of this machine runs from, are kept.
+    """
+    from ddlce.env.remove import collect
+
+    done = collect(load_settings(root), keep=keep, dry_run=dry_run, on_wait=say_waiting)
+    found = dataclasses.asdict(done)
+    if json:
+        print_json({**found, "dry_run": dry_run})
+        return
+    verb = "would remove" if dry_run else "removed"
+    for path in [*done.releases, *done.leftovers]:
+        out.print(f"{verb} {escape(str(path))}")
+    for kept in done.kept:
+        err.print(f"kept {escape(str(kept.path))}: {escape(kept.why)}")
+    out.print(f"{verb} {len(done.releases)} releases, {len(done.packages)} cached packages")

@@ -1,0 +1,41 @@
+"""`ddlce env list`: complete releases and the user's clones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddlce.cli.common import JsonOption, RootOption, err, out, print_json
+from ddlce.settings import load_settings
+
+if TYPE_CHECKING:
+    pass
+
+
+def list_envs(root: RootOption = None, json: JsonOption = False) -> None:
+    """List complete releases, the default ones marked, and the user's clones."""
+    from ddlce.env.layout import Layout, clones, read_origin
+
+    layout = Layout(load_settings(root).root)
+    rows = []
+    for prefix in [*layout.releases(), *clones()]:
+        record = read_origin(prefix)
+        if record is None:  # removed while we looked
+            continue
+        rows.append(
+            {
+                "prefix": str(prefix),
+                "kind": record.kind,
+                "env": record.env,
+                "release": record.release,
+                "digest": record.digest,
+                "default": layout.current(record.env) == prefix.resolve(),
+            }
+        )
+    if json:
+        print_json(rows)
+        return
+    for row in rows:
+        mark = "*" if row["default"] else " "
+        out.print(f"{mark} {row['kind']:<8} {row['env']} {row['release']}  {row['prefix']}")
+    if not rows:
+        err.print("no environments; make one with: ddlce env create")

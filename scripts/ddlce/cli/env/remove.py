@@ -1,0 +1,30 @@
+"""`ddlce env remove`: remove a clone or an old release."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from ddlce.cli.common import JsonOption, RootOption, out, print_json
+from ddlce.cli.env._common import say_waiting
+from ddlce.settings import load_settings
+
+if TYPE_CHECKING:
+    pass
+
+
+def remove(
+    name: Annotated[str, typer.Argument(help="A clone, or ENV/RELEASE-DIGEST.")],
+    root: RootOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Remove a clone or an old release."""
+    from ddlce.env.remove import remove as remove_env
+
+    prefix = remove_env(load_settings(root), name, say_waiting)
+    if json:
+        print_json({"removed": str(prefix)})
+    else:
+        out.print(f"removed {escape(str(prefix))}")

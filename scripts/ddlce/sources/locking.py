@@ -1,0 +1,145 @@
+"""Keeping sources.lock: adding, renewing and dropping entries, and comparing them with recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ddlce.emulate.sysroot import is_glibc
+from ddlce.errors import DdlceError, InputError
+from ddlce.files import locked
+from ddlce.model.source import Source, SourcesLock
+from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
+from ddlce.recipes import load_recipes
+from ddlce.settings import Settings
+from ddlce.sources.resolve import Request, Resolver, merged, request_for
+
+LOCK = "sources.lock"
+
+
+def load_lock(settings: Settings) -> SourcesLock:
+    """The tree's sources.lock; an empty one where there is none."""
+    path = settings.tree / LOCK
+    return SourcesLock.load(path) if path.exists() else SourcesLock()
+
+
+def lock_sources(
+    settings: Settings,
+    request: Request,
+    subdir: str,
+    *,
+    files: str = "*",
+    url: str | None = None,
+    sha256: str | None = None,
+    keep_versions: bool = False,
+    suite: str = "",
+) -> list[Source]:
+    """Resolve a request and put its files into sources.lock; returns their entries.
+
+    The lock file's lock is held only while its content changes: two `add` at once both count.
+
+    Raises:
+        SourceError, InputError: as `Resolver.resolve`.
+    """
+    found = Resolver(settings, subdir, suite=suite).resolve(
+        request, files=files, url=url, sha256=sha256
+    )
+    with locked(settings.cache / "sources.lock.lock"):
+        merged(load_lock(settings), found, keep_versions).dump(settings.tree / LOCK)
+    return found
+
+
+def update_sources(settings: Settings, request: Request) -> list[Source]:
+    """Move a locked package to its newest version, or to the one requested, on each platform.
+
+    Raises:
+        InputError: it is not locked, or is an address.
+    """
+    sources = load_lock(settings).sources
+    old = [s for s in sources if (s.client, s.package) == (request.client, request.package)]
+    if not old or request.client == "url":
+        raise InputError(
+            f"{LOCK} has no {request.client} {request.package} to update",
+            "lock it with `ddlce sources add`",
+        )
+    return [
+        source
+        for subdir in sorted({s.subdir or BUILD_PLATFORM for s in old})
+        for source in lock_sources(settings, request, subdir, files=same_files(old))
+    ]
+
+
+def compare(settings: Settings) -> list[str]:
+    """What recipes use and the lock lacks, or the reverse; a sentence each."""
+    lock, used = load_lock(settings), used_sources(settings)
+    known = {source.sha256 for source in lock.sources}
+    problems = [
+        f"{where}: {url} (sha256 {digest}) is not locked"
+        for digest, (url, where) in used.items()
+        if digest not in known
+    ]
+    return problems + [
+        f"{LOCK}: {source.spec} ({source.file}) is used by no recipe"
+        for source in lock.sources
+        if source.sha256 not in used
+    ]
+
+
+def lock_missing(settings: Settings) -> Iterator[Source]:
+    """Lock the sources that recipes use and the lock lacks, one after the other.
+
+    Raises:
+        DdlceError: as `lock_sources`; the message names the recipe.
+    """
+    known = {source.sha256 for source in load_lock(settings).sources}
+    for digest, (url, where) in used_sources(settings).items():
+        if digest in known:
+            continue
+        try:
+            request, file = request_for(url)
+            yield from lock_sources(
+                settings, request, BUILD_PLATFORM, files=file, sha256=digest, keep_versions=True
+            )
+        except DdlceError as error:
+            error.message = f"{where}: {error.message}"
+            raise
+
+
+def drop_unused(settings: Settings) -> list[Source]:
+    """Take the sources out of the lock that no recipe uses; returns them."""
+    used = used_sources(settings)
+    with locked(settings.cache / "sources.lock.lock"):
+        sources = load_lock(settings).sources
+        unused = [source for source in sources if source.sha256 not in used]
+        if unused:
+            kept = [source for source in sources if source.sha256 in used]
+            SourcesLock(sources=kept).dump(settings.tree / LOCK)
+    return unused
+
+
+def used_sources(settings: Settings) -> dict[str, tuple[str, Path]]:
+    """sha256 → url and user of every source that a recipe of any platform, or a tool, downloads.
+
+    Raises:
+        InputError: a source without a sha256.
+    """
+    sources = load_lock(settings).sources
+    found = {s.sha256: (s.recipe_url, settings.tree / LOCK) for s in sources if is_glibc(s)}
+    recipes = [r for subdir in PLATFORMS for r in load_recipes(settings, subdir).values()]
+    for recipe in recipes:
+        for source in recipe.sources():
+            if "url" not in source:
+                continue
+            digest = str(source.get("sha256", ""))
+            if len(digest) != 64:
+                raise InputError(
+                    f"{recipe.path}: {source['url']} has no sha256 of 64 hex digits",
+                    "give the one that upstream publishes, or that of a file that you trust",
+                )
+            found[digest] = (str(source["url"]), recipe.path)
+    return found
+
+
+def same_files(old: list[Source]) -> str:
+    """The pattern by which the files of a Debian source were chosen, as far as it shows."""
+    return "*.orig*" if all(".orig" in s.file for s in old if s.client == "debian-source") else "*"
