@@ -10,6 +10,9 @@ BENCHES := $(ALL_BENCHES)
 $(foreach name,$(filter-out $(ALL_BENCHES),$(BENCHES)),$(error \
   BENCHES: there is no benchmark "$(name)"; there are: $(ALL_BENCHES)))
 
+# Tests mostly wait, so that a worker for each processor, four at most, saves time.
+SIDE_BY_SIDE := -n $(shell n=$$(nproc); echo $$((n < 4 ? n : 4))) --dist loadgroup
+
 .DEFAULT_GOAL := all
 .PHONY: all bootstrap ppc64le test-ppc64le test test-unit test-full smoke bench lint docs clean
 
@@ -28,11 +31,11 @@ test-ppc64le: bootstrap ## what `make ppc64le` made, installed and run under emu
 	@$(PY) -m pytest -q $(addprefix tests/integration/test_,build_ppc64le.py emulate_run.py \
 	  debs_built.py power_env.py)
 
-test: bootstrap ## unit tests, then integration on the built channel and env (< 20 min)
+test: bootstrap ## unit tests, then integration on the built channel and env
 	@echo "== unit tests"
-	@$(PY) -m pytest -q tests/unit
+	@$(PY) -m pytest -q $(SIDE_BY_SIDE) tests/unit
 	@echo "== integration tests on the built channel and environment"
-	@$(PY) -m pytest -q -m "not slow" --durations=15 tests/integration
+	@$(PY) -m pytest -q $(SIDE_BY_SIDE) -m "not slow" --durations=15 tests/integration
 
 test-full: bootstrap ## everything, the long sweeps too
 	@echo "== all tests"

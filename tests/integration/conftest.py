@@ -16,6 +16,30 @@ from support.minichannel import make_channel
 from support.minienv import Site, site_of_channel
 from support.sourceserver import Server
 
+#: Files whose tests start ranks, or measure them: one worker has them, one after the other.
+RANKS = {
+    "test_external_mpi",
+    "test_guide_built",
+    "test_lab_ddl",
+    "test_lab_network",
+    "test_open_mpi",
+    "test_parameter_server",
+    "test_rooms_built",
+    "test_sanitizers",
+    "test_smoke_built",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give pytest-xdist its groups: the ranks, which take longest and so come first; each file."""
+
+    def group(item: pytest.Item) -> str:
+        return "ranks" if item.path.stem in RANKS else str(item.path)
+
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group(item)))
+    items.sort(key=lambda item: group(item) != "ranks")
+
 
 @pytest.fixture(scope="session")
 def mini_channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
