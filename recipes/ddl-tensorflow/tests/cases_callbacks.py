@@ -104,7 +104,7 @@ def callbacks_warn_where_the_optimizer_does_not_average() -> None:
     from ddl_tensorflow import optimizers
 
     callbacks = (ddl.DDLCallback, ddl.DDLGlobalVariablesCallback)
-    before, optimizers._always = optimizers._always, False
+    before, optimizers.KIND.always = optimizers.KIND.always, False
     try:
         for callback in callbacks:
             model = compiled(net(), "sgd")
@@ -112,5 +112,5 @@ def callbacks_warn_where_the_optimizer_does_not_average() -> None:
             assert len(found) == (SIZE > 1), found
             assert all("ddl.DistributedOptimizer" in one for one in found), found
     finally:
-        optimizers._always = before
+        optimizers.KIND.always = before
     assert not told(lambda: fit(compiled(net(), "sgd"), callbacks=[one() for one in callbacks]))

@@ -57,7 +57,7 @@ def alone(optimizer: keras.Optimizer, epochs: int = 2) -> keras.Model:
 
     model = compiled(net(), optimizer)
     x, y = data()
-    before, optimizers._always = optimizers._always, False
+    before, optimizers.KIND.always = optimizers.KIND.always, False
     try:
         model.fit(
             tf.data.Dataset.from_tensor_slices((x.reshape(-1, 5), y.ravel())).batch(BATCH * SIZE),
@@ -66,7 +66,7 @@ def alone(optimizer: keras.Optimizer, epochs: int = 2) -> keras.Model:
             verbose=0,
         )
     finally:
-        optimizers._always = before
+        optimizers.KIND.always = before
     return model
 
 

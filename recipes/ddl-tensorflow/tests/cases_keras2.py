@@ -42,7 +42,7 @@ def alone(optimizer: Any, epochs: int = 2) -> Any:
 
     model = compiled(optimizer)
     x, y = data()
-    before, keras2.always = keras2.always, False
+    before, keras2.KIND.always = keras2.KIND.always, False
     try:
         model.fit(
             x.reshape(-1, 5),
@@ -53,7 +53,7 @@ def alone(optimizer: Any, epochs: int = 2) -> Any:
             verbose=0,
         )
     finally:
-        keras2.always = before
+        keras2.KIND.always = before
     return model
 
 
@@ -120,12 +120,12 @@ def keras2_optimizers_can_be_wrapped() -> None:
     for make in (keras.optimizers.SGD, keras.optimizers.legacy.SGD):
         one, other = make(1.0), make(1.0)
         assert ddl.DistributedOptimizer(one) is one
-        before, keras2.always = keras2.always, False
+        before, keras2.KIND.always = keras2.KIND.always, False
         try:
             assert optimizers.is_distributed(one) is (SIZE > 1)
             assert not optimizers.is_distributed(other)
         finally:
-            keras2.always = before
+            keras2.KIND.always = before
         assert optimizers.is_distributed(other) is (SIZE > 1)
 
 

@@ -62,8 +62,9 @@ def __getattr__(name: str) -> Any:
     home = next((home for home, names in _HOMES.items() if name in names.split()), None)
     if home is None:
         raise AttributeError(f"module 'ddl_tensorflow' has no attribute '{name}'")
-    if home == "optimizers":
-        import_module("keras")  # first: it calls that module
+    if home in ("callbacks", "optimizers"):
+        import_module("keras")  # first: it may call that module
+        import_module("ddl_tensorflow.optimizers")  # callbacks ask what optimizers there are
     value = getattr(import_module(f"ddl_tensorflow.{home}"), name)
     globals()[name] = value
     return value

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import ddl
 import keras
 import numpy as np
 
-from ddl_tensorflow import optimizers
+from ddl_tensorflow._wrap import around
+from ddl_tensorflow.averaging import is_distributed, kind_of
 from ddl_tensorflow.library import ready
 from ddl_tensorflow.moving import broadcast_n
 
@@ -37,7 +41,7 @@ class DDLCallback(_Callback):
 
     def __init__(self) -> None:
         super().__init__()
-        optimizers.hook()  # what evaluate returns is not given to callbacks
+        _hook_evaluate()  # what evaluate returns is not given to callbacks
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Warn when each rank would train by itself."""
@@ -76,7 +80,7 @@ def _average(logs: dict[str, Any] | None) -> None:
 
 
 def _check_averages(model: Any) -> None:
-    if ready() > 1 and not optimizers.is_distributed(model.optimizer):
+    if ready() > 1 and not is_distributed(model.optimizer):
         warnings.warn(
             "the optimizer does not average over the ranks; wrap it: ddl.DistributedOptimizer",
             stacklevel=2,
@@ -106,7 +110,8 @@ class DDLGlobalVariablesCallback(_Callback):
         if ready() > 1:
             self._begin_with_rank_0s_epoch()
         if self.model.built:
-            optimizers.build(self.model.optimizer, self.model.trainable_variables)
+            if kind := kind_of(self.model.optimizer):
+                kind.build(self.model.optimizer, self.model.trainable_variables)
             self._give_out()
 
     # Not on_train_batch_end: where there is one, Keras waits for each batch's metrics.
@@ -138,3 +143,40 @@ class DDLGlobalVariablesCallback(_Callback):
         numbers = [one for one in variables if one.dtype != "string"]
         for variable, value in zip(numbers, broadcast_n(numbers, name="variables"), strict=True):
             variable.assign(value)
+
+
+def fit(original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
+    """`fit` that begins with rank 0's variables, also when the user has not asked for it."""
+    if not is_distributed(getattr(model, "optimizer", None)):
+        return original(model, *args, **kwargs)
+    call = inspect.signature(original).bind(model, *args, **kwargs)
+    given: Any = call.arguments.get("callbacks")
+    ours = DDLGlobalVariablesCallback()
+    if hasattr(given, "callbacks"):  # Keras's own list of them
+        if not any(isinstance(one, DDLGlobalVariablesCallback) for one in given.callbacks):
+            ours.set_model(model)
+            given.callbacks.append(ours)
+    else:
+        listed = list(given) if isinstance(given, (list, tuple)) else [given] if given else []
+        if not any(isinstance(one, DDLGlobalVariablesCallback) for one in listed):
+            call.arguments["callbacks"] = [*listed, ours]
+    return original(*call.args, **call.kwargs)
+
+
+def evaluate(original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
+    """`evaluate` whose result is averaged if it has a DDLCallback; in `fit` that one does so."""
+    result = original(model, *args, **kwargs)
+    call = inspect.signature(original).bind(model, *args, **kwargs)
+    given = call.arguments.get("callbacks")
+    listed = getattr(given, "callbacks", given if isinstance(given, (list, tuple)) else [given])
+    is_in_fit = "_use_cached_eval_dataset" in kwargs
+    asked = any(isinstance(one, DDLCallback) for one in listed) and not is_in_fit
+    return averaged(result) if asked else result
+
+
+@functools.cache
+def _hook_evaluate() -> None:
+    """Change the trainer of Keras 3, once."""
+    from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+
+    around(TensorFlowTrainer, "evaluate", evaluate)

@@ -16,64 +16,46 @@ import tf_keras
 from tf_keras.src.engine.training import Model
 from tf_keras.src.mixed_precision.loss_scale_optimizer import BaseLossScaleOptimizer
 
-KINDS = (
-    tf_keras.optimizers.Optimizer,
-    tf_keras.optimizers.legacy.Optimizer,
-    BaseLossScaleOptimizer,
-)
-always = False
+from ddl_tensorflow._wrap import around
+from ddl_tensorflow.averaging import KINDS, Kind, averaged, is_distributed
+
+
+def register() -> None:
+    """Let ddl know the optimizers of tf-keras, once."""
+    if KIND not in KINDS:
+        KINDS.insert(0, KIND)
 
 
 def average_always() -> None:
     """Let every optimizer of tf-keras average, from now on."""
-    global always
+    register()
     hook()
-    always = True
+    KIND.always = True
 
 
 @functools.cache
 def hook() -> None:
     """Change the optimizers and models of tf-keras, once."""
-    _around(tf_keras.optimizers.Optimizer, "aggregate_gradients", _aggregate)
-    _around(tf_keras.optimizers.legacy.Optimizer, "_aggregate_gradients", _aggregate)
+    around(tf_keras.optimizers.Optimizer, "aggregate_gradients", _aggregate)
+    around(tf_keras.optimizers.legacy.Optimizer, "_aggregate_gradients", _aggregate)
     for name in ("fit", "evaluate"):
-        _around(Model, name, functools.partial(_with_callbacks, f"_{name}"))
+        around(Model, name, functools.partial(_with_callbacks, name))
     _compile_without_xla()
 
 
-def build(optimizer: Any, variables: Any) -> None:
+def _build(optimizer: Any, variables: Any) -> None:
     """Make the optimizer's variables, unless there are some."""
     make = getattr(optimizer, "build", None) or optimizer._create_all_weights
     make(variables)
 
 
-def _optimizers() -> Any:
-    """The module for all optimizers, which Keras 3 calls when it has been imported."""
-    import keras  # noqa: F401 (first, or that module would be called before it is complete)
-
-    from ddl_tensorflow import optimizers
-
-    return optimizers
-
-
-def _around(owner: type, name: str, replacement: Callable[..., Any]) -> None:
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return replacement(original, self, *args, **kwargs)
-
-    setattr(owner, name, call)
-
-
 def _aggregate(original: Callable[..., Any], self: Any, grads_and_vars: Any) -> Any:
     import tensorflow as tf
 
-    optimizers = _optimizers()
-    if tf.distribute.has_strategy() or not optimizers.is_distributed(self):
+    if tf.distribute.has_strategy() or not is_distributed(self):
         return original(self, grads_and_vars)
     grads, variables = zip(*grads_and_vars, strict=True)
-    return list(zip(optimizers.averaged(self, grads, variables), variables, strict=True))
+    return list(zip(averaged(self, grads, variables), variables, strict=True))
 
 
 def _with_callbacks(
@@ -84,7 +66,11 @@ def _with_callbacks(
 
     if tf.distribute.has_strategy() or self.distribute_strategy.num_replicas_in_sync > 1:
         return original(self, *args, **kwargs)
-    return getattr(_optimizers(), name)(original, self, *args, **kwargs)
+    import keras  # noqa: F401 (first, or what that loads would be called before it is complete)
+
+    from ddl_tensorflow import callbacks
+
+    return getattr(callbacks, name)(original, self, *args, **kwargs)
 
 
 def _compile_without_xla() -> None:
@@ -92,6 +78,18 @@ def _compile_without_xla() -> None:
 
     def jit_compile(model: Any) -> Any:
         asked = before.fget(model)
-        return asked and not _optimizers().is_distributed(getattr(model, "optimizer", None))
+        return asked and not is_distributed(getattr(model, "optimizer", None))
 
     Model.jit_compile = property(jit_compile, before.fset)
+
+
+KIND = Kind(
+    (
+        tf_keras.optimizers.Optimizer,
+        tf_keras.optimizers.legacy.Optimizer,
+        BaseLossScaleOptimizer,
+    ),
+    check=lambda: None,
+    hook=hook,
+    build=_build,
+)

@@ -16,16 +16,25 @@ under LossScaleOptimizer before it looks for infinities, so that all ranks skip 
 from __future__ import annotations
 
 import functools
-import inspect
-import itertools
-import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import keras
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.trainers.trainer import Trainer
+
+from ddl_tensorflow._import_hook import when_imported
+from ddl_tensorflow._wrap import around
+from ddl_tensorflow.averaging import (
+    KINDS,
+    Kind,
+    averaged,
+    inner,
+    is_distributed,
+    kind_of,
+    name_of,
+)
 
 OptimizerT = TypeVar("OptimizerT")
 
@@ -37,16 +46,13 @@ class _State(threading.local):
 
 
 _state = _State()
-_always = False
-_numbers = itertools.count(1)
 
 
 def average_always() -> None:
     """Let every optimizer average, from now on; nothing if Keras does not run on TensorFlow."""
-    global _always
     if keras.config.backend() == "tensorflow":
         hook()
-        _always = True
+        KIND.always = True
 
 
 def DistributedOptimizer(optimizer: OptimizerT) -> OptimizerT:
@@ -61,63 +67,35 @@ def DistributedOptimizer(optimizer: OptimizerT) -> OptimizerT:
         TypeError: no such optimizer.
         RuntimeError: Keras does not run on TensorFlow.
     """
-    keras2 = _keras2(optimizer)
-    if keras2 is not None:
-        keras2.hook()
-        inner: Any = _inner(optimizer)
-        optimizer._ddl_averages = inner._ddl_averages = True  # type: ignore[attr-defined]
-        return optimizer
-    if not isinstance(optimizer, BaseOptimizer):
+    kind = kind_of(optimizer)
+    if kind is None:
         raise TypeError(
             f"DistributedOptimizer: {type(optimizer).__name__} is no optimizer of Keras; "
             "use keras.optimizers, or average the gradients with ddl.grads_reduce"
         )
-    if keras.config.backend() != "tensorflow":
-        raise RuntimeError(
-            f"DistributedOptimizer: Keras runs on {keras.config.backend()}; "
-            "set KERAS_BACKEND=tensorflow"
-        )
-    hook()
-    optimizer._ddl_averages = True
+    kind.check()
+    kind.hook()
+    marked: Any = optimizer
+    marked._ddl_averages = True
+    if kind is not KIND:  # of tf-keras, each optimizer does so for itself
+        inner(marked)._ddl_averages = True
     return optimizer
 
 
 wrap = DistributedOptimizer
 
 
-def is_distributed(optimizer: Any) -> bool:
-    """Whether this optimizer, or the one inside, averages over more than one rank."""
-    from ddl_tensorflow.library import ready
-
-    keras2 = _keras2(optimizer)
-    if keras2 is None and not isinstance(optimizer, BaseOptimizer):
-        return False
-    always = _always if keras2 is None else keras2.always
-    marked = (getattr(one, "_ddl_averages", False) for one in (optimizer, _inner(optimizer)))
-    return (always or any(marked)) and ready() > 1
+def _check() -> None:
+    if keras.config.backend() != "tensorflow":
+        raise RuntimeError(
+            f"DistributedOptimizer: Keras runs on {keras.config.backend()}; "
+            "set KERAS_BACKEND=tensorflow"
+        )
 
 
-def build(optimizer: Any, variables: Any) -> None:
-    """Make the optimizer's variables, unless there are some."""
-    keras2 = _keras2(optimizer)
-    if keras2 is not None:
-        keras2.build(optimizer, variables)
-    elif not optimizer.built:
+def _build(optimizer: Any, variables: Any) -> None:
+    if not optimizer.built:
         optimizer.build(variables)
-
-
-def _inner(optimizer: Any) -> Any:
-    """The one that a LossScaleOptimizer wraps, or the optimizer."""
-    return getattr(optimizer, "inner_optimizer", optimizer)
-
-
-def _keras2(optimizer: Any) -> Any:
-    """The module for optimizers of tf-keras if this is one."""
-    if "tf_keras" not in sys.modules:
-        return None
-    from ddl_tensorflow import keras2
-
-    return keras2 if isinstance(optimizer, keras2.KINDS) else None
 
 
 @functools.cache
@@ -125,12 +103,11 @@ def hook() -> None:
     """Change Keras's optimizer and trainer, once."""
     from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
-    _around(BaseOptimizer, "apply", _apply)
-    _around(BaseOptimizer, "_clip_gradients", _clip_gradients)
-    _around(keras.optimizers.LossScaleOptimizer, "apply", _apply_scaled)
-    _around(keras.optimizers.MultiOptimizer, "apply", _apply_several)
-    _around(TensorFlowTrainer, "fit", _fit)
-    _around(TensorFlowTrainer, "evaluate", _evaluate)
+    around(BaseOptimizer, "apply", _apply)
+    around(BaseOptimizer, "_clip_gradients", _clip_gradients)
+    around(keras.optimizers.LossScaleOptimizer, "apply", _apply_scaled)
+    around(keras.optimizers.MultiOptimizer, "apply", _apply_several)
+    around(TensorFlowTrainer, "fit", _fit)
     _compile_without_xla()
 
 
@@ -142,37 +119,6 @@ def _compile_without_xla() -> None:
         return bool(before.fget(model)) and not is_distributed(getattr(model, "optimizer", None))
 
     Trainer.jit_compile = property(jit_compile, before.fset)
-
-
-def _around(owner: type, name: str, replacement: Callable[..., Any]) -> None:
-    """`replacement` gets what it replaces as its first argument."""
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return replacement(original, self, *args, **kwargs)
-
-    setattr(owner, name, call)
-
-
-def averaged(optimizer: Any, grads: Sequence[Any], variables: Sequence[Any] | None) -> list[Any]:
-    """The averages of its gradients; messages call them by the variables."""
-    from ddl_tensorflow.library import label_of
-    from ddl_tensorflow.reducing import reduce_labelled
-
-    known = variables if variables is not None else optimizer._trainable_variables
-    labels = [f"gradient of {label_of(variable, i)}" for i, variable in enumerate(known)]
-    return reduce_labelled(grads, labels, name=f"{_name_of(optimizer)}/gradients")
-
-
-def _name_of(optimizer: Any) -> str:
-    """The same on all ranks, by the order of first use.
-
-    Keras's own names are numbered by what this process has made, perhaps for rank 0 alone.
-    """
-    if not hasattr(optimizer, "_ddl_number"):
-        optimizer._ddl_number = next(_numbers)
-    return f"{type(optimizer).__name__.lower()}-{optimizer._ddl_number}"
 
 
 def _apply(
@@ -192,7 +138,7 @@ def _clip_gradients(original: Callable[..., Any], self: Any, grads: Any) -> Any:
         from ddl_tensorflow.reducing import reduce_labelled
 
         labels = [f"accumulated gradient {i}" for i in range(len(grads))]
-        grads = reduce_labelled(grads, labels, name=f"{_name_of(self)}/accumulated")
+        grads = reduce_labelled(grads, labels, name=f"{name_of(self)}/accumulated")
     return original(self, grads)
 
 
@@ -228,33 +174,11 @@ def _apply_several(
 
 
 def _fit(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Begin with rank 0's variables, also when the user has not asked for it."""
-    from ddl_tensorflow.callbacks import DDLGlobalVariablesCallback
+    from ddl_tensorflow.callbacks import fit
 
-    if not is_distributed(getattr(self, "optimizer", None)):
-        return original(self, *args, **kwargs)
-    call = inspect.signature(original).bind(self, *args, **kwargs)
-    given: Any = call.arguments.get("callbacks")
-    ours = DDLGlobalVariablesCallback()
-    if hasattr(given, "callbacks"):  # Keras's own list of them
-        if not any(isinstance(one, DDLGlobalVariablesCallback) for one in given.callbacks):
-            ours.set_model(self)
-            given.callbacks.append(ours)
-    else:
-        listed = list(given) if isinstance(given, (list, tuple)) else [given] if given else []
-        if not any(isinstance(one, DDLGlobalVariablesCallback) for one in listed):
-            call.arguments["callbacks"] = [*listed, ours]
-    return original(*call.args, **call.kwargs)
+    return fit(original, self, *args, **kwargs)
 
 
-def _evaluate(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Average the result where there is a DDLCallback; inside `fit` the callback does so itself."""
-    from ddl_tensorflow.callbacks import DDLCallback, averaged
-
-    result = original(self, *args, **kwargs)
-    call = inspect.signature(original).bind(self, *args, **kwargs)
-    given = call.arguments.get("callbacks")
-    listed = getattr(given, "callbacks", given if isinstance(given, (list, tuple)) else [given])
-    is_in_fit = "_use_cached_eval_dataset" in kwargs
-    asked = any(isinstance(one, DDLCallback) for one in listed) and not is_in_fit
-    return averaged(result) if asked else result
+KIND = Kind((BaseOptimizer,), _check, hook, _build)
+KINDS.append(KIND)
+when_imported("tf_keras", "ddl_tensorflow.keras2", "register")

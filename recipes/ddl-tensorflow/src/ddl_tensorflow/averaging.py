@@ -1,0 +1,78 @@
+"""Which optimizers average their gradients over the ranks, and how: the same for every Keras.
+
+Each Keras registers its kind of optimizers here as soon as it is loaded (optimizers.py for
+Keras 3, keras2.py for tf-keras). This module loads neither Keras nor TensorFlow.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Kind:
+    """The optimizers of one Keras.
+
+    Attributes:
+        types: their classes.
+        check: raises an error where they cannot average.
+        hook: changes that Keras so that they can, once.
+        build: makes an optimizer's variables, unless there are some.
+        always: whether every one of them averages, not only those that were chosen.
+    """
+
+    types: tuple[type, ...]
+    check: Callable[[], None]
+    hook: Callable[[], None]
+    build: Callable[[Any, Any], None]
+    always: bool = False
+
+
+#: Later ones first: the classes of tf-keras are no classes of Keras 3, nor the reverse.
+KINDS: list[Kind] = []
+
+
+def kind_of(optimizer: Any) -> Kind | None:
+    """The kind of an optimizer; None for anything else."""
+    return next((kind for kind in KINDS if isinstance(optimizer, kind.types)), None)
+
+
+def inner(optimizer: Any) -> Any:
+    """The one that a LossScaleOptimizer wraps, or the optimizer."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def is_distributed(optimizer: Any) -> bool:
+    """Whether this optimizer, or the one inside, averages over more than one rank."""
+    from ddl_tensorflow.library import ready
+
+    kind = kind_of(optimizer)
+    if kind is None:
+        return False
+    marked = (getattr(one, "_ddl_averages", False) for one in (optimizer, inner(optimizer)))
+    return (kind.always or any(marked)) and ready() > 1
+
+
+def averaged(optimizer: Any, grads: Sequence[Any], variables: Sequence[Any] | None) -> list[Any]:
+    """The averages of its gradients; messages call them by the variables."""
+    from ddl_tensorflow.library import label_of
+    from ddl_tensorflow.reducing import reduce_labelled
+
+    known = variables if variables is not None else optimizer._trainable_variables
+    labels = [f"gradient of {label_of(variable, i)}" for i, variable in enumerate(known)]
+    return reduce_labelled(grads, labels, name=f"{name_of(optimizer)}/gradients")
+
+
+def name_of(optimizer: Any) -> str:
+    """The same on all ranks, by the order of first use.
+
+    Keras's own names are numbered by what this process has made, perhaps for rank 0 alone.
+    """
+    if not hasattr(optimizer, "_ddl_number"):
+        optimizer._ddl_number = next(_numbers)
+    return f"{type(optimizer).__name__.lower()}-{optimizer._ddl_number}"

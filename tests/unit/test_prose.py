@@ -1,0 +1,62 @@
+"""The documents in numbers: short sentences, which people read in their second language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[2]
+DOCUMENTS = [*sorted(REPO.glob("*.md")), *sorted((REPO / "docs").rglob("*.md"))]
+NAMES = [str(path.relative_to(REPO)) for path in DOCUMENTS]
+
+#: Words in a sentence: on average, and at most.
+MEAN, MOST = 20, 40
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ITEM = re.compile(r"([-*]|\d+\.)\s+")
+END = re.compile(r"(?<=[.!?:])[\"')*]*\s+(?=[A-Z`*\"(]|code)")
+WORD = re.compile(r"[\w'’%.,/-]*\w[\w'’%./-]*")
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """Running text, an item of a list each; no code, tables or headings."""
+    for block in re.split(r"\n\s*\n", FENCE.sub("\n\n", text)):
+        found: list[str] = []
+        is_list = False
+        for line in map(str.strip, block.splitlines()):
+            if line.startswith(("|", "#")):
+                continue
+            # Inside a paragraph only a 1 begins a list (CommonMark, 5.3): "7." ends a sentence.
+            if (item := ITEM.match(line)) and (is_list or not found or item[1] in "-*1."):
+                is_list = True
+                yield " ".join(found)
+                found, line = [], line[item.end() :]
+            found.append(line)
+        yield " ".join(found)
+
+
+def sentences(text: str) -> list[int]:
+    """The number of words of each sentence; inline code is one word."""
+    counts = []
+    for paragraph in paragraphs(text):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "code", paragraph))
+        counts += [len(WORD.findall(sentence)) for sentence in END.split(plain)]
+    return [count for count in counts if count > 1]
+
+
+def test_sentences_are_counted() -> None:
+    text = (
+        "# A heading of words\n\nOne two `a b c` four. Five\nsix [seven eight](x y).\n\n"
+        "- nine ten\n- eleven\n\n```\nnot this one\n```\n| nor | this |\n"
+    )
+    assert sentences(text) == [4, 4, 2]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sentences_are_short(name: str) -> None:
+    counts = sentences((REPO / name).read_text())
+    assert max(counts, default=0) <= MOST
+    assert sum(counts) <= MEAN * len(counts)
