@@ -220,7 +220,7 @@ void Context::synchronize_end() {
   }
   for (Comm* group : groups) group->queue().drain();
   const Call call{Collective::kFinalize, 0, 0, 0, 0};
-  world_->run(call, [&] { world_->begin(call); });
+  world_->run(call, [&] { world_->agreement().begin(call); });
 }
 
 void Context::print_topology() const {

@@ -20,9 +20,9 @@ std::uint32_t fingerprint_of(const std::vector<Allreduce>& parts) {
 class Announcement {
  public:
   Announcement(Comm& comm, std::uint32_t fingerprint) : comm_(comm) {
-    comm_.announce_as_fused(fingerprint);
+    comm_.agreement().announce_as_fused(fingerprint);
   }
-  ~Announcement() { comm_.announce_as_fused(0); }
+  ~Announcement() { comm_.agreement().announce_as_fused(0); }
   Announcement(const Announcement&) = delete;
   Announcement& operator=(const Announcement&) = delete;
 
@@ -77,7 +77,7 @@ std::size_t Fusion::agree_on_number(const std::vector<Allreduce>& queued) {
                   first.count,
                   static_cast<std::uint32_t>(queued.size())};
   std::size_t number = 0;
-  comm_.run(call, [&] { number = comm_.begin(call); });
+  comm_.run(call, [&] { number = comm_.agreement().begin(call); });
   return number;
 }
 

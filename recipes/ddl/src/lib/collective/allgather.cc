@@ -41,7 +41,7 @@ void allgather(Comm& comm, const void* send, void* recv, std::size_t nbytes) {
   if (nbytes > 0 && is_on_device(recv)) return comm.device().allgather(send, recv, nbytes);
   const Call call{Collective::kAllgather, 0, 0, 0, nbytes};
   comm.run(call, [&] {
-    comm.begin(call);
+    comm.agreement().begin(call);
     if (nbytes > 0) agreed::allgather(comm, send, recv, nbytes);
   });
 }

@@ -21,10 +21,10 @@ void allreduce_small(Comm& comm, const Call& call, const void* send, void* recv,
   HostGroup& host = comm.host();
   const auto type = static_cast<DDL_Type>(call.type);
   const auto op = static_cast<DDL_Op>(call.op);
-  const int parity = comm.call_parity() ^ 1;  // of the call that announce() begins
+  const int parity = comm.agreement().parity() ^ 1;  // of the call that announce() begins
   if (nbytes > 0) std::memcpy(host.small(host.rank(), parity, nbytes), send, nbytes);
-  comm.announce(call);
-  comm.agree_on_host();
+  comm.agreement().announce(call);
+  comm.agreement().agree_on_host();
   const void* inputs[kMaxSmallRanks];
   for (int i = 0; i < host.size(); ++i) inputs[i] = host.small(i, parity, nbytes);
   reduce_function(type, op)(recv, inputs, host.size(), call.count,
@@ -58,7 +58,7 @@ void allreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_
       allreduce_small(comm, call, send, recv, nbytes);
       return;
     }
-    comm.begin(call);
+    comm.agreement().begin(call);
     if (count > 0) agreed::allreduce(comm, send, recv, count, type, op);
   };
   comm.run(call, std::ref(collective));  // a copy would be on the heap

@@ -50,14 +50,14 @@ void broadcast(Comm& comm, void* buffer, std::size_t nbytes, int root) {
   if (nbytes > 0 && is_on_device(buffer)) return comm.device().broadcast(buffer, nbytes, root);
   const Call call{Collective::kBroadcast, 0, 0, root, nbytes};
   comm.run(call, [&] {
-    comm.begin(call);
+    comm.agreement().begin(call);
     if (nbytes > 0) agreed::broadcast(comm, buffer, nbytes, root);
   });
 }
 
 void barrier(Comm& comm) {
   const Call call{Collective::kBarrier, 0, 0, 0, 0};
-  comm.run(call, [&] { comm.begin(call); });
+  comm.run(call, [&] { comm.agreement().begin(call); });
 }
 
 }  // namespace ddl

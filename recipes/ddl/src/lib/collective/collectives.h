@@ -24,8 +24,8 @@ void alltoallv(Comm& comm, const void* send, const std::size_t* send_bytes,
                const std::size_t* send_offsets, void* recv, const std::size_t* recv_bytes,
                const std::size_t* recv_offsets);
 
-// In host memory; the ranks have just agreed on the call (Comm::begin), and there is something to
-// move.
+// In host memory; the ranks have just agreed on the call (Agreement::begin), and there is something
+// to move.
 namespace agreed {
 
 void allreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,

@@ -23,7 +23,7 @@ void copy_own(void* to, const void* from, std::size_t nbytes) {
 void gather(Comm& comm, const void* send, void* recv, std::size_t nbytes, int root) {
   const Call call{Collective::kGather, 0, 0, root, nbytes};
   comm.run(call, [&] {
-    comm.begin(call);
+    comm.agreement().begin(call);
     Batch batch(comm.transport());
     if (comm.rank() != root) {
       batch.send(send, nbytes, root);
@@ -40,7 +40,7 @@ void gather(Comm& comm, const void* send, void* recv, std::size_t nbytes, int ro
 void scatter(Comm& comm, const void* send, void* recv, std::size_t nbytes, int root) {
   const Call call{Collective::kScatter, 0, 0, root, nbytes};
   comm.run(call, [&] {
-    comm.begin(call);
+    comm.agreement().begin(call);
     Batch batch(comm.transport());
     if (comm.rank() != root) {
       batch.recv(recv, nbytes, root);
@@ -57,7 +57,7 @@ void scatter(Comm& comm, const void* send, void* recv, std::size_t nbytes, int r
 void alltoall(Comm& comm, const void* send, void* recv, std::size_t nbytes) {
   const Call call{Collective::kAlltoall, 0, 0, 0, nbytes};
   comm.run(call, [&] {
-    comm.begin(call);
+    comm.agreement().begin(call);
     copy_own(at(recv, comm.rank() * nbytes), at(send, comm.rank() * nbytes), nbytes);
     exchange_with_all(comm, [&](Batch& batch, int to, int from) {
       batch.recv(at(recv, from * nbytes), nbytes, from);
@@ -71,7 +71,7 @@ void alltoallv(Comm& comm, const void* send, const std::size_t* send_bytes,
                const std::size_t* recv_offsets) {
   const Call call{Collective::kAlltoallv, 0, 0, 0, 0};
   comm.run(call, [&] {
-    comm.begin(call);
+    comm.agreement().begin(call);
     const int me = comm.rank();
     if (send_bytes[me] != recv_bytes[me]) {
       fail(DDL_ERROR_MISMATCH, "alltoallv: ", comm.describe(me), " sends ", send_bytes[me],

@@ -60,7 +60,7 @@ void reduce_scatter(Comm& comm, const void* send, void* recv, std::size_t recv_c
   const Call call{Collective::kReduceScatter, static_cast<std::uint32_t>(type),
                   static_cast<std::uint32_t>(op), 0, recv_count};
   comm.run(call, [&] {
-    comm.begin(call);
+    comm.agreement().begin(call);
     if (recv_count > 0) agreed::reduce_scatter(comm, send, recv, recv_count, type, op);
   });
 }

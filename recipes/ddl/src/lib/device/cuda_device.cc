@@ -77,9 +77,9 @@ void CudaDevice::run(const Call& call, const void* send, const void* recv,
     const CurrentDevice current(device);
     // Read by the host's ranks in set_up(); the next call but one writes there again.
     HostGroup& host = comm_.host();
-    std::memcpy(host.small(host.rank(), comm_.call_parity() ^ 1, sizeof(BusId)),
+    std::memcpy(host.small(host.rank(), comm_.agreement().parity() ^ 1, sizeof(BusId)),
                 bus_id(device).text, sizeof(BusId));
-    comm_.begin(call);
+    comm_.agreement().begin(call);
     if (!gpu_) set_up();
     Gpu& gpu = *gpu_;
     try {
@@ -131,7 +131,8 @@ bool CudaDevice::is_gpu_shared() const {
   const HostGroup& host = comm_.host();
   std::vector<BusId> ids(host.size());
   for (int rank = 0; rank < host.size(); ++rank) {
-    std::memcpy(&ids[rank], host.small(rank, comm_.call_parity(), sizeof(BusId)), sizeof(BusId));
+    std::memcpy(&ids[rank], host.small(rank, comm_.agreement().parity(), sizeof(BusId)),
+                sizeof(BusId));
     if (std::find(ids.begin(), ids.begin() + rank, ids[rank]) != ids.begin() + rank) return true;
   }
   return false;

@@ -135,7 +135,8 @@ void CudaDevice::through_host(Gpu& gpu, const Call& call, std::size_t nbytes, st
     }
   };
   steps.exchange = [&](std::size_t c) {
-    if (c > 0) comm_.begin(call);  // nobody still reads what the last part left in shared memory
+    if (c > 0)
+      comm_.agreement().begin(call);  // nobody still reads what the last part left in shared memory
     collective(input(c), output(c), length(c));
   };
   steps.deliver = [&](std::size_t c) {

@@ -60,6 +60,7 @@ void check_mpi(int code, const char* what) {
 
 MpiTransport::MpiTransport(MPI_Comm comm, std::vector<Peer> peers, Use use)
     : comm_(comm), peers_(std::move(peers)), use_(use) {
+  check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   if (use_ == Use::kBorrowed) MPI_Comm_get_errhandler(comm_, &before_);
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   if (use_ == Use::kPrivate) prepare_isend(comm_);

@@ -31,6 +31,7 @@ class MpiTransport {
   MpiTransport& operator=(const MpiTransport&) = delete;
 
   MPI_Comm comm() const { return comm_; }
+  int rank() const { return rank_; }
   const std::vector<Peer>& peers() const { return peers_; }
 
   WaitWatcher on_wait = [](const std::vector<int>& whom, double) { return whom; };
@@ -39,6 +40,7 @@ class MpiTransport {
 
  private:
   MPI_Comm comm_;
+  int rank_ = 0;
   std::vector<Peer> peers_;
   Use use_;
   MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;  // of a borrowed one
