@@ -1,0 +1,76 @@
+"""The source of libddl stays readable: no include circle, no long file, no long function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+LIB = Path(__file__).parents[2] / "recipes" / "ddl" / "src" / "lib"
+FILES = sorted(path for path in LIB.rglob("*") if path.suffix in (".c", ".cc", ".h", ".def"))
+MAX_FILE = 400
+MAX_FUNCTION = 60
+
+INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
+# clang-format has a definition begin with its head and end with a brace, both at one indentation.
+NOT_A_FUNCTION = re.compile(
+    r"\s*(namespace|class|struct|union|enum|extern|switch|if|for|while|do)\b"
+)
+
+
+def includes(path: Path) -> list[Path]:
+    return [LIB / name for name in INCLUDE.findall(path.read_text()) if (LIB / name).exists()]
+
+
+def find_circle(start: Path) -> list[str]:
+    """The names of files that include each other, one after the other; none if there is none."""
+    way: list[Path] = []
+    done: set[Path] = set()
+
+    def visit(path: Path) -> list[str]:
+        if path in way:
+            return [str(each.relative_to(LIB)) for each in [*way[way.index(path) :], path]]
+        if path in done:
+            return []
+        way.append(path)
+        circle = next((found for each in includes(path) if (found := visit(each))), [])
+        way.pop()
+        done.add(path)
+        return circle
+
+    return visit(start)
+
+
+def functions(text: str) -> Iterator[tuple[str, int]]:
+    """The first line and the number of lines of every function, methods among them."""
+    lines = text.splitlines()
+    for i, line in enumerate(lines):
+        if not line.endswith("{") or line.startswith("#"):
+            continue
+        head = i  # the head may take several lines: it begins after the one that ends something
+        while head > 0 and not re.search(r"([;{}:]|^)$|//", lines[head - 1].rstrip()):
+            head -= 1
+        indent = len(lines[head]) - len(lines[head].lstrip())
+        is_function = "(" in "".join(lines[head : i + 1]) and not NOT_A_FUNCTION.match(lines[head])
+        if indent > 4 or not is_function:
+            continue
+        close = " " * indent + "}"
+        end = next(j for j in range(i + 1, len(lines)) if lines[j].startswith(close))
+        yield lines[head].strip(), end - head + 1
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(LIB)))
+def test_a_file_is_readable(path: Path) -> None:
+    assert find_circle(path) == []
+    text = path.read_text()
+    assert len(text.splitlines()) <= MAX_FILE
+    assert [found for found in functions(text) if found[1] > MAX_FUNCTION] == []
+
+
+def test_functions_are_found() -> None:
+    text = (LIB / "agreement.cc").read_text()
+    names = [re.sub(r".*?(\w+)\(.*", r"\1", head) for head, _ in functions(text)]
+    assert {"Agreement", "watch_waits", "begin", "hear_of_hosts", "enforce"} <= set(names)
+    assert dict(functions("void f(int a,\n       int b) {\n  a;\n}\n")) == {"void f(int a,": 4}
