@@ -75,17 +75,17 @@ def run_as_rank(bursts: int) -> None:
     send = [np.full(n, i % 7 + ddl.rank(), np.float32) for i, n in enumerate(sizes)]
     recv = [np.zeros(n, np.float32) for n in sizes]
 
-    # (communicator, send, recv, count, type: float32, operation: sum)
+    # (communicator, send, recv, count, type: float32, operation: sum, root)
     calls = [
-        (0, x.ctypes.data, y.ctypes.data, x.size, 0, 0) for x, y in zip(send, recv, strict=True)
+        (0, x.ctypes.data, y.ctypes.data, x.size, 0, 0, 0) for x, y in zip(send, recv, strict=True)
     ]
 
     def blocking() -> None:
         for call in calls:
-            check(_core.allreduce(*call))
+            check(_core.run("allreduce", *call))
 
     def asynchronous() -> None:
-        for code, request in [_core.iallreduce(*call) for call in calls]:
+        for code, request in [_core.start("allreduce", *call) for call in calls]:
             check(code)
             request.wait_for(1e9)
             check(request.code)

@@ -1,50 +1,39 @@
-// Checks of what the program hands to the C interface. Each throws DDL_ERROR_ARGUMENT with the name
-// of the function and of the argument; nothing has been communicated then.
+// The arguments of a collective, from the C interface to the algorithms.
 #pragma once
+
+#include <ddl/ddl.h>
 
 #include <cstddef>
 
-#include "comm.h"
+#include "types.h"
 
 namespace ddl {
 
-template <class T>
-void set(T* out, T value, const char* function) {
-  if (out == nullptr) fail(DDL_ERROR_ARGUMENT, function, ": the result pointer is null");
-  *out = value;
+// The blocks of an alltoallv, in bytes: a number and an offset for every rank.
+struct BlockLists {
+  const std::size_t* send_bytes;
+  const std::size_t* send_offsets;
+  const std::size_t* recv_bytes;
+  const std::size_t* recv_offsets;
+};
+
+// Every collective uses some of these; ddl.h says which, and what they mean.
+struct Arguments {
+  const void* send = nullptr;
+  void* recv = nullptr;
+  std::size_t count = 0;  // elements of one block; bytes where nothing is reduced
+  DDL_Type type = DDL_TYPE_FLOAT;
+  DDL_Op op = DDL_OP_SUM;
+  int root = 0;
+  const BlockLists* lists = nullptr;
+
+  // Of a reduction.
+  std::size_t nbytes() const { return count * size_of(type); }
+};
+
+// Arguments of a collective that moves `nbytes` and reduces nothing.
+inline Arguments bytes_to_move(const void* send, void* recv, std::size_t nbytes, int root = 0) {
+  return {send, recv, nbytes, DDL_TYPE_FLOAT, DDL_OP_SUM, root};
 }
-
-void check_buffer(const char* function, const char* name, const void* buffer, std::size_t nbytes);
-// The product, if memory can hold as many bytes.
-std::size_t multiply(const char* function, std::size_t a, std::size_t b);
-// Bytes up to the end of the last of `n` blocks, if memory can hold as many.
-std::size_t extent(const char* function, const std::size_t* nbytes, const std::size_t* offsets,
-                   int n);
-void check_rank(const char* function, const char* name, int rank, const Comm& comm);
-void check_group_tag(const char* function, int tag);
-void check_message_tag(const char* function, int tag);
-// `is_in_place`: the smaller buffer lies where it may lie inside the larger one.
-void check_overlap(const char* function, const void* send, std::size_t send_bytes, const void* recv,
-                   std::size_t recv_bytes, bool is_in_place);
-
-// Both in host memory, or both on a GPU.
-void check_same_memory(const char* function, const void* send, std::size_t send_bytes,
-                       const void* recv, std::size_t recv_bytes);
-
-// Those of the collectives that exist both blocking and asynchronous.
-void check_allreduce(const char* function, const void* send, const void* recv, std::size_t count,
-                     DDL_Type type, DDL_Op op);
-void check_reduce_scatter(const char* function, const Comm& comm, const void* send,
-                          const void* recv, std::size_t recv_count, DDL_Type type, DDL_Op op);
-void check_broadcast(const char* function, const Comm& comm, const void* buffer, std::size_t nbytes,
-                     int root);
-void check_allgather(const char* function, const Comm& comm, const void* send, const void* recv,
-                     std::size_t nbytes);
-
-// A collective with `nbytes` on one side and size * nbytes on the other, which matters at the root
-// only.
-void check_rooted(const char* function, const Comm& comm, int root, const void* small,
-                  const char* small_name, const void* large, const char* large_name,
-                  std::size_t nbytes);
 
 }  // namespace ddl

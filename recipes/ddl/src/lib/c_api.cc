@@ -1,4 +1,4 @@
-// The C interface: arguments are checked here, exceptions become codes here.
+// The C interface but for the collectives: it checks arguments and turns exceptions into codes.
 #include <ddl/ddl.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -10,8 +10,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "arguments.h"
-#include "collective/collectives.h"
+#include "checks.h"
 #include "context.h"
 #include "device/host_copy.h"
 #include "guard.h"
@@ -174,113 +173,6 @@ DDL_Result ddl_comm_size(ddl_comm_t comm, int* size) {
   return guard([&] { set(size, context()->resolve(comm).size(), "ddl_comm_size"); });
 }
 
-DDL_Result ddl_comm_allreduce(ddl_comm_t comm, const void* send, void* recv, size_t count,
-                              DDL_Type type, DDL_Op op) {
-  return guard([&] {
-    const auto ctx = context();
-    check_allreduce("allreduce", send, recv, count, type, op);
-    allreduce(ctx->resolve(comm), send, recv, count, type, op);
-  });
-}
-
-DDL_Result ddl_comm_reduce_scatter(ddl_comm_t comm, const void* send, void* recv, size_t recv_count,
-                                   DDL_Type type, DDL_Op op) {
-  return guard([&] {
-    const auto ctx = context();
-    Comm& group = ctx->resolve(comm);
-    check_reduce_scatter("reduce_scatter", group, send, recv, recv_count, type, op);
-    reduce_scatter(group, send, recv, recv_count, type, op);
-  });
-}
-
-DDL_Result ddl_comm_broadcast(ddl_comm_t comm, void* buffer, size_t nbytes, int root) {
-  return guard([&] {
-    const auto ctx = context();
-    Comm& group = ctx->resolve(comm);
-    check_broadcast("broadcast", group, buffer, nbytes, root);
-    broadcast(group, buffer, nbytes, root);
-  });
-}
-
-DDL_Result ddl_comm_allgather(ddl_comm_t comm, const void* send, void* recv, size_t nbytes) {
-  return guard([&] {
-    const auto ctx = context();
-    Comm& group = ctx->resolve(comm);
-    check_allgather("allgather", group, send, recv, nbytes);
-    allgather(group, send, recv, nbytes);
-  });
-}
-
-DDL_Result ddl_comm_barrier(ddl_comm_t comm) {
-  return guard([&] { barrier(context()->resolve(comm)); });
-}
-
-DDL_Result ddl_comm_gather(ddl_comm_t comm, const void* send, void* recv, size_t nbytes, int root) {
-  return guard([&] {
-    const auto ctx = context();
-    Comm& group = ctx->resolve(comm);
-    check_rooted("gather", group, root, send, "send", recv, "recv", nbytes);
-    const std::size_t all = group.rank() == root ? nbytes * group.size() : 0;
-    const HostInput input(group, send, nbytes);
-    HostOutput output(group, recv, all);
-    gather(group, input.data(), output.data(), nbytes, root);
-    output.deliver(0, all);
-  });
-}
-
-DDL_Result ddl_comm_scatter(ddl_comm_t comm, const void* send, void* recv, size_t nbytes,
-                            int root) {
-  return guard([&] {
-    const auto ctx = context();
-    Comm& group = ctx->resolve(comm);
-    check_rooted("scatter", group, root, recv, "recv", send, "send", nbytes);
-    const HostInput input(group, send, group.rank() == root ? nbytes * group.size() : 0);
-    HostOutput output(group, recv, nbytes);
-    scatter(group, input.data(), output.data(), nbytes, root);
-    output.deliver(0, nbytes);
-  });
-}
-
-DDL_Result ddl_comm_alltoall(ddl_comm_t comm, const void* send, void* recv, size_t nbytes) {
-  return guard([&] {
-    const auto ctx = context();
-    Comm& group = ctx->resolve(comm);
-    const std::size_t all = multiply("alltoall", nbytes, group.size());
-    check_buffer("alltoall", "send", send, all);
-    check_buffer("alltoall", "recv", recv, all);
-    check_overlap("alltoall", send, all, recv, all, false);
-    const HostInput input(group, send, all);
-    HostOutput output(group, recv, all);
-    alltoall(group, input.data(), output.data(), nbytes);
-    output.deliver(0, all);
-  });
-}
-
-DDL_Result ddl_comm_alltoallv(ddl_comm_t comm, const void* send, const size_t* send_bytes,
-                              const size_t* send_offsets, void* recv, const size_t* recv_bytes,
-                              const size_t* recv_offsets) {
-  return guard([&] {
-    const auto ctx = context();
-    if (send_bytes == nullptr || send_offsets == nullptr || recv_bytes == nullptr ||
-        recv_offsets == nullptr) {
-      fail(DDL_ERROR_ARGUMENT, "alltoallv: a list of counts or offsets is null");
-    }
-    Comm& group = ctx->resolve(comm);
-    const std::size_t sent = extent("alltoallv", send_bytes, send_offsets, group.size());
-    const std::size_t received = extent("alltoallv", recv_bytes, recv_offsets, group.size());
-    check_buffer("alltoallv", "send", send, sent);
-    check_buffer("alltoallv", "recv", recv, received);
-    check_overlap("alltoallv", send, sent, recv, received, false);
-    const HostInput input(group, send, sent);
-    HostOutput output(group, recv, received);
-    alltoallv(group, input.data(), send_bytes, send_offsets, output.data(), recv_bytes,
-              recv_offsets);
-    for (int rank = 0; rank < group.size(); ++rank) {
-      output.deliver(recv_offsets[rank], recv_bytes[rank]);
-    }
-  });
-}
-
 DDL_Result ddl_comm_send(ddl_comm_t comm, const void* buffer, size_t nbytes, int dest, int tag) {
   return guard([&] {
     const auto ctx = context();
@@ -317,10 +209,6 @@ DDL_Result ddl_comm_recv_any(ddl_comm_t comm, void* buffer, size_t nbytes, int t
     output.deliver(0, nbytes);
     if (source != nullptr) *source = sender;
   });
-}
-
-DDL_Result ddl_allreduce(void* buffer, size_t count, DDL_Type type, DDL_Op op) {
-  return ddl_comm_allreduce(DDL_COMM_WORLD, buffer, buffer, count, type, op);
 }
 
 DDL_Result ddl_malloc(void** pointer, size_t alignment, size_t nbytes) {

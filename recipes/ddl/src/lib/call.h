@@ -1,8 +1,6 @@
 // What a rank says about the collective it enters, so that ranks can see that they agree.
 #pragma once
 
-#include <ddl/ddl.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,28 +9,22 @@ namespace ddl {
 
 enum class Collective : std::uint32_t {
   kNone,
-  kAllreduce,
-  kReduceScatter,
-  kBroadcast,
-  kAllgather,
-  kBarrier,
-  kGather,
-  kScatter,
-  kAlltoall,
-  kAlltoallv,
-  kFinalize,
-  kIallreduce,  // what ranks agree on before they fuse queued allreduces: `count` is of the first
+#define DDL_COLLECTIVE(Name) k##Name,
+#include "collectives.def"
+#undef DDL_COLLECTIVE
 };
 
-// Plain bytes: it travels through shared memory and MPI. Fields that a collective has not are 0.
+// Plain bytes: it travels through shared memory and MPI. Fields that a collective does not have are
+// 0.
 struct Call {
   Collective collective = Collective::kNone;
   std::uint32_t type = 0;
   std::uint32_t op = 0;
   std::int32_t root = 0;
   std::uint64_t count = 0;  // elements for reductions, else bytes
-  // kIallreduce: how many this rank could fuse; ranks may differ. Else a fingerprint of the sizes
-  // that are fused in the message, 0 when it is not fused.
+  // Of kIallreduce, on which ranks agree before they fuse queued allreduces: how many this rank
+  // could fuse; ranks may differ. Else a fingerprint of the sizes that are fused in the message, 0
+  // when it is not fused.
   std::uint32_t fusion = 0;
   std::uint32_t is_on_device = 0;  // whether the buffers are on a GPU
 
@@ -47,11 +39,7 @@ static_assert(sizeof(Call) == 32, "Call has grown");
 
 std::string describe(const Call& call);
 
-std::size_t size_of(DDL_Type type);
-// The bytes that the call moves or reduces in all: what its schedule is chosen by.
+// The bytes that the call moves or reduces in all: its schedule is chosen by them.
 std::size_t bytes_of(const Call& call, int ranks);
-
-const char* name_of(DDL_Type type);
-const char* name_of(DDL_Op op);
 
 }  // namespace ddl

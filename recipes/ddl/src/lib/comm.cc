@@ -34,7 +34,7 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
       device_(make_device(*this)),
       queue_({settings.fusion_bytes,
               std::chrono::duration<double, std::milli>(settings.fusion_wait_ms)},
-             [this](const std::vector<Allreduce>& queued) { return fusion_->run(queued); }) {}
+             [this](const std::vector<Arguments>& queued) { return fusion_->run(queued); }) {}
 
 Comm::~Comm() {
   // The process ends without ddl_finalize: neither our own thread nor the others shall wait long.

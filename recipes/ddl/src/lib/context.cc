@@ -219,7 +219,8 @@ void Context::synchronize_end() {
     for (const auto& [comm, group] : groups_) groups.push_back(comm);
   }
   for (Comm* group : groups) group->queue().drain();
-  const Call call{Collective::kFinalize, 0, 0, 0, 0};
+  Call call;
+  call.collective = Collective::kFinalize;
   world_->run(call, [&] { world_->agreement().begin(call); });
 }
 

@@ -1,8 +1,7 @@
 // ddl_mpi.hpp: allreduce in MPI's own terms, for programs that speak MPI.
 #include <ddl_mpi.hpp>
 
-#include "arguments.h"
-#include "collective/collectives.h"
+#include "collective/run.h"
 #include "context.h"
 #include "guard.h"
 
@@ -66,12 +65,12 @@ DDL_Result ddl_allreduce_mpi(const char* options, void* buffer, size_t count, MP
   return ddl::guard([&] {
     ddl::start(options);
     const auto context = ddl::context();
-    const DDL_Type ddl_type = ddl::type_of(type);
-    const DDL_Op ddl_op = ddl::op_of(op);
-    ddl::check_allreduce("ddl_allreduce_mpi", buffer, buffer, count, ddl_type, ddl_op);
+    const ddl::Arguments args{buffer, buffer, count, ddl::type_of(type), ddl::op_of(op)};
+    // The check does not look at the communicator, and a wrong call must not make one.
+    ddl::kAllreduceRow.check("ddl_allreduce_mpi", context->world(), args);
     if (comm == MPI_COMM_NULL) {
       ddl::fail(DDL_ERROR_ARGUMENT, "ddl_allreduce_mpi: the communicator is MPI_COMM_NULL");
     }
-    ddl::allreduce(ddl::comm_of(*context, comm), buffer, buffer, count, ddl_type, ddl_op);
+    ddl::run(ddl::comm_of(*context, comm), ddl::kAllreduceRow, args);
   });
 }

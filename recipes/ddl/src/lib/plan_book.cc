@@ -1,7 +1,7 @@
 #include "plan_book.h"
 
+#include "collective/table.h"
 #include "schedule/choose.h"
-#include "schedule/spread.h"
 
 namespace ddl {
 namespace {
@@ -12,7 +12,11 @@ constexpr std::size_t kMaxPlans = 256;
 
 PlanBook::PlanBook(const Topology& topology, const Settings& settings, const Chunking& chunking,
                    int host)
-    : topology_(topology), settings_(settings), chunking_(chunking), host_(host) {}
+    : topology_(topology), settings_(settings), chunking_(chunking), host_(host) {
+  for (const Host& each : topology.hosts()) {
+    host_sizes_.push_back(static_cast<int>(each.ranks.size()));
+  }
+}
 
 std::shared_ptr<const Plan> PlanBook::plan(const PlanKey& key, std::size_t call_bytes) {
   const int schedule = choice_for(call_bytes).schedule;
@@ -38,23 +42,7 @@ PlanBook::Choice PlanBook::choice_for(std::size_t call_bytes) {
 }
 
 Plan PlanBook::make_plan(const PlanKey& key, const Node& tree) const {
-  if (key.collective == Collective::kAllreduce) {
-    return plan_allreduce(tree, host_, key.count, kPlanUnit);
-  }
-  if (key.collective == Collective::kBroadcast) {
-    return plan_broadcast(tree, host_, key.root, key.count, kPlanUnit);
-  }
-  const std::size_t block = key.count / topology_.size();
-  Pieces owned;
-  std::size_t begin = 0;
-  for (std::size_t h = 0; h < topology_.hosts().size(); ++h) {
-    const std::size_t end = begin + block * topology_.hosts()[h].ranks.size();
-    owned.push_back({{begin, end}, static_cast<int>(h)});
-    begin = end;
-  }
-  return key.collective == Collective::kAllgather
-             ? plan_allgather(tree, host_, owned, kPlanUnit)
-             : plan_reduce_scatter(tree, host_, owned, kPlanUnit);
+  return row_of(key.collective).plan({tree, host_, key.root, key.count, host_sizes_});
 }
 
 }  // namespace ddl

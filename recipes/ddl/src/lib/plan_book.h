@@ -6,6 +6,7 @@
 #include <memory>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "call.h"
 #include "schedule/cost.h"
@@ -50,6 +51,7 @@ class PlanBook {
   const Settings& settings_;
   const Chunking chunking_;
   const int host_;
+  std::vector<int> host_sizes_;
   std::map<std::pair<PlanKey, int>, std::shared_ptr<const Plan>> plans_;  // and by schedule
   std::map<std::size_t, Choice> choices_;                                 // by bytes
 };

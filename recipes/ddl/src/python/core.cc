@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings.h"
 #include "places.h"
 #include "schedules.h"
 
@@ -78,14 +79,6 @@ class Request {
   std::string message_;
 };
 
-// For the asynchronous calls: (code, request).
-template <class Start>
-std::pair<int, Request> request_of(const Start& start) {
-  ddl_request_t request = DDL_REQUEST_NULL;
-  const DDL_Result code = start(&request);
-  return {code, Request(request)};
-}
-
 using Unlocked = nb::call_guard<nb::gil_scoped_release>;
 
 }  // namespace
@@ -138,47 +131,11 @@ NB_MODULE(_core, m) {
       "comm_free", [](Address comm) -> int { return ddl_comm_free(comm_at(comm)); }, Unlocked());
 
   m.def(
-      "allreduce",
-      [](Address comm, Address send, Address recv, std::size_t count, int type, int op) -> int {
-        return ddl_comm_allreduce(comm_at(comm), memory_at(send), memory_at(recv), count,
-                                  static_cast<DDL_Type>(type), static_cast<DDL_Op>(op));
-      },
-      Unlocked());
-  m.def(
-      "reduce_scatter",
-      [](Address comm, Address send, Address recv, std::size_t count, int type, int op) -> int {
-        return ddl_comm_reduce_scatter(comm_at(comm), memory_at(send), memory_at(recv), count,
-                                       static_cast<DDL_Type>(type), static_cast<DDL_Op>(op));
-      },
-      Unlocked());
-  m.def(
-      "broadcast",
-      [](Address comm, Address buffer, std::size_t nbytes, int root) -> int {
-        return ddl_comm_broadcast(comm_at(comm), memory_at(buffer), nbytes, root);
-      },
-      Unlocked());
-  m.def(
-      "allgather",
-      [](Address comm, Address send, Address recv, std::size_t nbytes) -> int {
-        return ddl_comm_allgather(comm_at(comm), memory_at(send), memory_at(recv), nbytes);
-      },
-      Unlocked());
-  m.def(
-      "gather",
-      [](Address comm, Address send, Address recv, std::size_t nbytes, int root) -> int {
-        return ddl_comm_gather(comm_at(comm), memory_at(send), memory_at(recv), nbytes, root);
-      },
-      Unlocked());
-  m.def(
-      "scatter",
-      [](Address comm, Address send, Address recv, std::size_t nbytes, int root) -> int {
-        return ddl_comm_scatter(comm_at(comm), memory_at(send), memory_at(recv), nbytes, root);
-      },
-      Unlocked());
-  m.def(
-      "alltoall",
-      [](Address comm, Address send, Address recv, std::size_t nbytes) -> int {
-        return ddl_comm_alltoall(comm_at(comm), memory_at(send), memory_at(recv), nbytes);
+      "run",
+      [](const char* name, Address comm, Address send, Address recv, std::size_t count, int type,
+         int op, int root) -> int {
+        return ddl_run_by_name(name, comm_at(comm), memory_at(send), memory_at(recv), count,
+                               static_cast<DDL_Type>(type), static_cast<DDL_Op>(op), root);
       },
       Unlocked());
   m.def(
@@ -202,43 +159,20 @@ NB_MODULE(_core, m) {
         return ddl_comm_recv(comm_at(comm), memory_at(buffer), nbytes, source, tag);
       },
       Unlocked());
-  m.def(
-      "barrier", [](Address comm) -> int { return ddl_comm_barrier(comm_at(comm)); }, Unlocked());
-
   nb::class_<Request>(m, "Request")
       .def("test", &Request::test)
       .def("wait_for", &Request::wait_for, Unlocked())
       .def_prop_ro("code", &Request::code)
       .def_prop_ro("message", &Request::message);
-  m.def("iallreduce", [](Address comm, Address send, Address recv, std::size_t count, int type,
-                         int op) {
-    return request_of([&](ddl_request_t* request) {
-      return ddl_comm_iallreduce(comm_at(comm), memory_at(send), memory_at(recv), count,
-                                 static_cast<DDL_Type>(type), static_cast<DDL_Op>(op), request);
-    });
-  });
-  m.def("ireduce_scatter",
-        [](Address comm, Address send, Address recv, std::size_t count, int type, int op) {
-          return request_of([&](ddl_request_t* request) {
-            return ddl_comm_ireduce_scatter(comm_at(comm), memory_at(send), memory_at(recv), count,
-                                            static_cast<DDL_Type>(type), static_cast<DDL_Op>(op),
-                                            request);
-          });
+  m.def("start",
+        [](const char* name, Address comm, Address send, Address recv, std::size_t count, int type,
+           int op, int root) -> std::pair<int, Request> {
+          ddl_request_t request = DDL_REQUEST_NULL;
+          const DDL_Result code = ddl_start_by_name(
+              name, comm_at(comm), memory_at(send), memory_at(recv), count,
+              static_cast<DDL_Type>(type), static_cast<DDL_Op>(op), root, &request);
+          return {code, Request(request)};
         });
-  m.def("ibroadcast", [](Address comm, Address buffer, std::size_t nbytes, int root) {
-    return request_of([&](ddl_request_t* request) {
-      return ddl_comm_ibroadcast(comm_at(comm), memory_at(buffer), nbytes, root, request);
-    });
-  });
-  m.def("iallgather", [](Address comm, Address send, Address recv, std::size_t nbytes) {
-    return request_of([&](ddl_request_t* request) {
-      return ddl_comm_iallgather(comm_at(comm), memory_at(send), memory_at(recv), nbytes, request);
-    });
-  });
-  m.def("ibarrier", [](Address comm) {
-    return request_of(
-        [&](ddl_request_t* request) { return ddl_comm_ibarrier(comm_at(comm), request); });
-  });
   m.def("stats", [](Address comm) -> std::pair<int, std::vector<std::uint64_t>> {
     ddl_stats stats{};
     const DDL_Result code = ddl_comm_stats(comm_at(comm), &stats, sizeof(stats));

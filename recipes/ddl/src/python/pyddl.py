@@ -124,7 +124,7 @@ def allreduce(buffer: Memory | np.ndarray[Any, Any], count: int, kind: int, op: 
         raise ValueError(f"count: {count} is below 0")
     _check_room("buffer", data.nbytes, count * _BYTES[kind])
     ddl.size()  # starts the library under ddlrun
-    check(_core.allreduce(0, data.address, data.address, count, kind, op))
+    check(_core.run("allreduce", 0, data.address, data.address, count, kind, op, 0))
     return DDL_SUCCESS
 
 

@@ -6,18 +6,18 @@ namespace ddl {
 namespace {
 
 alignas(8) std::byte memory[1 << 10];
-const Allreduce* const no_allreduce = nullptr;
+const Arguments* const no_allreduce = nullptr;
 
 // `count` floats summed in place, `offset` bytes into the memory.
-Allreduce floats(std::size_t count, std::size_t offset) {
+Arguments floats(std::size_t count, std::size_t offset) {
   return {memory + offset, memory + offset, count, DDL_TYPE_FLOAT, DDL_OP_SUM};
 }
 
 TEST(FusionGroupTest, GrowsUntilItIsFull) {
   Group group(64);
-  const Allreduce a = floats(8, 0);
-  const Allreduce b = floats(7, 32);
-  const Allreduce c = floats(1, 60);
+  const Arguments a = floats(8, 0);
+  const Arguments b = floats(7, 32);
+  const Arguments c = floats(1, 60);
   group.add(&a);
   group.add(&b);
   EXPECT_EQ(group.size(), 2U);
@@ -30,12 +30,12 @@ TEST(FusionGroupTest, GrowsUntilItIsFull) {
 }
 
 TEST(FusionGroupTest, EndsBeforeWhatDoesNotFit) {
-  const Allreduce first = floats(8, 0);
-  const Allreduce doubles{memory + 64, memory + 64, 1, DDL_TYPE_DOUBLE, DDL_OP_SUM};
-  const Allreduce largest{memory + 64, memory + 64, 1, DDL_TYPE_FLOAT, DDL_OP_MAX};
-  const Allreduce too_much = floats(9, 64);
-  const Allreduce large = floats(16, 64);
-  for (const Allreduce* next : {&doubles, &largest, &too_much, &large, no_allreduce}) {
+  const Arguments first = floats(8, 0);
+  const Arguments doubles{memory + 64, memory + 64, 1, DDL_TYPE_DOUBLE, DDL_OP_SUM};
+  const Arguments largest{memory + 64, memory + 64, 1, DDL_TYPE_FLOAT, DDL_OP_MAX};
+  const Arguments too_much = floats(9, 64);
+  const Arguments large = floats(16, 64);
+  for (const Arguments* next : {&doubles, &largest, &too_much, &large, no_allreduce}) {
     Group group(64);
     group.add(&first);
     group.add(next);
@@ -45,9 +45,9 @@ TEST(FusionGroupTest, EndsBeforeWhatDoesNotFit) {
 }
 
 TEST(FusionGroupTest, WhatCannotBeFusedIsAlone) {
-  const Allreduce one = floats(1, 0);
-  const Allreduce full = floats(16, 0);
-  for (const Allreduce* first : {&full, no_allreduce}) {
+  const Arguments one = floats(1, 0);
+  const Arguments full = floats(16, 0);
+  for (const Arguments* first : {&full, no_allreduce}) {
     Group group(64);
     group.add(first);
     EXPECT_EQ(group.size(), 1U);
@@ -59,11 +59,11 @@ TEST(FusionGroupTest, WhatCannotBeFusedIsAlone) {
 }
 
 TEST(FusionGroupTest, NoMemberReadsWhatAnotherWrites) {
-  const Allreduce first = floats(4, 0);
-  const Allreduce again = floats(4, 0);
-  const Allreduce reads_end{memory + 12, memory + 64, 4, DDL_TYPE_FLOAT, DDL_OP_SUM};
-  const Allreduce behind{memory + 16, memory + 64, 4, DDL_TYPE_FLOAT, DDL_OP_SUM};
-  for (const Allreduce* next : {&again, &reads_end}) {
+  const Arguments first = floats(4, 0);
+  const Arguments again = floats(4, 0);
+  const Arguments reads_end{memory + 12, memory + 64, 4, DDL_TYPE_FLOAT, DDL_OP_SUM};
+  const Arguments behind{memory + 16, memory + 64, 4, DDL_TYPE_FLOAT, DDL_OP_SUM};
+  for (const Arguments* next : {&again, &reads_end}) {
     Group group(64);
     group.add(&first);
     group.add(next);
@@ -76,7 +76,7 @@ TEST(FusionGroupTest, NoMemberReadsWhatAnotherWrites) {
 }
 
 TEST(FusionGroupTest, NothingFitsAnywhere) {
-  const Allreduce nothing{nullptr, nullptr, 0, DDL_TYPE_FLOAT, DDL_OP_SUM};
+  const Arguments nothing{nullptr, nullptr, 0, DDL_TYPE_FLOAT, DDL_OP_SUM};
   Group group(64);
   group.add(&nothing);
   group.add(&nothing);

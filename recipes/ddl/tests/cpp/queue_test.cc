@@ -14,14 +14,14 @@ constexpr std::chrono::milliseconds kLong{10'000};
 // Says that all went well, and notes how many there were at a time.
 class Recorder {
  public:
-  std::vector<Outcome> operator()(const std::vector<Allreduce>& queued) {
+  std::vector<Outcome> operator()(const std::vector<Arguments>& queued) {
     sizes.push_back(queued.size());
     return std::vector<Outcome>(queued.size());
   }
   std::vector<std::size_t> sizes;
 };
 
-Allreduce nothing() { return {nullptr, nullptr, 0, DDL_TYPE_FLOAT, DDL_OP_SUM}; }
+Arguments nothing() { return {nullptr, nullptr, 0, DDL_TYPE_FLOAT, DDL_OP_SUM}; }
 
 TEST(QueueTest, RunsInTheOrderGivenAndTellsOutcomes) {
   Queue queue({0, kLong}, Recorder());
@@ -97,7 +97,7 @@ TEST(QueueTest, TheWaitForCompanyEnds) {
 
 TEST(QueueTest, WhatIsNotCarriedOutStaysQueued) {
   std::vector<std::size_t> sizes;
-  Queue queue({64, kLong}, [&](const std::vector<Allreduce>& queued) {
+  Queue queue({64, kLong}, [&](const std::vector<Arguments>& queued) {
     sizes.push_back(queued.size());
     return std::vector<Outcome>((queued.size() + 1) / 2);
   });
@@ -122,7 +122,7 @@ TEST(QueueTest, RequestsOutliveTheQueueWhichCarriesOutWhatIsLeft) {
 // For ThreadSanitizer: everything at once.
 TEST(QueueTest, ManyThreadsSubmitAndWait) {
   std::size_t carried_out = 0;
-  Queue queue({64, std::chrono::microseconds(50)}, [&](const std::vector<Allreduce>& queued) {
+  Queue queue({64, std::chrono::microseconds(50)}, [&](const std::vector<Arguments>& queued) {
     carried_out += queued.size();
     return std::vector<Outcome>(queued.size());
   });

@@ -1,15 +1,15 @@
 #include "async/fusion.h"
 
-#include "collective/collectives.h"
+#include "collective/run.h"
 #include "reduce/kernels.h"
 
 namespace ddl {
 namespace {
 
 // FNV-1a over the sizes: ranks whose parts differ shall see it even when the sums of them do not.
-std::uint32_t fingerprint_of(const std::vector<Allreduce>& parts) {
+std::uint32_t fingerprint_of(const std::vector<Arguments>& parts) {
   std::uint32_t hash = 2166136261U;
-  for (const Allreduce& part : parts) {
+  for (const Arguments& part : parts) {
     std::uint64_t count = part.count;
     for (int i = 0; i < 8; ++i, count >>= 8) hash = (hash ^ (count & 0xff)) * 16777619U;
   }
@@ -36,14 +36,14 @@ class Announcement {
 Fusion::Fusion(Comm& comm, std::size_t max_bytes)
     : comm_(comm), max_bytes_(max_bytes), buffer_(new std::byte[max_bytes]) {}
 
-std::vector<Outcome> Fusion::run(const std::vector<Allreduce>& queued) {
-  if (!queued[0].is_fusable(max_bytes_)) {
-    return {outcome_of([&] { run_one(queued[0]); })};
+std::vector<Outcome> Fusion::run(const std::vector<Arguments>& queued) {
+  if (!is_fusable(queued[0], max_bytes_)) {
+    return {outcome_of([&] { ddl::run(comm_, kAllreduceRow, queued[0]); })};
   }
   std::size_t number = 0;
   const Outcome agreement = outcome_of([&] { number = agree_on_number(queued); });
   if (agreement.code != DDL_SUCCESS) return {agreement};
-  const std::vector<Allreduce> parts(queued.begin(), queued.begin() + number);
+  const std::vector<Arguments> parts(queued.begin(), queued.begin() + number);
   if (number > 1) {
     bool is_same = true;
     const Outcome outcome = outcome_of([&] {
@@ -58,43 +58,36 @@ std::vector<Outcome> Fusion::run(const std::vector<Allreduce>& queued) {
     // its own answer, and those that are the same everywhere succeed.
   }
   std::vector<Outcome> outcomes;
-  for (const Allreduce& part : parts) outcomes.push_back(outcome_of([&] { run_one(part); }));
+  for (const Arguments& part : parts)
+    outcomes.push_back(outcome_of([&] { ddl::run(comm_, kAllreduceRow, part); }));
   return outcomes;
-}
-
-void Fusion::run_one(const Allreduce& one) {
-  allreduce(comm_, one.send, one.recv, one.count, one.type, one.op);
 }
 
 // The first of `queued` is the same on all ranks, else Disagreement. The result is how many every
 // rank has.
-std::size_t Fusion::agree_on_number(const std::vector<Allreduce>& queued) {
-  const Allreduce& first = queued[0];
-  const Call call{Collective::kIallreduce,
-                  static_cast<std::uint32_t>(first.type),
-                  static_cast<std::uint32_t>(first.op),
-                  0,
-                  first.count,
-                  static_cast<std::uint32_t>(queued.size())};
+std::size_t Fusion::agree_on_number(const std::vector<Arguments>& queued) {
+  Call call = call_of(kIallreduceRow, queued[0]);
+  call.fusion = static_cast<std::uint32_t>(queued.size());
   std::size_t number = 0;
   comm_.run(call, [&] { number = comm_.agreement().begin(call); });
   return number;
 }
 
-void Fusion::run_fused(const std::vector<Allreduce>& parts) {
+void Fusion::run_fused(const std::vector<Arguments>& parts) {
   std::size_t count = 0;
   std::byte* end = buffer_.get();
-  for (const Allreduce& part : parts) {
+  for (const Arguments& part : parts) {
     if (part.count > 0) copy_bytes(end, part.send, part.nbytes());
     end += part.nbytes();
     count += part.count;
   }
   {
     const Announcement announcement(comm_, fingerprint_of(parts));
-    allreduce(comm_, buffer_.get(), buffer_.get(), count, parts[0].type, parts[0].op);
+    ddl::run(comm_, kAllreduceRow,
+             {buffer_.get(), buffer_.get(), count, parts[0].type, parts[0].op});
   }
   const std::byte* begin = buffer_.get();
-  for (const Allreduce& part : parts) {
+  for (const Arguments& part : parts) {
     if (part.count > 0) copy_bytes(part.recv, begin, part.nbytes());
     begin += part.nbytes();
   }

@@ -20,16 +20,15 @@ class Fusion {
 
   // How the first operations of `queued`, which are one Group, ended: one outcome for each that was
   // carried out. All ranks carry out as many.
-  std::vector<Outcome> run(const std::vector<Allreduce>& queued);
+  std::vector<Outcome> run(const std::vector<Arguments>& queued);
 
   // Operations that travelled together with others, and the messages in which they did.
   std::uint64_t num_requests() const { return num_requests_.load(std::memory_order_relaxed); }
   std::uint64_t num_messages() const { return num_messages_.load(std::memory_order_relaxed); }
 
  private:
-  void run_one(const Allreduce& one);
-  std::size_t agree_on_number(const std::vector<Allreduce>& queued);
-  void run_fused(const std::vector<Allreduce>& parts);
+  std::size_t agree_on_number(const std::vector<Arguments>& queued);
+  void run_fused(const std::vector<Arguments>& parts);
 
   Comm& comm_;
   std::size_t max_bytes_;

@@ -4,26 +4,26 @@
 
 namespace ddl {
 
-void Group::add(const Allreduce* next) {
+void Group::add(const Arguments* next) {
   if (is_complete_) return;
-  const bool is_fusable = next != nullptr && next->is_fusable(max_bytes_);
-  const std::size_t nbytes = is_fusable ? next->nbytes() : 0;
-  if (size_ > 0 && !(is_fusable && fits(*next, nbytes))) {
+  const bool can_join = next != nullptr && is_fusable(*next, max_bytes_);
+  const std::size_t nbytes = can_join ? next->nbytes() : 0;
+  if (size_ > 0 && !(can_join && fits(*next, nbytes))) {
     is_complete_ = true;
     return;
   }
   ++size_;
-  if (is_fusable) {
+  if (can_join) {
     nbytes_ += nbytes;
     type_ = next->type;
     op_ = next->op;
     const auto begin = reinterpret_cast<std::uintptr_t>(next->recv);
     written_.push_back({begin, begin + nbytes});
   }
-  is_complete_ = !is_fusable || nbytes_ == max_bytes_;
+  is_complete_ = !can_join || nbytes_ == max_bytes_;
 }
 
-bool Group::fits(const Allreduce& next, std::size_t nbytes) const {
+bool Group::fits(const Arguments& next, std::size_t nbytes) const {
   if (next.type != type_ || next.op != op_ || nbytes > max_bytes_ - nbytes_) return false;
   const auto begin = reinterpret_cast<std::uintptr_t>(next.send);
   const std::uintptr_t end = begin + nbytes;

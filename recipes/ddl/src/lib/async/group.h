@@ -5,21 +5,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "call.h"
+#include "arguments.h"
 
 namespace ddl {
 
-struct Allreduce {
-  const void* send;
-  void* recv;
-  std::size_t count;
-  DDL_Type type;
-  DDL_Op op;
-
-  std::size_t nbytes() const { return count * size_of(type); }
-  // Whether there can be room for another one beside it. All ranks must come to the same answer.
-  bool is_fusable(std::size_t max_bytes) const { return nbytes() < max_bytes; }
-};
+// Whether an allreduce can leave room for another one beside it. All ranks come to the same answer.
+inline bool is_fusable(const Arguments& allreduce, std::size_t max_bytes) {
+  return allreduce.nbytes() < max_bytes;
+}
 
 // Consecutive allreduces of one type and operation, of at most `max_bytes` together, of which none
 // reads what an earlier one writes: the result is as if they ran one after the other. What cannot
@@ -29,7 +22,7 @@ class Group {
   explicit Group(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
   // The next operation of the queue, null when it is no allreduce: joins the group or completes it.
-  void add(const Allreduce* next);
+  void add(const Arguments* next);
 
   // Operations.
   std::size_t size() const { return size_; }
@@ -43,7 +36,7 @@ class Group {
     std::uintptr_t end;
   };
 
-  bool fits(const Allreduce& next, std::size_t nbytes) const;
+  bool fits(const Arguments& next, std::size_t nbytes) const;
 
   std::size_t max_bytes_;
   std::size_t size_ = 0;

@@ -24,7 +24,7 @@ Queue::~Queue() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::shared_ptr<Request> Queue::submit(const Allreduce& allreduce) {
+std::shared_ptr<Request> Queue::submit(const Arguments& allreduce) {
   return submit(allreduce, nullptr);
 }
 
@@ -32,7 +32,7 @@ std::shared_ptr<Request> Queue::submit(std::function<void()> run) {
   return submit(std::nullopt, std::move(run));
 }
 
-std::shared_ptr<Request> Queue::submit(std::optional<Allreduce> allreduce,
+std::shared_ptr<Request> Queue::submit(std::optional<Arguments> allreduce,
                                        std::function<void()> run) {
   auto request = std::make_shared<Request>(board_);
   const std::lock_guard<std::mutex> lock(board_->mutex);
@@ -112,7 +112,7 @@ void Queue::hold_back(std::unique_lock<std::mutex>& lock) {
 std::vector<Outcome> Queue::carry_out_first(std::unique_lock<std::mutex>& lock) {
   // What is added meanwhile leaves the first operation where it is.
   const Operation& first = operations_.front();
-  std::vector<Allreduce> allreduces;
+  std::vector<Arguments> allreduces;
   for (std::size_t i = 0; first.allreduce && i < group_.size(); ++i) {
     allreduces.push_back(*operations_[i].allreduce);
   }

@@ -25,7 +25,7 @@ class Queue {
     std::chrono::duration<double, std::milli> max_wait;
   };
   // Carries out the first of these, or several, and says how each of them ended.
-  using Reduce = std::function<std::vector<Outcome>(const std::vector<Allreduce>&)>;
+  using Reduce = std::function<std::vector<Outcome>(const std::vector<Arguments>&)>;
 
   Queue(Limits limits, Reduce reduce);
   // Carries out what is left, and ends the thread.
@@ -34,7 +34,7 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
 
   // The first of these starts the thread.
-  std::shared_ptr<Request> submit(const Allreduce& allreduce);
+  std::shared_ptr<Request> submit(const Arguments& allreduce);
   std::shared_ptr<Request> submit(std::function<void()> run);
 
   // Runs `body` behind all that is queued; throws what it throws.
@@ -50,14 +50,14 @@ class Queue {
  private:
   struct Operation {
     std::shared_ptr<Request> request;
-    std::optional<Allreduce> allreduce;
+    std::optional<Arguments> allreduce;
     std::function<void()> run;  // when it is no allreduce
     Clock::time_point submitted_at;
 
-    const Allreduce* allreduce_or_null() const { return allreduce ? &*allreduce : nullptr; }
+    const Arguments* allreduce_or_null() const { return allreduce ? &*allreduce : nullptr; }
   };
 
-  std::shared_ptr<Request> submit(std::optional<Allreduce> allreduce, std::function<void()> run);
+  std::shared_ptr<Request> submit(std::optional<Arguments> allreduce, std::function<void()> run);
   void start_worker();
   void work();
   void hold_back(std::unique_lock<std::mutex>& lock);

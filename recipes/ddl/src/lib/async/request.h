@@ -69,3 +69,8 @@ class Waiting {
 };
 
 }  // namespace ddl
+
+// A ddl_request_t points to this.
+struct ddl_request {
+  std::shared_ptr<ddl::Request> state;
+};

@@ -1,14 +1,24 @@
 // All-gather. On one host, every rank puts a piece of its block per chunk into shared memory.
 #include <algorithm>
 
+#include "checks.h"
 #include "collective/between_hosts.h"
-#include "collective/collectives.h"
+#include "collective/table.h"
+#include "device/device.h"
 #include "reduce/kernels.h"
+#include "schedule/spread.h"
 
 namespace ddl {
 namespace {
 
-void allgather_on_host(Comm& comm, const std::byte* send, std::byte* recv, std::size_t nbytes) {
+void check_allgather(const char* function, const Comm& comm, const Arguments& args) {
+  check_blocks(function, comm, {args.send, "send"}, {args.recv, "recv"}, args.count);
+}
+
+void allgather_on_host(Comm& comm, const Arguments& args) {
+  const auto* send = static_cast<const std::byte*>(args.send);
+  auto* recv = static_cast<std::byte*>(args.recv);
+  const std::size_t nbytes = args.count;
   HostGroup& host = comm.host();
   const std::size_t piece = host.chunk_bytes();
   std::size_t slot = host.take_slots((nbytes + piece - 1) / piece);
@@ -28,22 +38,22 @@ void allgather_on_host(Comm& comm, const std::byte* send, std::byte* recv, std::
 
 }  // namespace
 
-void agreed::allgather(Comm& comm, const void* send, void* recv, std::size_t nbytes) {
-  if (comm.num_hosts() > 1) {
-    allgather_between_hosts(comm, send, recv, nbytes);
-  } else {
-    allgather_on_host(comm, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv),
-                      nbytes);
-  }
-}
-
-void allgather(Comm& comm, const void* send, void* recv, std::size_t nbytes) {
-  if (nbytes > 0 && is_on_device(recv)) return comm.device().allgather(send, recv, nbytes);
-  const Call call{Collective::kAllgather, 0, 0, 0, nbytes};
-  comm.run(call, [&] {
-    comm.agreement().begin(call);
-    if (nbytes > 0) agreed::allgather(comm, send, recv, nbytes);
-  });
-}
+constexpr Row kAllgatherRow = [] {
+  Row row;
+  row.collective = Collective::kAllgather;
+  row.name = "allgather";
+  row.async_name = "iallgather";
+  row.unit = Unit::kBytes;
+  row.send = {Blocks::kOne, Users::kAll};
+  row.recv = {Blocks::kPerRank, Users::kAll};
+  row.check = check_allgather;
+  row.on_host = allgather_on_host;
+  row.between_hosts = allgather_between_hosts;
+  row.on_device = &DeviceGroup::allgather;
+  row.plan = [](const PlanInput& input) {
+    return plan_allgather(input.tree, input.host, blocks_by_host(input), kPlanUnit);
+  };
+  return row;
+}();
 
 }  // namespace ddl

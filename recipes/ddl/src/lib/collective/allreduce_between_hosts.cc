@@ -13,16 +13,15 @@ namespace {
 
 class PipelinedAllreduce final : public Pipeline {
  public:
-  PipelinedAllreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
-                     DDL_Op op, std::size_t chunk, Divisors divisors)
-      : Pipeline(comm, (count + chunk - 1) / chunk, size_of(type), reduce_function(type, op),
-                 divisors.last, comm.host().num_sockets() > 1),
-        send_(static_cast<const std::byte*>(send)),
-        recv_(static_cast<std::byte*>(recv)),
-        count_(count),
+  PipelinedAllreduce(Comm& comm, const Arguments& args, std::size_t chunk, Divisors divisors)
+      : Pipeline(comm, (args.count + chunk - 1) / chunk, size_of(args.type),
+                 reduce_function(args.type, args.op), divisors.last, comm.host().num_sockets() > 1),
+        send_(static_cast<const std::byte*>(args.send)),
+        recv_(static_cast<std::byte*>(args.recv)),
+        count_(args.count),
         chunk_(chunk),
         divisor_(divisors.first),
-        copy_out_(copy_function(count * width_, send == recv)) {}
+        copy_out_(copy_function(args.nbytes(), send_ == recv_)) {}
 
  private:
   std::size_t begin(std::size_t c) const { return c * chunk_; }
@@ -116,12 +115,9 @@ class PipelinedAllreduce final : public Pipeline {
 
 }  // namespace
 
-void allreduce_between_hosts(Comm& comm, const void* send, void* recv, std::size_t count,
-                             DDL_Type type, DDL_Op op) {
-  const std::size_t width = size_of(type);
-  const std::size_t chunk = chunk_elements(comm, count * width, width);
-  PipelinedAllreduce(comm, send, recv, count, type, op, chunk, Divisors(comm.size(), type, op))
-      .run();
+void allreduce_between_hosts(Comm& comm, const Arguments& args) {
+  const std::size_t chunk = chunk_elements(comm, args.nbytes(), size_of(args.type));
+  PipelinedAllreduce(comm, args, chunk, Divisors(comm.size(), args)).run();
 }
 
 }  // namespace ddl

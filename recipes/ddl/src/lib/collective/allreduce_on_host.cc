@@ -16,21 +16,19 @@ namespace {
 
 class SharedAllreduce {
  public:
-  SharedAllreduce(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
-                  DDL_Op op)
-      : comm_(comm),
-        host_(comm.host()),
-        send_(static_cast<const std::byte*>(send)),
-        recv_(static_cast<std::byte*>(recv)),
-        count_(count),
-        reduce_(reduce_function(type, op)),
-        width_(size_of(type)),
+  SharedAllreduce(Comm& comm, const Arguments& args)
+      : host_(comm.host()),
+        send_(static_cast<const std::byte*>(args.send)),
+        recv_(static_cast<std::byte*>(args.recv)),
+        count_(args.count),
+        reduce_(reduce_function(args.type, args.op)),
+        width_(size_of(args.type)),
         chunk_(host_.chunk_bytes() / width_),
         by_socket_(host_.num_sockets() > 1),
-        divisors_(comm.size(), type, op),
-        copy_out_(copy_function(count * width_, send == recv)),
+        divisors_(comm.size(), args),
+        copy_out_(copy_function(args.nbytes(), send_ == recv_)),
         is_far_(host_.is_far()),
-        chunks_((count + chunk_ - 1) / chunk_),
+        chunks_((count_ + chunk_ - 1) / chunk_),
         first_(host_.take_slots(chunks_)),
         arrived_(host_.arrived()),
         summed_before_(host_.summed()),
@@ -166,7 +164,6 @@ class SharedAllreduce {
     }
   }
 
-  Comm& comm_;
   HostGroup& host_;
   const std::byte* send_;
   std::byte* recv_;
@@ -192,10 +189,9 @@ class SharedAllreduce {
 
 }  // namespace
 
-void allreduce_on_host(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
-                       DDL_Op op) {
-  comm.host().look_how_far(count * size_of(type));
-  SharedAllreduce(comm, send, recv, count, type, op).run();
+void allreduce_on_host(Comm& comm, const Arguments& args) {
+  comm.host().look_how_far(args.nbytes());
+  SharedAllreduce(comm, args).run();
 }
 
 }  // namespace ddl

@@ -1,18 +1,14 @@
-// The collectives of communicators on several hosts, each a kind of pipeline. Arguments as in
-// collectives.h; the ranks have agreed on the call, and there is something to move.
+// The collectives of communicators on several hosts, each a kind of pipeline.
 #pragma once
 
-#include <cstddef>
-
+#include "arguments.h"
 #include "comm.h"
 
 namespace ddl {
 
-void allreduce_between_hosts(Comm& comm, const void* send, void* recv, std::size_t count,
-                             DDL_Type type, DDL_Op op);
-void reduce_scatter_between_hosts(Comm& comm, const void* send, void* recv, std::size_t recv_count,
-                                  DDL_Type type, DDL_Op op);
-void allgather_between_hosts(Comm& comm, const void* send, void* recv, std::size_t nbytes);
-void broadcast_between_hosts(Comm& comm, void* buffer, std::size_t nbytes, int root);
+void allreduce_between_hosts(Comm& comm, const Arguments& args);
+void reduce_scatter_between_hosts(Comm& comm, const Arguments& args);
+void allgather_between_hosts(Comm& comm, const Arguments& args);
+void broadcast_between_hosts(Comm& comm, const Arguments& args);
 
 }  // namespace ddl

@@ -11,11 +11,11 @@
 namespace ddl {
 namespace {
 
-class Blocks : public Pipeline {
+class PipelineOfBlocks : public Pipeline {
  protected:
   // `block`: elements of every rank's; `piece` of them are in a chunk.
-  Blocks(Comm& comm, Collective kind, std::size_t block, std::size_t piece, std::size_t width,
-         ReduceFunction reduce, double divisor)
+  PipelineOfBlocks(Comm& comm, Collective kind, std::size_t block, std::size_t piece,
+                   std::size_t width, ReduceFunction reduce, double divisor)
       : Pipeline(comm, (block + piece - 1) / piece, width, reduce, divisor),
         kind_(kind),
         block_(block),
@@ -64,14 +64,13 @@ class Blocks : public Pipeline {
   std::size_t first_ = 0;   // of this host's in ranks_
 };
 
-class PipelinedAllgather final : public Blocks {
+class PipelinedAllgather final : public PipelineOfBlocks {
  public:
-  PipelinedAllgather(Comm& comm, const void* send, void* recv, std::size_t nbytes,
-                     std::size_t piece)
-      : Blocks(comm, Collective::kAllgather, nbytes, piece, 1, nullptr, 1.0),
-        send_(static_cast<const std::byte*>(send)),
-        recv_(static_cast<std::byte*>(recv)),
-        copy_out_(copy_function(nbytes * comm.size(), false)) {}
+  PipelinedAllgather(Comm& comm, const Arguments& args, std::size_t piece)
+      : PipelineOfBlocks(comm, Collective::kAllgather, args.count, piece, 1, nullptr, 1.0),
+        send_(static_cast<const std::byte*>(args.send)),
+        recv_(static_cast<std::byte*>(args.recv)),
+        copy_out_(copy_function(args.count * comm.size(), false)) {}
 
  private:
   void bring(std::size_t c) override {
@@ -112,14 +111,13 @@ class PipelinedAllgather final : public Blocks {
   CopyFunction copy_out_;
 };
 
-class PipelinedReduceScatter final : public Blocks {
+class PipelinedReduceScatter final : public PipelineOfBlocks {
  public:
-  PipelinedReduceScatter(Comm& comm, const void* send, void* recv, std::size_t count,
-                         std::size_t piece, DDL_Type type, DDL_Op op, Divisors divisors)
-      : Blocks(comm, Collective::kReduceScatter, count, piece, size_of(type),
-               reduce_function(type, op), divisors.last),
-        send_(static_cast<const std::byte*>(send)),
-        recv_(static_cast<std::byte*>(recv)),
+  PipelinedReduceScatter(Comm& comm, const Arguments& args, std::size_t piece, Divisors divisors)
+      : PipelineOfBlocks(comm, Collective::kReduceScatter, args.count, piece, size_of(args.type),
+                         reduce_function(args.type, args.op), divisors.last),
+        send_(static_cast<const std::byte*>(args.send)),
+        recv_(static_cast<std::byte*>(args.recv)),
         divisor_(divisors.first) {}
 
  private:
@@ -168,15 +166,13 @@ std::size_t piece_of(const Comm& comm, std::size_t block, std::size_t width) {
 
 }  // namespace
 
-void allgather_between_hosts(Comm& comm, const void* send, void* recv, std::size_t nbytes) {
-  PipelinedAllgather(comm, send, recv, nbytes, piece_of(comm, nbytes, 1)).run();
+void allgather_between_hosts(Comm& comm, const Arguments& args) {
+  PipelinedAllgather(comm, args, piece_of(comm, args.count, 1)).run();
 }
 
-void reduce_scatter_between_hosts(Comm& comm, const void* send, void* recv, std::size_t recv_count,
-                                  DDL_Type type, DDL_Op op) {
-  PipelinedReduceScatter(comm, send, recv, recv_count, piece_of(comm, recv_count, size_of(type)),
-                         type, op, Divisors(comm.size(), type, op))
-      .run();
+void reduce_scatter_between_hosts(Comm& comm, const Arguments& args) {
+  const std::size_t piece = piece_of(comm, args.count, size_of(args.type));
+  PipelinedReduceScatter(comm, args, piece, Divisors(comm.size(), args)).run();
 }
 
 }  // namespace ddl

@@ -2,17 +2,26 @@
 // before.
 #include <algorithm>
 
+#include "checks.h"
 #include "collective/between_hosts.h"
-#include "collective/collectives.h"
+#include "collective/table.h"
+#include "device/device.h"
 #include "reduce/kernels.h"
+#include "schedule/spread.h"
 
 namespace ddl {
 namespace {
 
-void broadcast_on_host(Comm& comm, std::byte* buffer, std::size_t nbytes, int root) {
+void check_broadcast(const char* function, const Comm& comm, const Arguments& args) {
+  check_rank(function, "root", args.root, comm);
+  check_buffer(function, "buffer", args.recv, args.count);
+}
+
+void broadcast_on_host(Comm& comm, const Arguments& args) {
+  const std::size_t nbytes = args.count;
   HostGroup& host = comm.host();
-  const bool is_root = comm.rank() == root;
-  const int writer = comm.topology().local_rank(root);
+  const bool is_root = comm.rank() == args.root;
+  const int writer = comm.topology().local_rank(args.root);
   const std::size_t chunk = host.chunk_bytes();
   const std::uint32_t arrived = host.arrived();
   const std::uint32_t done = host.done();
@@ -25,12 +34,12 @@ void broadcast_on_host(Comm& comm, std::byte* buffer, std::size_t nbytes, int ro
     std::byte* shared = host.output(first + c);
     if (is_root) {
       if (c >= slots) host.wait_all_done(done + c + 1 - slots);  // all have read what was there
-      copy_bytes(shared, buffer + begin, n);
+      copy_bytes(shared, static_cast<const std::byte*>(args.send) + begin, n);
       host.post_arrived();
     } else {
       host.post_arrived();  // keeps the counters of all ranks equal
       host.wait_arrived(writer, arrived + c + 1);
-      copy_bytes(buffer + begin, shared, n);
+      copy_bytes(static_cast<std::byte*>(args.recv) + begin, shared, n);
     }
     host.post_done();
   }
@@ -38,26 +47,23 @@ void broadcast_on_host(Comm& comm, std::byte* buffer, std::size_t nbytes, int ro
 
 }  // namespace
 
-void agreed::broadcast(Comm& comm, void* buffer, std::size_t nbytes, int root) {
-  if (comm.num_hosts() > 1) {
-    broadcast_between_hosts(comm, buffer, nbytes, root);
-  } else {
-    broadcast_on_host(comm, static_cast<std::byte*>(buffer), nbytes, root);
-  }
-}
-
-void broadcast(Comm& comm, void* buffer, std::size_t nbytes, int root) {
-  if (nbytes > 0 && is_on_device(buffer)) return comm.device().broadcast(buffer, nbytes, root);
-  const Call call{Collective::kBroadcast, 0, 0, root, nbytes};
-  comm.run(call, [&] {
-    comm.agreement().begin(call);
-    if (nbytes > 0) agreed::broadcast(comm, buffer, nbytes, root);
-  });
-}
-
-void barrier(Comm& comm) {
-  const Call call{Collective::kBarrier, 0, 0, 0, 0};
-  comm.run(call, [&] { comm.agreement().begin(call); });
-}
+constexpr Row kBroadcastRow = [] {
+  Row row;
+  row.collective = Collective::kBroadcast;
+  row.name = "broadcast";
+  row.async_name = "ibroadcast";
+  row.unit = Unit::kBytes;
+  row.has_root = true;
+  row.send = {Blocks::kOne, Users::kRoot};
+  row.recv = {Blocks::kOne, Users::kAllButRoot};
+  row.check = check_broadcast;
+  row.on_host = broadcast_on_host;
+  row.between_hosts = broadcast_between_hosts;
+  row.on_device = &DeviceGroup::broadcast;
+  row.plan = [](const PlanInput& input) {
+    return plan_broadcast(input.tree, input.host, input.root, input.count, kPlanUnit);
+  };
+  return row;
+}();
 
 }  // namespace ddl

@@ -10,13 +10,14 @@ namespace {
 
 class PipelinedBroadcast final : public Pipeline {
  public:
-  PipelinedBroadcast(Comm& comm, void* buffer, std::size_t nbytes, int root, std::size_t chunk)
-      : Pipeline(comm, (nbytes + chunk - 1) / chunk, 1, nullptr, 1.0),
-        buffer_(static_cast<std::byte*>(buffer)),
-        nbytes_(nbytes),
+  PipelinedBroadcast(Comm& comm, const Arguments& args, std::size_t chunk)
+      : Pipeline(comm, (args.count + chunk - 1) / chunk, 1, nullptr, 1.0),
+        send_(static_cast<const std::byte*>(args.send)),
+        recv_(static_cast<std::byte*>(args.recv)),
+        nbytes_(args.count),
         chunk_(chunk),
-        root_(root),
-        root_host_(comm.topology().host_index(root)) {}
+        root_(args.root),
+        root_host_(comm.topology().host_index(args.root)) {}
 
  private:
   std::size_t length(std::size_t c) const { return std::min(chunk_, nbytes_ - c * chunk_); }
@@ -24,7 +25,7 @@ class PipelinedBroadcast final : public Pipeline {
 
   void bring(std::size_t c) override {
     if (!is_root()) return;
-    copy_bytes(host_.input(host_.rank(), slot_index(c)), buffer_ + c * chunk_, length(c));
+    copy_bytes(host_.input(host_.rank(), slot_index(c)), send_ + c * chunk_, length(c));
   }
 
   void start(std::size_t c, Slot* slot) override {
@@ -42,12 +43,13 @@ class PipelinedBroadcast final : public Pipeline {
 
   void release(std::size_t c) override {
     if (is_root()) return;
-    copy_bytes(buffer_ + c * chunk_, host_.output(slot_index(c)), length(c));
+    copy_bytes(recv_ + c * chunk_, host_.output(slot_index(c)), length(c));
   }
 
   std::size_t inbox_bytes() override { return 0; }
 
-  std::byte* buffer_;
+  const std::byte* send_;  // the root's
+  std::byte* recv_;        // the others'
   std::size_t nbytes_;
   std::size_t chunk_;  // bytes
   int root_;
@@ -56,8 +58,8 @@ class PipelinedBroadcast final : public Pipeline {
 
 }  // namespace
 
-void broadcast_between_hosts(Comm& comm, void* buffer, std::size_t nbytes, int root) {
-  PipelinedBroadcast(comm, buffer, nbytes, root, chunk_elements(comm, nbytes, 1)).run();
+void broadcast_between_hosts(Comm& comm, const Arguments& args) {
+  PipelinedBroadcast(comm, args, chunk_elements(comm, args.count, 1)).run();
 }
 
 }  // namespace ddl

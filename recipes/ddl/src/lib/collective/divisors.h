@@ -3,12 +3,12 @@
 // of two on the first level, so that no sum overflows, and by the rest on the last.
 #pragma once
 
-#include <ddl/ddl.h>
+#include "arguments.h"
 
 namespace ddl {
 
 struct Divisors {
-  Divisors(int ranks, DDL_Type type, DDL_Op op);
+  Divisors(int ranks, const Arguments& args);
   double first = 1.0;
   double last = 1.0;
 };

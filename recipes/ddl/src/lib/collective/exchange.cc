@@ -2,7 +2,8 @@
 // shared memory or the network as fits.
 #include "collective/exchange.h"
 
-#include "collective/collectives.h"
+#include "checks.h"
+#include "collective/table.h"
 #include "reduce/kernels.h"
 
 namespace ddl {
@@ -18,71 +19,133 @@ void copy_own(void* to, const void* from, std::size_t nbytes) {
   if (nbytes > 0 && to != from) copy_bytes(to, from, nbytes);
 }
 
+void check_gather(const char* function, const Comm& comm, const Arguments& args) {
+  check_rooted(function, comm, args.root, {args.send, "send"}, {args.recv, "recv"}, args.count);
+}
+
+void gather(Comm& comm, const Arguments& args) {
+  const std::size_t nbytes = args.count;
+  Batch batch(comm.transport());
+  if (comm.rank() != args.root) {
+    batch.send(args.send, nbytes, args.root);
+  } else {
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      if (rank != args.root) batch.recv(at(args.recv, rank * nbytes), nbytes, rank);
+    }
+    copy_own(at(args.recv, args.root * nbytes), args.send, nbytes);
+  }
+  batch.wait();
+}
+
+void check_scatter(const char* function, const Comm& comm, const Arguments& args) {
+  check_rooted(function, comm, args.root, {args.recv, "recv"}, {args.send, "send"}, args.count);
+}
+
+void scatter(Comm& comm, const Arguments& args) {
+  const std::size_t nbytes = args.count;
+  Batch batch(comm.transport());
+  if (comm.rank() != args.root) {
+    batch.recv(args.recv, nbytes, args.root);
+  } else {
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      if (rank != args.root) batch.send(at(args.send, rank * nbytes), nbytes, rank);
+    }
+    copy_own(args.recv, at(args.send, args.root * nbytes), nbytes);
+  }
+  batch.wait();
+}
+
+void check_alltoall(const char* function, const Comm& comm, const Arguments& args) {
+  const std::size_t all = multiply(function, args.count, comm.size());
+  check_buffer(function, "send", args.send, all);
+  check_buffer(function, "recv", args.recv, all);
+  check_overlap(function, args.send, all, args.recv, all, false);
+}
+
+void alltoall(Comm& comm, const Arguments& args) {
+  const std::size_t nbytes = args.count;
+  copy_own(at(args.recv, comm.rank() * nbytes), at(args.send, comm.rank() * nbytes), nbytes);
+  exchange_with_all(comm, [&](Batch& batch, int to, int from) {
+    batch.recv(at(args.recv, from * nbytes), nbytes, from);
+    batch.send(at(args.send, to * nbytes), nbytes, to);
+  });
+}
+
+void check_alltoallv(const char* function, const Comm& comm, const Arguments& args) {
+  const BlockLists* lists = args.lists;
+  if (lists == nullptr || lists->send_bytes == nullptr || lists->send_offsets == nullptr ||
+      lists->recv_bytes == nullptr || lists->recv_offsets == nullptr) {
+    fail(DDL_ERROR_ARGUMENT, function, ": a list of counts or offsets is null");
+  }
+  const std::size_t sent = extent(function, lists->send_bytes, lists->send_offsets, comm.size());
+  const std::size_t got = extent(function, lists->recv_bytes, lists->recv_offsets, comm.size());
+  check_buffer(function, "send", args.send, sent);
+  check_buffer(function, "recv", args.recv, got);
+  check_overlap(function, args.send, sent, args.recv, got, false);
+}
+
+void alltoallv(Comm& comm, const Arguments& args) {
+  const BlockLists& lists = *args.lists;
+  const int me = comm.rank();
+  if (lists.send_bytes[me] != lists.recv_bytes[me]) {
+    fail(DDL_ERROR_MISMATCH, "alltoallv: ", comm.describe(me), " sends ", lists.send_bytes[me],
+         " bytes to itself but expects ", lists.recv_bytes[me]);
+  }
+  copy_own(at(args.recv, lists.recv_offsets[me]), at(args.send, lists.send_offsets[me]),
+           lists.send_bytes[me]);
+  exchange_with_all(comm, [&](Batch& batch, int to, int from) {
+    batch.recv(at(args.recv, lists.recv_offsets[from]), lists.recv_bytes[from], from);
+    batch.send(at(args.send, lists.send_offsets[to]), lists.send_bytes[to], to);
+  });
+}
+
+// What all of these rows have in common: messages do not care where the ranks are.
+constexpr Row direct_row(Collective collective, const char* name,
+                         void (*move)(Comm& comm, const Arguments& args)) {
+  Row row;
+  row.collective = collective;
+  row.name = name;
+  row.unit = Unit::kBytes;
+  row.on_host = move;
+  row.between_hosts = move;
+  return row;
+}
+
 }  // namespace
 
-void gather(Comm& comm, const void* send, void* recv, std::size_t nbytes, int root) {
-  const Call call{Collective::kGather, 0, 0, root, nbytes};
-  comm.run(call, [&] {
-    comm.agreement().begin(call);
-    Batch batch(comm.transport());
-    if (comm.rank() != root) {
-      batch.send(send, nbytes, root);
-    } else {
-      for (int rank = 0; rank < comm.size(); ++rank) {
-        if (rank != root) batch.recv(at(recv, rank * nbytes), nbytes, rank);
-      }
-      copy_own(at(recv, root * nbytes), send, nbytes);
-    }
-    batch.wait();
-  });
-}
+constexpr Row kGatherRow = [] {
+  Row row = direct_row(Collective::kGather, "gather", gather);
+  row.has_root = true;
+  row.send = {Blocks::kOne, Users::kAll};
+  row.recv = {Blocks::kPerRank, Users::kRoot};
+  row.check = check_gather;
+  return row;
+}();
 
-void scatter(Comm& comm, const void* send, void* recv, std::size_t nbytes, int root) {
-  const Call call{Collective::kScatter, 0, 0, root, nbytes};
-  comm.run(call, [&] {
-    comm.agreement().begin(call);
-    Batch batch(comm.transport());
-    if (comm.rank() != root) {
-      batch.recv(recv, nbytes, root);
-    } else {
-      for (int rank = 0; rank < comm.size(); ++rank) {
-        if (rank != root) batch.send(at(send, rank * nbytes), nbytes, rank);
-      }
-      copy_own(recv, at(send, root * nbytes), nbytes);
-    }
-    batch.wait();
-  });
-}
+constexpr Row kScatterRow = [] {
+  Row row = direct_row(Collective::kScatter, "scatter", scatter);
+  row.has_root = true;
+  row.send = {Blocks::kPerRank, Users::kRoot};
+  row.recv = {Blocks::kOne, Users::kAll};
+  row.check = check_scatter;
+  return row;
+}();
 
-void alltoall(Comm& comm, const void* send, void* recv, std::size_t nbytes) {
-  const Call call{Collective::kAlltoall, 0, 0, 0, nbytes};
-  comm.run(call, [&] {
-    comm.agreement().begin(call);
-    copy_own(at(recv, comm.rank() * nbytes), at(send, comm.rank() * nbytes), nbytes);
-    exchange_with_all(comm, [&](Batch& batch, int to, int from) {
-      batch.recv(at(recv, from * nbytes), nbytes, from);
-      batch.send(at(send, to * nbytes), nbytes, to);
-    });
-  });
-}
+constexpr Row kAlltoallRow = [] {
+  Row row = direct_row(Collective::kAlltoall, "alltoall", alltoall);
+  row.send = {Blocks::kPerRank, Users::kAll};
+  row.recv = {Blocks::kPerRank, Users::kAll};
+  row.check = check_alltoall;
+  return row;
+}();
 
-void alltoallv(Comm& comm, const void* send, const std::size_t* send_bytes,
-               const std::size_t* send_offsets, void* recv, const std::size_t* recv_bytes,
-               const std::size_t* recv_offsets) {
-  const Call call{Collective::kAlltoallv, 0, 0, 0, 0};
-  comm.run(call, [&] {
-    comm.agreement().begin(call);
-    const int me = comm.rank();
-    if (send_bytes[me] != recv_bytes[me]) {
-      fail(DDL_ERROR_MISMATCH, "alltoallv: ", comm.describe(me), " sends ", send_bytes[me],
-           " bytes to itself but expects ", recv_bytes[me]);
-    }
-    copy_own(at(recv, recv_offsets[me]), at(send, send_offsets[me]), send_bytes[me]);
-    exchange_with_all(comm, [&](Batch& batch, int to, int from) {
-      batch.recv(at(recv, recv_offsets[from]), recv_bytes[from], from);
-      batch.send(at(send, send_offsets[to]), send_bytes[to], to);
-    });
-  });
-}
+constexpr Row kAlltoallvRow = [] {
+  Row row = direct_row(Collective::kAlltoallv, "alltoallv", alltoallv);
+  row.unit = Unit::kNothing;  // ranks may differ
+  row.send = {Blocks::kListed, Users::kAll};
+  row.recv = {Blocks::kListed, Users::kAll};
+  row.check = check_alltoallv;
+  return row;
+}();
 
 }  // namespace ddl

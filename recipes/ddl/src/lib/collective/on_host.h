@@ -1,14 +1,11 @@
-// Allreduce among the ranks of one host. Arguments as in collectives.h; the ranks have agreed on
-// the call, and there is something to reduce.
+// Allreduce among the ranks of one host.
 #pragma once
 
-#include <cstddef>
-
+#include "arguments.h"
 #include "comm.h"
 
 namespace ddl {
 
-void allreduce_on_host(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
-                       DDL_Op op);
+void allreduce_on_host(Comm& comm, const Arguments& args);
 
 }  // namespace ddl

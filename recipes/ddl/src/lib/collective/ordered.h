@@ -1,17 +1,45 @@
 // Reductions between hosts whose result does not depend on the topology (-deterministic 1): every
-// element is summed at one place in the order of ranks, as on one host. No partial sums: an uplink
-// carries what every rank behind it brings. Arguments as in collectives.h.
+// element is summed at one place in the order of ranks, as on one host. There are no partial sums,
+// so an uplink carries what every rank behind it brings.
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <vector>
 
+#include "arguments.h"
 #include "comm.h"
+#include "reduce/kernels.h"
 
 namespace ddl {
 
-void allreduce_ordered(Comm& comm, const void* send, void* recv, std::size_t count, DDL_Type type,
-                       DDL_Op op);
-void reduce_scatter_ordered(Comm& comm, const void* send, void* recv, std::size_t recv_count,
-                            DDL_Type type, DDL_Op op);
+class OrderedSum {
+ public:
+  OrderedSum(Comm& comm, const Arguments& args);
+
+  std::size_t part() const;  // elements of a rank's part that are summed at a time
+
+  // Every rank sends its n elements at `send + rank * stride` to that rank, and gets the sum of
+  // what is meant for it. `recv` may lie in its own input.
+  void run(const std::byte* send, std::size_t stride, std::byte* recv, std::size_t n);
+
+  // Cuts args.count elements into chunks of one part for every rank. For each, sums this rank's
+  // part and calls share(mine, n, output): every rank has n elements in `mine`, and the chunk is
+  // what all of them have, one after the other, to be put to `output`. What is left after the last
+  // chunk is padded with zeros, whose sums nobody keeps. Only ranks that have a result, in
+  // args.recv, need an output.
+  using Share = std::function<void(const std::byte* mine, std::size_t n, std::byte* output)>;
+  void run_in_chunks(const Arguments& args, bool has_result, const Share& share);
+
+ private:
+  Comm& comm_;
+  std::size_t width_;  // bytes per element
+  ReduceFunction reduce_;
+  double divisor_;
+  std::vector<const void*> inputs_;
+};
+
+void allreduce_ordered(Comm& comm, const Arguments& args);
+void reduce_scatter_ordered(Comm& comm, const Arguments& args);
 
 }  // namespace ddl

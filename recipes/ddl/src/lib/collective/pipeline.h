@@ -41,14 +41,19 @@ class Pipeline {
   Pipeline(Comm& comm, std::size_t chunks, std::size_t width, ReduceFunction reduce,
            double last_divisor, bool by_socket = false);
 
-  // What a collective does with a chunk, in this order; the memory of a slot is its own until all
-  // of the host have released it.
-  virtual void bring(std::size_t c) = 0;              // our input, to shared memory
-  virtual void sum(std::size_t) {}                    // all inputs are there: our part, by socket
-  virtual void start(std::size_t c, Slot* slot) = 0;  // all inputs, sums are: sets plan, own, work
-  virtual void finish(std::size_t c, const Slot& slot) = 0;  // our slice is done
-  virtual void release(std::size_t c) = 0;  // all slices are: to the caller's memory
-  // The most that start() gives a plan to receive, in bytes; lanes only.
+  // Hooks that each collective implements, called in this order for each chunk. A slot's memory is
+  // reserved until every rank on the host has released it.
+  // - bring copies this rank's input to shared memory;
+  // - sum adds up this rank's part of its socket's inputs;
+  // - start adds up the host's inputs, and sets the slot's plan, own and work;
+  // - finish follows the last message of this rank's slice;
+  // - release copies the finished chunk to the caller's memory.
+  virtual void bring(std::size_t c) = 0;
+  virtual void sum(std::size_t) {}
+  virtual void start(std::size_t c, Slot* slot) = 0;
+  virtual void finish(std::size_t c, const Slot& slot) = 0;
+  virtual void release(std::size_t c) = 0;
+  // The bytes that a plan of start() receives for reductions, at most. Only lanes are asked.
   virtual std::size_t inbox_bytes() = 0;
 
   bool is_lane() const { return host_.rank() < lanes_; }

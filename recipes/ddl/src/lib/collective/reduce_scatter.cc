@@ -3,18 +3,29 @@
 #include <algorithm>
 #include <vector>
 
+#include "checks.h"
 #include "collective/between_hosts.h"
-#include "collective/collectives.h"
 #include "collective/ordered.h"
+#include "collective/table.h"
+#include "device/device.h"
 #include "reduce/kernels.h"
+#include "schedule/spread.h"
 
 namespace ddl {
 namespace {
 
-void reduce_scatter_on_host(Comm& comm, const std::byte* send, std::byte* recv, std::size_t count,
-                            DDL_Type type, DDL_Op op) {
+void check_reduce_scatter(const char* function, const Comm& comm, const Arguments& args) {
+  check_reduction(function, args);
+  const std::size_t nbytes = multiply(function, args.count, size_of(args.type));
+  check_blocks(function, comm, {args.recv, "recv"}, {args.send, "send"}, nbytes);
+}
+
+void reduce_scatter_on_host(Comm& comm, const Arguments& args) {
+  const auto* send = static_cast<const std::byte*>(args.send);
+  auto* recv = static_cast<std::byte*>(args.recv);
+  const std::size_t count = args.count;
   HostGroup& host = comm.host();
-  const std::size_t width = size_of(type);
+  const std::size_t width = size_of(args.type);
   const std::size_t piece = host.chunk_bytes() / width / comm.size();
   const int me = comm.rank();
   std::vector<const void*> inputs(comm.size());
@@ -33,36 +44,33 @@ void reduce_scatter_on_host(Comm& comm, const std::byte* send, std::byte* recv, 
       inputs[rank] = host.input(rank, slot) + me * piece * width;
     }
     inputs[me] = send + (me * count + begin) * width;
-    reduce_function(type, op)(recv + begin * width, inputs.data(), comm.size(), n,
-                              op == DDL_OP_AVERAGE ? comm.size() : 1.0);
+    reduce_function(args.type, args.op)(recv + begin * width, inputs.data(), comm.size(), n,
+                                        args.op == DDL_OP_AVERAGE ? comm.size() : 1.0);
   }
+}
+
+void reduce_scatter_on_many_hosts(Comm& comm, const Arguments& args) {
+  (comm.is_deterministic() ? reduce_scatter_ordered : reduce_scatter_between_hosts)(comm, args);
 }
 
 }  // namespace
 
-void agreed::reduce_scatter(Comm& comm, const void* send, void* recv, std::size_t recv_count,
-                            DDL_Type type, DDL_Op op) {
-  if (comm.num_hosts() > 1 && comm.is_deterministic()) {
-    reduce_scatter_ordered(comm, send, recv, recv_count, type, op);
-  } else if (comm.num_hosts() > 1) {
-    reduce_scatter_between_hosts(comm, send, recv, recv_count, type, op);
-  } else {
-    reduce_scatter_on_host(comm, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv),
-                           recv_count, type, op);
-  }
-}
-
-void reduce_scatter(Comm& comm, const void* send, void* recv, std::size_t recv_count, DDL_Type type,
-                    DDL_Op op) {
-  if (recv_count > 0 && is_on_device(recv)) {
-    return comm.device().reduce_scatter(send, recv, recv_count, type, op);
-  }
-  const Call call{Collective::kReduceScatter, static_cast<std::uint32_t>(type),
-                  static_cast<std::uint32_t>(op), 0, recv_count};
-  comm.run(call, [&] {
-    comm.agreement().begin(call);
-    if (recv_count > 0) agreed::reduce_scatter(comm, send, recv, recv_count, type, op);
-  });
-}
+constexpr Row kReduceScatterRow = [] {
+  Row row;
+  row.collective = Collective::kReduceScatter;
+  row.name = "reduce_scatter";
+  row.async_name = "ireduce_scatter";
+  row.unit = Unit::kElements;
+  row.send = {Blocks::kPerRank, Users::kAll};
+  row.recv = {Blocks::kOne, Users::kAll};
+  row.check = check_reduce_scatter;
+  row.on_host = reduce_scatter_on_host;
+  row.between_hosts = reduce_scatter_on_many_hosts;
+  row.on_device = &DeviceGroup::reduce_scatter;
+  row.plan = [](const PlanInput& input) {
+    return plan_reduce_scatter(input.tree, input.host, blocks_by_host(input), kPlanUnit);
+  };
+  return row;
+}();
 
 }  // namespace ddl

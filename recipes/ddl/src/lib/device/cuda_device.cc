@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "collective/run.h"
+
 namespace ddl {
 namespace {
 
@@ -68,10 +70,13 @@ int CudaDevice::check_device(const Call& call, const void* buffer) {
   return device;
 }
 
-void CudaDevice::run(const Call& call, const void* send, const void* recv,
-                     const std::function<void(Gpu&)>& way) {
-  const int device = check_device(call, send);
-  check_device(call, recv);
+int CudaDevice::find_device(const Row& row, const Call& call, const Arguments& args) {
+  const int device = check_device(call, args.send);
+  if (blocks_here(comm_, row.recv, args.root) > 0) check_device(call, args.recv);
+  return device;
+}
+
+void CudaDevice::run_on(int device, const Call& call, const std::function<void(Gpu&)>& way) {
   void* const stream = t_stream;  // the call may have to wait its turn on another thread
   comm_.run(call, [&] {
     const CurrentDevice current(device);

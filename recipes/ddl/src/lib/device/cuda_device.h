@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "collective/table.h"
 #include "comm.h"
 #include "device/cuda.h"
 #include "device/device.h"
@@ -21,12 +22,7 @@ class CudaDevice final : public Device {
   explicit CudaDevice(Comm& comm) : comm_(comm) {}
   ~CudaDevice() override;
 
-  void allreduce(const void* send, void* recv, std::size_t count, DDL_Type type,
-                 DDL_Op op) override;
-  void reduce_scatter(const void* send, void* recv, std::size_t recv_count, DDL_Type type,
-                      DDL_Op op) override;
-  void broadcast(void* buffer, std::size_t nbytes, int root) override;
-  void allgather(const void* send, void* recv, std::size_t nbytes) override;
+  void run(const Row& row, const Arguments& args) override;
   void to_host(void* host, const void* device, std::size_t nbytes) override;
   void to_device(void* device, const void* host, std::size_t nbytes) override;
 
@@ -49,8 +45,9 @@ class CudaDevice final : public Device {
 
   // Runs `way` on the communicator's GPU, after what the thread's stream has been given, and
   // returns when the GPU is done with it.
-  void run(const Call& call, const void* send, const void* recv,
-           const std::function<void(Gpu&)>& way);
+  void run_on(int device, const Call& call, const std::function<void(Gpu&)>& way);
+  // The GPU of the call's buffers.
+  int find_device(const Row& row, const Call& call, const Arguments& args);
   int check_device(const Call& call, const void* buffer);
   void set_up();
   bool is_gpu_shared() const;
@@ -70,19 +67,16 @@ class CudaDevice final : public Device {
     std::function<void(std::size_t c)> deliver;
   };
   void in_chunks(Gpu& gpu, std::size_t chunks, const Steps& steps);
-  void allreduce_between_hosts(Gpu& gpu, const std::byte* send, std::byte* recv, std::size_t count,
-                               DDL_Type type, DDL_Op op);
-  // Through host memory: a chunk has `n` bytes from `begin` on of each row of `nbytes`; all ranks
-  // call `collective` on host memory once for each.
-  struct Side {
-    std::byte* data;   // null: none on this rank
-    std::size_t rows;  // `nbytes` each, one after the other; as many on all ranks
+  void allreduce_between_hosts(Gpu& gpu, const Arguments& args);
+  // Through host memory: a chunk has as many bytes of each block, and all ranks move them there by
+  // the row's functions.
+  struct Rows {
+    std::byte* data;     // null: none on this rank
+    std::size_t blocks;  // one after the other; as many on all ranks
   };
-  using HostCollective =
-      std::function<void(const std::byte* input, std::byte* output, std::size_t n)>;
-  void through_host(Gpu& gpu, const Call& call, std::size_t nbytes, std::size_t width,
-                    const Side& from, const Side& to, const HostCollective& collective);
-  std::size_t part_bytes(std::size_t rows, std::size_t width) const;
+  Rows rows_of(const Side& side, const void* buffer, int root) const;
+  void through_host(Gpu& gpu, const Row& row, const Call& call, const Arguments& args);
+  std::size_t part_bytes(std::size_t blocks, std::size_t width) const;
 
   Comm& comm_;
   std::atomic<int> device_{-1};  // -1: no collective so far

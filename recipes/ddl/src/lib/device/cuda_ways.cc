@@ -1,7 +1,7 @@
 // What each collective does on GPUs: by NCCL, by NCCL and lanes, or through host memory.
 #include <algorithm>
 
-#include "collective/collectives.h"
+#include "collective/run.h"
 #include "device/cuda_device.h"
 #include "schedule/span.h"
 
@@ -17,19 +17,6 @@ std::byte* bytes(void* data) { return static_cast<std::byte*>(data); }
 
 std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
-Call device_call(Collective collective, std::uint64_t count, int root = 0) {
-  Call call{collective, 0, 0, root, count};
-  call.is_on_device = 1;
-  return call;
-}
-
-Call device_call(Collective collective, std::uint64_t count, DDL_Type type, DDL_Op op) {
-  Call call = device_call(collective, count);
-  call.type = type;
-  call.op = op;
-  return call;
-}
-
 void copy(void* to, const void* from, std::size_t nbytes, cudaMemcpyKind kind,
           cudaStream_t stream) {
   check_cuda(cudaMemcpyAsync(to, from, nbytes, kind, stream), "a copy on the GPU");
@@ -37,10 +24,10 @@ void copy(void* to, const void* from, std::size_t nbytes, cudaMemcpyKind kind,
 
 }  // namespace
 
-// Of one row of a chunk, a multiple of `width`; at most kPartBytes for all rows together.
-std::size_t CudaDevice::part_bytes(std::size_t rows, std::size_t width) const {
+// Of one block of a chunk, a multiple of `width`; at most kPartBytes for all blocks together.
+std::size_t CudaDevice::part_bytes(std::size_t blocks, std::size_t width) const {
   const std::size_t wanted = comm_.settings().chunk_bytes;
-  const std::size_t part = (wanted > 0 ? wanted : kPartBytes) / rows / width * width;
+  const std::size_t part = (wanted > 0 ? wanted : kPartBytes) / blocks / width * width;
   return std::max(part, 16 * width);
 }
 
@@ -63,10 +50,12 @@ void CudaDevice::in_chunks(Gpu& gpu, std::size_t chunks, const Steps& steps) {
 
 // A chunk is one slice per lane. It is worked on in memory of our own: the last one's slices are
 // padded with what is left there of earlier ones, and nobody keeps those sums.
-void CudaDevice::allreduce_between_hosts(Gpu& gpu, const std::byte* send, std::byte* recv,
-                                         std::size_t count, DDL_Type type, DDL_Op op) {
+void CudaDevice::allreduce_between_hosts(Gpu& gpu, const Arguments& args) {
   constexpr std::size_t kUnit = 16;  // elements: NCCL likes its slices aligned
-  const std::size_t width = size_of(type);
+  const std::byte* send = bytes(args.send);
+  std::byte* recv = bytes(args.recv);
+  const std::size_t count = args.count;
+  const std::size_t width = size_of(args.type);
   const int lanes = comm_.num_lanes();
   const std::size_t most = part_bytes(1, width) / width / kUnit * kUnit;
   const std::size_t chunk = most * lanes;
@@ -93,15 +82,16 @@ void CudaDevice::allreduce_between_hosts(Gpu& gpu, const std::byte* send, std::b
   steps.bring = [&](std::size_t c) {
     copy(work(c), send + c * chunk * width, length(c) * width, cudaMemcpyDeviceToDevice,
          gpu.stream);
-    gpu.nccl->reduce_slices(work(c), lanes, slice(c), type, op, comm_.size(), gpu.stream);
+    gpu.nccl->reduce_slices(work(c), lanes, slice(c), args, comm_.size(), gpu.stream);
     if (own(c) == 0) return;
     copy(pinned(c), work(c) + lane * slice(c) * width, own(c) * width, cudaMemcpyDeviceToHost,
          gpu.stream);
   };
   steps.exchange = [&](std::size_t c) {
     // NCCL has divided.
-    const DDL_Op rest = op == DDL_OP_AVERAGE ? DDL_OP_SUM : op;
-    if (own(c) > 0) ddl::allreduce(*gpu.lane, pinned(c), pinned(c), own(c), type, rest);
+    const DDL_Op rest = args.op == DDL_OP_AVERAGE ? DDL_OP_SUM : args.op;
+    if (own(c) == 0) return;
+    ddl::run(*gpu.lane, kAllreduceRow, {pinned(c), pinned(c), own(c), args.type, rest});
   };
   steps.deliver = [&](std::size_t c) {
     if (own(c) > 0) {
@@ -115,12 +105,21 @@ void CudaDevice::allreduce_between_hosts(Gpu& gpu, const std::byte* send, std::b
   in_chunks(gpu, (count + chunk - 1) / chunk, steps);
 }
 
-void CudaDevice::through_host(Gpu& gpu, const Call& call, std::size_t nbytes, std::size_t width,
-                              const Side& from, const Side& to, const HostCollective& collective) {
-  const std::size_t part = part_bytes(std::max(from.rows, to.rows), width);
+CudaDevice::Rows CudaDevice::rows_of(const Side& side, const void* buffer, int root) const {
+  const bool is_here = blocks_here(comm_, side, root) > 0;
+  return {is_here ? const_cast<std::byte*>(bytes(buffer)) : nullptr,
+          side.blocks == Blocks::kPerRank ? static_cast<std::size_t>(comm_.size()) : 1};
+}
+
+void CudaDevice::through_host(Gpu& gpu, const Row& row, const Call& call, const Arguments& args) {
+  const std::size_t width = row.width(args.type);
+  const std::size_t nbytes = args.count * width;
+  const Rows from = rows_of(row.send, args.send, args.root);
+  const Rows to = rows_of(row.recv, args.recv, args.root);
+  const std::size_t part = part_bytes(std::max(from.blocks, to.blocks), width);
   for (std::size_t slot = 0; slot < kSlots; ++slot) {
-    gpu.input[slot].at_least(part * from.rows);
-    gpu.output[slot].at_least(part * to.rows);
+    gpu.input[slot].at_least(part * from.blocks);
+    gpu.output[slot].at_least(part * to.blocks);
   }
   const auto input = [&](std::size_t c) { return gpu.input[c % kSlots].at_least(0); };
   const auto output = [&](std::size_t c) { return gpu.output[c % kSlots].at_least(0); };
@@ -129,91 +128,42 @@ void CudaDevice::through_host(Gpu& gpu, const Call& call, std::size_t nbytes, st
   Steps steps;
   steps.bring = [&](std::size_t c) {
     if (from.data == nullptr) return;
-    for (std::size_t row = 0; row < from.rows; ++row) {
-      copy(input(c) + row * length(c), from.data + row * nbytes + c * part, length(c),
+    for (std::size_t block = 0; block < from.blocks; ++block) {
+      copy(input(c) + block * length(c), from.data + block * nbytes + c * part, length(c),
            cudaMemcpyDeviceToHost, gpu.stream);
     }
   };
   steps.exchange = [&](std::size_t c) {
-    if (c > 0)
-      comm_.agreement().begin(call);  // nobody still reads what the last part left in shared memory
-    collective(input(c), output(c), length(c));
+    // From the second part on: nobody still reads what the last one left in shared memory.
+    if (c > 0) comm_.agreement().begin(call);
+    Arguments in_host_memory = args;
+    in_host_memory.send = input(c);
+    in_host_memory.recv = output(c);
+    in_host_memory.count = length(c) / width;
+    move_data(comm_, row, in_host_memory);
   };
   steps.deliver = [&](std::size_t c) {
     if (to.data == nullptr) return;
-    for (std::size_t row = 0; row < to.rows; ++row) {
-      copy(to.data + row * nbytes + c * part, output(c) + row * length(c), length(c),
+    for (std::size_t block = 0; block < to.blocks; ++block) {
+      copy(to.data + block * nbytes + c * part, output(c) + block * length(c), length(c),
            cudaMemcpyHostToDevice, gpu.stream);
     }
   };
   in_chunks(gpu, (nbytes + part - 1) / part, steps);
 }
 
-void CudaDevice::allreduce(const void* send, void* recv, std::size_t count, DDL_Type type,
-                           DDL_Op op) {
-  const Call call = device_call(Collective::kAllreduce, count, type, op);
-  run(call, send, recv, [&](Gpu& gpu) {
+void CudaDevice::run(const Row& row, const Arguments& args) {
+  Call call = call_of(row, args);
+  call.is_on_device = 1;
+  run_on(find_device(row, call, args), call, [&](Gpu& gpu) {
     if (gpu.nccl && comm_.num_hosts() == 1) {
-      gpu.nccl->allreduce(send, recv, count, type, op, comm_.size(), gpu.stream);
-    } else if (gpu.nccl) {
-      allreduce_between_hosts(gpu, bytes(send), bytes(recv), count, type, op);
+      NcclOnStream group(*gpu.nccl, comm_.size(), gpu.stream);
+      (group.*row.on_device)(args);
+    } else if (gpu.nccl && row.collective == Collective::kAllreduce) {
+      allreduce_between_hosts(gpu, args);
     } else {
-      const std::size_t width = size_of(type);
-      through_host(gpu, call, count * width, width, {const_cast<std::byte*>(bytes(send)), 1},
-                   {bytes(recv), 1}, [&](const std::byte* in, std::byte* out, std::size_t n) {
-                     agreed::allreduce(comm_, in, out, n / width, type, op);
-                   });
+      through_host(gpu, row, call, args);
     }
-  });
-}
-
-void CudaDevice::reduce_scatter(const void* send, void* recv, std::size_t recv_count, DDL_Type type,
-                                DDL_Op op) {
-  const Call call = device_call(Collective::kReduceScatter, recv_count, type, op);
-  run(call, send, recv, [&](Gpu& gpu) {
-    if (gpu.nccl && comm_.num_hosts() == 1) {
-      gpu.nccl->reduce_scatter(send, recv, recv_count, type, op, comm_.size(), gpu.stream);
-      return;
-    }
-    const std::size_t width = size_of(type);
-    const auto blocks = static_cast<std::size_t>(comm_.size());
-    through_host(gpu, call, recv_count * width, width,
-                 {const_cast<std::byte*>(bytes(send)), blocks}, {bytes(recv), 1},
-                 [&](const std::byte* in, std::byte* out, std::size_t n) {
-                   agreed::reduce_scatter(comm_, in, out, n / width, type, op);
-                 });
-  });
-}
-
-void CudaDevice::broadcast(void* buffer, std::size_t nbytes, int root) {
-  const Call call = device_call(Collective::kBroadcast, nbytes, root);
-  run(call, buffer, buffer, [&](Gpu& gpu) {
-    if (gpu.nccl && comm_.num_hosts() == 1) {
-      gpu.nccl->broadcast(buffer, nbytes, root, gpu.stream);
-      return;
-    }
-    const bool is_root = comm_.rank() == root;
-    const Side here{bytes(buffer), 1};
-    const Side nothing{nullptr, 1};
-    through_host(gpu, call, nbytes, 1, is_root ? here : nothing, is_root ? nothing : here,
-                 [&](const std::byte* in, std::byte* out, std::size_t n) {
-                   agreed::broadcast(comm_, is_root ? const_cast<std::byte*>(in) : out, n, root);
-                 });
-  });
-}
-
-void CudaDevice::allgather(const void* send, void* recv, std::size_t nbytes) {
-  const Call call = device_call(Collective::kAllgather, nbytes);
-  run(call, send, recv, [&](Gpu& gpu) {
-    if (gpu.nccl && comm_.num_hosts() == 1) {
-      gpu.nccl->allgather(send, recv, nbytes, gpu.stream);
-      return;
-    }
-    const auto blocks = static_cast<std::size_t>(comm_.size());
-    through_host(gpu, call, nbytes, 1, {const_cast<std::byte*>(bytes(send)), 1},
-                 {bytes(recv), blocks}, [&](const std::byte* in, std::byte* out, std::size_t n) {
-                   agreed::allgather(comm_, in, out, n);
-                 });
   });
 }
 

@@ -7,9 +7,12 @@
 #include <cstddef>
 #include <memory>
 
+#include "arguments.h"
+
 namespace ddl {
 
 class Comm;
+struct Row;
 
 // Whether the program's pointer is to memory of a GPU. False on null, and in the CPU variant.
 bool is_on_device(const void* pointer);
@@ -36,17 +39,25 @@ class StreamScope {
 // Throws unless there is a GPU to communicate with, and the reason why there is none.
 void check_device_present(const char* function);
 
-// One communicator's. All buffers are on one GPU, the one of the first; there is something to move.
-// The result is in place when a call returns. Arguments as in collectives.h.
+// The ranks of one host, each on a GPU of its own: rows name one of these operations. All buffers
+// are on GPUs.
+class DeviceGroup {
+ public:
+  virtual ~DeviceGroup() = default;
+  virtual void allreduce(const Arguments& args) = 0;
+  virtual void reduce(const Arguments& args) = 0;
+  virtual void reduce_scatter(const Arguments& args) = 0;
+  virtual void broadcast(const Arguments& args) = 0;
+  virtual void allgather(const Arguments& args) = 0;
+};
+
+// A communicator's GPUs. All buffers are on one GPU, the one of the first.
 class Device {
  public:
   virtual ~Device() = default;
-  virtual void allreduce(const void* send, void* recv, std::size_t count, DDL_Type type,
-                         DDL_Op op) = 0;
-  virtual void reduce_scatter(const void* send, void* recv, std::size_t recv_count, DDL_Type type,
-                              DDL_Op op) = 0;
-  virtual void broadcast(void* buffer, std::size_t nbytes, int root) = 0;
-  virtual void allgather(const void* send, void* recv, std::size_t nbytes) = 0;
+  // Runs a collective on buffers in the memory of GPUs; there is something to move. The result is
+  // in place when it returns.
+  virtual void run(const Row& row, const Arguments& args) = 0;
 
   // Copies after what is in the thread's stream; any thread, at any time.
   virtual void to_host(void* host, const void* device, std::size_t nbytes) = 0;

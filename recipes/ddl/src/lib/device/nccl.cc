@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "call.h"
 #include "error.h"
 #include "reduce/kernels.h"
 
@@ -131,40 +130,47 @@ ncclRedOp_t NcclGroup::operation(DDL_Type type, DDL_Op op, int all_ranks) {
   return entry->second;
 }
 
-void NcclGroup::allreduce(const void* send, void* recv, std::size_t count, DDL_Type type, DDL_Op op,
-                          int all_ranks, cudaStream_t stream) {
-  settle(ncclAllReduce(send, recv, count, data_type(type), operation(type, op, all_ranks), comm_,
-                       stream),
+void NcclGroup::allreduce(const Arguments& args, int all_ranks, cudaStream_t stream) {
+  settle(ncclAllReduce(args.send, args.recv, args.count, data_type(args.type),
+                       operation(args.type, args.op, all_ranks), comm_, stream),
          "ncclAllReduce");
 }
 
-void NcclGroup::reduce_scatter(const void* send, void* recv, std::size_t recv_count, DDL_Type type,
-                               DDL_Op op, int all_ranks, cudaStream_t stream) {
-  settle(ncclReduceScatter(send, recv, recv_count, data_type(type), operation(type, op, all_ranks),
-                           comm_, stream),
+void NcclGroup::reduce(const Arguments& args, int all_ranks, cudaStream_t stream) {
+  settle(ncclReduce(args.send, args.recv, args.count, data_type(args.type),
+                    operation(args.type, args.op, all_ranks), args.root, comm_, stream),
+         "ncclReduce");
+}
+
+void NcclGroup::reduce_scatter(const Arguments& args, int all_ranks, cudaStream_t stream) {
+  settle(ncclReduceScatter(args.send, args.recv, args.count, data_type(args.type),
+                           operation(args.type, args.op, all_ranks), comm_, stream),
          "ncclReduceScatter");
 }
 
-void NcclGroup::allgather(const void* send, void* recv, std::size_t nbytes, cudaStream_t stream) {
-  settle(ncclAllGather(send, recv, nbytes, ncclUint8, comm_, stream), "ncclAllGather");
+void NcclGroup::allgather(const Arguments& args, cudaStream_t stream) {
+  settle(ncclAllGather(args.send, args.recv, args.count, ncclUint8, comm_, stream),
+         "ncclAllGather");
 }
 
-void NcclGroup::broadcast(void* buffer, std::size_t nbytes, int root, cudaStream_t stream) {
-  settle(ncclBroadcast(buffer, buffer, nbytes, ncclUint8, root, comm_, stream), "ncclBroadcast");
+void NcclGroup::broadcast(const Arguments& args, cudaStream_t stream) {
+  settle(ncclBroadcast(args.send, args.recv, args.count, ncclUint8, args.root, comm_, stream),
+         "ncclBroadcast");
 }
 
-void NcclGroup::reduce_slices(std::byte* data, int lanes, std::size_t count, DDL_Type type,
-                              DDL_Op op, int all_ranks, cudaStream_t stream) {
-  const std::size_t nbytes = count * size_of(type);
+void NcclGroup::reduce_slices(std::byte* data, int lanes, std::size_t count, const Arguments& like,
+                              int all_ranks, cudaStream_t stream) {
+  const std::size_t nbytes = count * size_of(like.type);
   if (lanes == size_) {
-    return reduce_scatter(data, data + rank_ * nbytes, count, type, op, all_ranks, stream);
+    return reduce_scatter({data, data + rank_ * nbytes, count, like.type, like.op}, all_ranks,
+                          stream);
   }
-  const ncclRedOp_t how = operation(type, op, all_ranks);
+  const ncclRedOp_t how = operation(like.type, like.op, all_ranks);
   check(ncclGroupStart(), "ncclGroupStart");
   ncclResult_t code = ncclSuccess;
   for (int lane = 0; lane < lanes && (code == ncclSuccess || is_pending(code)); ++lane) {
     std::byte* slice = data + lane * nbytes;
-    code = ncclReduce(slice, slice, count, data_type(type), how, lane, comm_, stream);
+    code = ncclReduce(slice, slice, count, data_type(like.type), how, lane, comm_, stream);
   }
   const ncclResult_t end = ncclGroupEnd();  // whatever came before, a group has an end
   check(code, "ncclReduce");
@@ -172,7 +178,9 @@ void NcclGroup::reduce_slices(std::byte* data, int lanes, std::size_t count, DDL
 }
 
 void NcclGroup::gather_slices(std::byte* data, int lanes, std::size_t nbytes, cudaStream_t stream) {
-  if (lanes == size_) return allgather(data + rank_ * nbytes, data, nbytes, stream);
+  if (lanes == size_) {
+    return allgather(bytes_to_move(data + rank_ * nbytes, data, nbytes), stream);
+  }
   check(ncclGroupStart(), "ncclGroupStart");
   ncclResult_t code = ncclSuccess;
   for (int lane = 0; lane < lanes && (code == ncclSuccess || is_pending(code)); ++lane) {

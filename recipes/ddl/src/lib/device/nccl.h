@@ -8,6 +8,9 @@
 #include <functional>
 #include <map>
 
+#include "arguments.h"
+#include "device/device.h"
+
 namespace ddl {
 
 // A communicator that never blocks: whoever has to wait for NCCL calls `wait`, which throws when
@@ -30,18 +33,18 @@ class NcclGroup {
   // Throws when NCCL has found an error since.
   void check_health() const;
 
-  // What each puts on the stream is NCCL's operation of that name. An average divides by
-  // `all_ranks`, which may be more than are in this group.
-  void allreduce(const void* send, void* recv, std::size_t count, DDL_Type type, DDL_Op op,
-                 int all_ranks, cudaStream_t stream);
-  void reduce_scatter(const void* send, void* recv, std::size_t recv_count, DDL_Type type,
-                      DDL_Op op, int all_ranks, cudaStream_t stream);
-  void allgather(const void* send, void* recv, std::size_t nbytes, cudaStream_t stream);
-  void broadcast(void* buffer, std::size_t nbytes, int root, cudaStream_t stream);
+  // Each puts NCCL's operation of that name on the stream. An average divides by `all_ranks`, which
+  // may be more than are in this group.
+  void allreduce(const Arguments& args, int all_ranks, cudaStream_t stream);
+  void reduce(const Arguments& args, int all_ranks, cudaStream_t stream);
+  void reduce_scatter(const Arguments& args, int all_ranks, cudaStream_t stream);
+  void allgather(const Arguments& args, cudaStream_t stream);
+  void broadcast(const Arguments& args, cudaStream_t stream);
 
-  // `data` is `lanes` (<= size) slices of `count` elements. The sum of slice k goes to rank k, and
-  // from there back to all; ranks from `lanes` on have none. In place.
-  void reduce_slices(std::byte* data, int lanes, std::size_t count, DDL_Type type, DDL_Op op,
+  // `data` is `lanes` (<= size) slices of `count` elements of the type of `like`, reduced as it
+  // says. The sum of slice k goes to rank k, and from there back to all; ranks from `lanes` on have
+  // none. In place.
+  void reduce_slices(std::byte* data, int lanes, std::size_t count, const Arguments& like,
                      int all_ranks, cudaStream_t stream);
   void gather_slices(std::byte* data, int lanes, std::size_t nbytes, cudaStream_t stream);
 
@@ -56,6 +59,26 @@ class NcclGroup {
   const Wait wait_;
   ncclComm_t comm_ = nullptr;
   std::map<DDL_Type, ncclRedOp_t> averages_;
+};
+
+// The operations of rows, as those of a group of `all_ranks` on a stream.
+class NcclOnStream final : public DeviceGroup {
+ public:
+  NcclOnStream(NcclGroup& group, int all_ranks, cudaStream_t stream)
+      : group_(group), all_ranks_(all_ranks), stream_(stream) {}
+
+  void allreduce(const Arguments& args) override { group_.allreduce(args, all_ranks_, stream_); }
+  void reduce(const Arguments& args) override { group_.reduce(args, all_ranks_, stream_); }
+  void reduce_scatter(const Arguments& args) override {
+    group_.reduce_scatter(args, all_ranks_, stream_);
+  }
+  void broadcast(const Arguments& args) override { group_.broadcast(args, stream_); }
+  void allgather(const Arguments& args) override { group_.allgather(args, stream_); }
+
+ private:
+  NcclGroup& group_;
+  int all_ranks_;
+  cudaStream_t stream_;
 };
 
 }  // namespace ddl

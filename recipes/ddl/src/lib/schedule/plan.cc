@@ -1,6 +1,7 @@
 #include "schedule/plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "schedule/route.h"
@@ -117,7 +118,30 @@ Span part_of(std::size_t count, int parts, int index) {
   return {begin, std::min(count, begin + share)};
 }
 
+Pieces blocks_by_host(const PlanInput& input) {
+  const std::vector<int>& sizes = input.host_sizes;
+  const std::size_t block = input.count / std::accumulate(sizes.begin(), sizes.end(), 0);
+  Pieces pieces;
+  std::size_t begin = 0;
+  for (std::size_t host = 0; host < sizes.size(); ++host) {
+    const std::size_t end = begin + block * sizes[host];
+    pieces.push_back({{begin, end}, static_cast<int>(host)});
+    begin = end;
+  }
+  return pieces;
+}
+
 int num_tags(const Node& tree) { return 2 * depth_of(tree) * most_rounds(tree); }
+
+Pieces owners_of_sums(const Node& tree, std::size_t count, std::size_t unit) {
+  struct Onlooker {
+    void enter(const Node&) {}
+    void part(const std::vector<int>&) {}
+    void reduce(Span, std::size_t) {}
+    void leave(const Node&, int) {}
+  } onlooker;
+  return Walk<Onlooker>(unit, &onlooker).run(tree, count);
+}
 
 Plan plan_allreduce(const Node& tree, int host, std::size_t count, std::size_t unit) {
   Planner planner(tree, host);

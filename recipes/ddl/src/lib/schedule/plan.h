@@ -19,13 +19,6 @@ struct Transfer {
   bool is_given = false;  // what the host brought, not a sum or a result
 };
 
-// Who has which part of the data; in order, without gaps.
-struct Piece {
-  Span span;
-  int host;
-};
-using Pieces = std::vector<Piece>;
-
 // The element-wise sum, over `from` in this order, of their parts of `span`; one is this host.
 struct Reduction {
   Span span;
@@ -58,6 +51,18 @@ struct Plan {
 // Elements: parts that two hosts reduce do not share a cache line.
 constexpr std::size_t kPlanUnit = 64;
 
+// What a collective's plan is made of; all hosts have the same but for `host`.
+struct PlanInput {
+  const Node& tree;                    // as arrange gave it
+  int host;                            // whose plan it is
+  int root;                            // host; of collectives with a root
+  std::size_t count;                   // elements of a slice
+  const std::vector<int>& host_sizes;  // ranks of each host
+};
+
+// A slice that has a block of every rank, host by host: which host has which part.
+Pieces blocks_by_host(const PlanInput& input);
+
 // Multi-dimensional reduce-scatter and all-gather on the tree (BlueConnect, MLSys 2019, on a tree
 // instead of a grid). Upwards, the children of every group exchange the parts that they own, so
 // that each element ends with one owner in the group, by the group's Exchange (route.h); shares
@@ -67,5 +72,8 @@ constexpr std::size_t kPlanUnit = 64;
 // Every host computes the same tree, so that the parts of all hosts fit. Borders of parts are
 // multiples of `unit` elements.
 Plan plan_allreduce(const Node& tree, int host, std::size_t count, std::size_t unit);
+
+// The owners of the sums after the steps of plan_allreduce that reduce.
+Pieces owners_of_sums(const Node& tree, std::size_t count, std::size_t unit);
 
 }  // namespace ddl

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 namespace ddl {
 
@@ -11,5 +12,12 @@ struct Span {
   std::size_t end = 0;
   std::size_t count() const { return end - begin; }
 };
+
+// Who has which part of the data; in order, without gaps.
+struct Piece {
+  Span span;
+  int host;
+};
+using Pieces = std::vector<Piece>;
 
 }  // namespace ddl

@@ -24,16 +24,10 @@ class Walk {
  public:
   Walk(std::size_t unit, Use* use) : unit_(unit), use_(use) {}
 
-  void run(const Node& tree, std::size_t count) { visit(tree, count, 0, 0); }
+  // Returns who owns which sums at the end.
+  Pieces run(const Node& tree, std::size_t count) { return visit(tree, count, 0, 0); }
 
  private:
-  // Who owns which part of the data; in order, without gaps.
-  struct Piece {
-    Span span;
-    int host;
-  };
-  using Pieces = std::vector<Piece>;
-
   // `above`: bytes per owned byte that the levels above will move.
   Pieces visit(const Node& node, std::size_t count, double above, int depth) {
     use_->enter(node);

@@ -97,7 +97,7 @@ class Handle(Generic[T]):
         return f"<Handle: {'complete' if self.done() else 'under way'}>"
 
 
-def _start(started: tuple[int, _core.Request], result: T, *arrays: object) -> Handle[T]:
+def make_handle(started: tuple[int, _core.Request], result: T, *arrays: object) -> Handle[T]:
     """Make the handle of the call that gave `started`; let go of what has become complete."""
     code, request = started
     check(code)
@@ -120,19 +120,19 @@ def allreduce_async(
     Small ones that follow each other travel together: start as many as there are before waiting.
     """
     arguments, result = _collectives.prepare_allreduce(x, op, out, group)
-    return _start(_core.iallreduce(*arguments), result, x, result)
+    return make_handle(_core.start("allreduce", *arguments), result, x, result)
 
 
 def allreduce_async_(x: ArrayT, op: Op = "sum", group: Group | None = None) -> Handle[ArrayT]:
     """Start `ddl.allreduce_`: as `allreduce_async`, in place."""
     arguments = _collectives.prepare_allreduce_(x, op, group)
-    return _start(_core.iallreduce(*arguments), x, x)
+    return make_handle(_core.start("allreduce", *arguments), x, x)
 
 
 def broadcast_async(x: ArrayT, root: int = 0, group: Group | None = None) -> Handle[ArrayT]:
     """Start `ddl.broadcast`; its arguments, its result and its errors."""
     arguments = _collectives.prepare_broadcast(x, root, group)
-    return _start(_core.ibroadcast(*arguments), x, x)
+    return make_handle(_core.start("broadcast", *arguments), x, x)
 
 
 def allgather_async(
@@ -140,7 +140,7 @@ def allgather_async(
 ) -> Handle[ArrayT]:
     """Start `ddl.allgather`; its arguments, its result and its errors."""
     arguments, result = _collectives.prepare_allgather(x, out, group)
-    return _start(_core.iallgather(*arguments), result, x, result)
+    return make_handle(_core.start("allgather", *arguments), result, x, result)
 
 
 def reduce_scatter_async(
@@ -148,12 +148,14 @@ def reduce_scatter_async(
 ) -> Handle[ArrayT]:
     """Start `ddl.reduce_scatter`; its arguments, its result and its errors."""
     arguments, result = _collectives.prepare_reduce_scatter(x, op, out, group)
-    return _start(_core.ireduce_scatter(*arguments), result, x, result)
+    return make_handle(_core.start("reduce_scatter", *arguments), result, x, result)
 
 
 def barrier_async(group: Group | None = None) -> Handle[None]:
     """Start `ddl.barrier`: complete when all ranks have come here, and all before it is."""
-    return _start(_core.ibarrier(_collectives.handle_of(group)), None)
+    return make_handle(
+        _core.start("barrier", _collectives.handle_of(group), 0, 0, 0, 0, 0, 0), None
+    )
 
 
 class Stats(NamedTuple):

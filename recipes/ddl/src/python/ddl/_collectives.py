@@ -115,26 +115,28 @@ def handle_of(group: Group | None) -> int:
     return 0 if group is None else group.handle
 
 
-def _size(group: Group | None) -> int:
-    return _life.size() if group is None else group.size
+def rank_and_size(group: Group | None) -> tuple[int, int]:
+    """This process's rank in a group, or among all ranks; and their number."""
+    return (_life.rank(), _life.size()) if group is None else (group.rank, group.size)
 
 
-def _op(op: str) -> int:
+def op_of(op: str) -> int:
+    """Return the DDL_Op of a name; ValueError on others."""
     try:
         return _OPS[op]
     except KeyError:
         raise ValueError(f"op: unknown operation {op!r}; use one of {', '.join(_OPS)}") from None
 
 
-# What the blocking and the asynchronous collectives check in common. Each returns the arguments of
-# the C function, and the result.
-Reduction = tuple[int, int, int, int, int, int]  # communicator, send, recv, count, type, op
-Movement = tuple[int, int, int, int]  # communicator, and as the C function has them
+# Blocking and asynchronous collectives check their arguments by the same functions. Each returns
+# the result, and the arguments of `_core.run` and `_core.start`: communicator, send, recv, elements
+# or bytes, type, operation and root, with 0 for those that the collective does not have.
+Arguments = tuple[int, int, int, int, int, int, int]
 
 
 def prepare_allreduce(
     x: ArrayT, op: str, out: ArrayT | None, group: Group | None
-) -> tuple[Reduction, ArrayT]:
+) -> tuple[Arguments, ArrayT]:
     """Check the arguments of `allreduce`."""
     handle = handle_of(group)
     send = buffer_of("x", x)
@@ -142,43 +144,43 @@ def prepare_allreduce(
     result = empty_like(x) if out is None else out
     recv = send if result is x and out is None else buffer_of("out", result, writable=True)
     check_same("out", recv, "x", send, send.length)
-    return (handle, send.address, recv.address, send.length, kind, _op(op)), result
+    return (handle, send.address, recv.address, send.length, kind, op_of(op), 0), result
 
 
-def prepare_allreduce_(x: Array, op: str, group: Group | None) -> Reduction:
+def prepare_allreduce_(x: Array, op: str, group: Group | None) -> Arguments:
     """Check the arguments of `allreduce_`."""
     handle = handle_of(group)
     data = buffer_of("x", x, writable=True)
     kind = data.reduction_type("x")
-    return handle, data.address, data.address, data.length, kind, _op(op)
+    return handle, data.address, data.address, data.length, kind, op_of(op), 0
 
 
-def prepare_broadcast(x: Array, root: int, group: Group | None) -> Movement:
+def prepare_broadcast(x: Array, root: int, group: Group | None) -> Arguments:
     """Check the arguments of `broadcast`."""
     handle = handle_of(group)
     data = buffer_of("x", x, writable=True)
-    return handle, data.address, data.nbytes, root
+    return handle, data.address, data.address, data.nbytes, 0, 0, root
 
 
 def prepare_allgather(
     x: ArrayT, out: ArrayT | None, group: Group | None
-) -> tuple[Movement, ArrayT]:
+) -> tuple[Arguments, ArrayT]:
     """Check the arguments of `allgather`."""
     handle = handle_of(group)
-    size = _size(group)
+    size = rank_and_size(group)[1]
     send = buffer_of("x", x)
     result = empty_like(x, (size, *x.shape)) if out is None else out
     recv = buffer_of("out", result, writable=True)
     check_same("out", recv, "x", send, size * send.length)
-    return (handle, send.address, recv.address, send.nbytes), result
+    return (handle, send.address, recv.address, send.nbytes, 0, 0, 0), result
 
 
 def prepare_reduce_scatter(
     x: ArrayT, op: str, out: ArrayT | None, group: Group | None
-) -> tuple[Reduction, ArrayT]:
+) -> tuple[Arguments, ArrayT]:
     """Check the arguments of `reduce_scatter`."""
     handle = handle_of(group)
-    size = _size(group)
+    size = rank_and_size(group)[1]
     send = buffer_of("x", x)
     kind = send.reduction_type("x")
     if len(x.shape) == 0 or x.shape[0] % size != 0:
@@ -190,7 +192,7 @@ def prepare_reduce_scatter(
     result = empty_like(x, shape) if out is None else out
     recv = buffer_of("out", result, writable=True)
     check_same("out", recv, "x", send, send.length // size)
-    return (handle, send.address, recv.address, recv.length, kind, _op(op)), result
+    return (handle, send.address, recv.address, recv.length, kind, op_of(op), 0), result
 
 
 @also_of_tensorflow
@@ -214,13 +216,13 @@ def allreduce(
         DDLError: the ranks disagree, or one is lost or late.
     """
     arguments, result = prepare_allreduce(x, op, out, group)
-    check(_core.allreduce(*arguments))
+    check(_core.run("allreduce", *arguments))
     return result
 
 
 def allreduce_(x: ArrayT, op: Op = "sum", group: Group | None = None) -> ArrayT:
     """Do `allreduce` in place, as DDL itself does: x holds the result, and is returned."""
-    check(_core.allreduce(*prepare_allreduce_(x, op, group)))
+    check(_core.run("allreduce", *prepare_allreduce_(x, op, group)))
     return x
 
 
@@ -285,7 +287,7 @@ def broadcast(x: ArrayT, root: int = 0, group: Group | None = None) -> ArrayT:
         TypeError, ValueError: an array that cannot be used; the message names the argument.
         DDLError: a bad root, the ranks disagree, or one is lost or late.
     """
-    check(_core.broadcast(*prepare_broadcast(x, root, group)))
+    check(_core.run("broadcast", *prepare_broadcast(x, root, group)))
     return x
 
 
@@ -309,7 +311,7 @@ def allgather(x: ArrayT, out: ArrayT | None = None, group: Group | None = None) 
         DDLError: the ranks disagree, or one is lost or late.
     """
     arguments, result = prepare_allgather(x, out, group)
-    check(_core.allgather(*arguments))
+    check(_core.run("allgather", *arguments))
     return result
 
 
@@ -332,7 +334,7 @@ def reduce_scatter(
         As `allreduce`.
     """
     arguments, result = prepare_reduce_scatter(x, op, out, group)
-    check(_core.reduce_scatter(*arguments))
+    check(_core.run("reduce_scatter", *arguments))
     return result
 
 
@@ -342,4 +344,4 @@ def barrier(group: Group | None = None) -> None:
     Raises:
         DDLError: a rank is in another call, lost or late.
     """
-    check(_core.barrier(handle_of(group)))
+    check(_core.run("barrier", handle_of(group), 0, 0, 0, 0, 0, 0))

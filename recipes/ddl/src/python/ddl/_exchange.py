@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from ddl import _core, _life
+from ddl import _core
 from ddl._buffers import buffer_of, check_same, empty_like
-from ddl._collectives import also_of_tensorflow, handle_of
+from ddl._collectives import also_of_tensorflow, handle_of, rank_and_size
 from ddl.errors import DDLValueError, Result, check
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Counts: TypeAlias = "Sequence[int] | np.ndarray[tuple[int], np.dtype[np.integer]
 
 def _place(root: int, group: Group | None) -> tuple[bool, int]:
     """Whether this rank is `root`, and the number of ranks."""
-    rank, size = (_life.rank(), _life.size()) if group is None else (group.rank, group.size)
+    rank, size = rank_and_size(group)
     if not 0 <= root < size:
         message = f"root is {root} but must be from 0 to {size - 1}"
         raise DDLValueError(message, Result.ARGUMENT)
@@ -55,12 +55,12 @@ def gather(
     is_root, size = _place(root, group)
     send = buffer_of("x", x)
     if not is_root:
-        check(_core.gather(handle, send.address, 0, send.nbytes, root))
+        check(_core.run("gather", handle, send.address, 0, send.nbytes, 0, 0, root))
         return None
     result = empty_like(x, (size, *x.shape)) if out is None else out
     recv = buffer_of("out", result, writable=True)
     check_same("out", recv, "x", send, size * send.length)
-    check(_core.gather(handle, send.address, recv.address, send.nbytes, root))
+    check(_core.run("gather", handle, send.address, recv.address, send.nbytes, 0, 0, root))
     return result
 
 
@@ -90,7 +90,7 @@ def scatter(x: ArrayT | None, out: ArrayT, root: int = 0, group: Group | None = 
         send = buffer_of("x", x)
         check_same("x", send, "out", recv, size * recv.length)
         address = send.address
-    check(_core.scatter(handle, address, recv.address, recv.nbytes, root))
+    check(_core.run("scatter", handle, address, recv.address, recv.nbytes, 0, 0, root))
     return out
 
 
@@ -111,7 +111,7 @@ def alltoall(x: ArrayT, out: ArrayT | None = None, group: Group | None = None) -
         As `gather`.
     """
     handle = handle_of(group)
-    size = _life.size() if group is None else group.size
+    size = rank_and_size(group)[1]
     send = buffer_of("x", x)
     if len(x.shape) == 0 or x.shape[0] % size != 0:
         raise ValueError(
@@ -121,7 +121,7 @@ def alltoall(x: ArrayT, out: ArrayT | None = None, group: Group | None = None) -
     result = empty_like(x) if out is None else out
     recv = buffer_of("out", result, writable=True)
     check_same("out", recv, "x", send, send.length)
-    check(_core.alltoall(handle, send.address, recv.address, send.nbytes // size))
+    check(_core.run("alltoall", handle, send.address, recv.address, send.nbytes // size, 0, 0, 0))
     return result
 
 
@@ -148,7 +148,7 @@ def alltoallv(
         As `gather`; also when two ranks differ about what one sends to the other.
     """
     handle = handle_of(group)
-    size = _life.size() if group is None else group.size
+    size = rank_and_size(group)[1]
     send = buffer_of("x", x)
     if len(x.shape) == 0:
         raise ValueError("x: a single number has no rows; use x.reshape(1)")

@@ -53,8 +53,8 @@ def array_of(values: Array, dtype: str) -> Array:
 
 def bind_ddl(send: Array, recv: Array, dtype: str) -> Call:
     """Return the call of this library, below the Python interface's checks."""
-    arguments = (0, send.ctypes.data, recv.ctypes.data, send.size, TYPES[dtype], 0)
-    return lambda: check(_core.allreduce(*arguments))
+    arguments = (0, send.ctypes.data, recv.ctypes.data, send.size, TYPES[dtype], 0, 0)
+    return lambda: check(_core.run("allreduce", *arguments))
 
 
 def find_peer(name: str) -> Bind:

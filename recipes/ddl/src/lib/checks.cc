@@ -1,4 +1,4 @@
-#include "arguments.h"
+#include "checks.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,30 +7,8 @@
 namespace ddl {
 namespace {
 
-void check_reduction(const char* function, DDL_Type type, DDL_Op op) {
-  size_of(type);
-  if (op < DDL_OP_SUM || op > DDL_OP_AVERAGE) {
-    fail(DDL_ERROR_ARGUMENT, function, ": unknown operation ", static_cast<int>(op),
-         "; use one of the DDL_OP_ values of ddl.h");
-  }
-  if (op == DDL_OP_AVERAGE && (type == DDL_TYPE_INT32 || type == DDL_TYPE_INT64)) {
-    fail(DDL_ERROR_ARGUMENT, function, ": the average of ", name_of(type),
-         " is not a whole number; sum and divide, or use a floating-point type");
-  }
-}
-
 const void* offset(const void* base, std::size_t nbytes) {
   return static_cast<const std::byte*>(base) + nbytes;
-}
-
-// A collective with `nbytes` on one side and size * nbytes on the other.
-void check_blocks(const char* function, const Comm& comm, const void* small, const char* small_name,
-                  const void* large, const char* large_name, std::size_t nbytes) {
-  const std::size_t all = multiply(function, nbytes, comm.size());
-  check_buffer(function, small_name, small, nbytes);
-  check_buffer(function, large_name, large, all);
-  check_overlap(function, small, nbytes, large, all, small == offset(large, comm.rank() * nbytes));
-  check_same_memory(function, small, nbytes, large, all);
 }
 
 }  // namespace
@@ -102,42 +80,43 @@ void check_same_memory(const char* function, const void* send, std::size_t send_
        " in host memory; give both in the same memory");
 }
 
-void check_allreduce(const char* function, const void* send, const void* recv, std::size_t count,
-                     DDL_Type type, DDL_Op op) {
-  check_reduction(function, type, op);
-  const std::size_t nbytes = multiply(function, count, size_of(type));
-  check_buffer(function, "send", send, nbytes);
-  check_buffer(function, "recv", recv, nbytes);
-  check_overlap(function, send, nbytes, recv, nbytes, send == recv);
-  check_same_memory(function, send, nbytes, recv, nbytes);
+void check_reduction(const char* function, const Arguments& args) {
+  size_of(args.type);
+  if (args.op < DDL_OP_SUM || args.op > DDL_OP_AVERAGE) {
+    fail(DDL_ERROR_ARGUMENT, function, ": unknown operation ", static_cast<int>(args.op),
+         "; use one of the DDL_OP_ values of ddl.h");
+  }
+  const bool is_integer = args.type == DDL_TYPE_INT32 || args.type == DDL_TYPE_INT64;
+  if (args.op == DDL_OP_AVERAGE && is_integer) {
+    fail(DDL_ERROR_ARGUMENT, function, ": the average of ", name_of(args.type),
+         " is not a whole number; sum and divide, or use a floating-point type");
+  }
 }
 
-void check_reduce_scatter(const char* function, const Comm& comm, const void* send,
-                          const void* recv, std::size_t recv_count, DDL_Type type, DDL_Op op) {
-  check_reduction(function, type, op);
-  const std::size_t nbytes = multiply(function, recv_count, size_of(type));
-  check_blocks(function, comm, recv, "recv", send, "send", nbytes);
+void check_pair(const char* function, const Arguments& args, std::size_t nbytes) {
+  check_buffer(function, "send", args.send, nbytes);
+  check_buffer(function, "recv", args.recv, nbytes);
+  check_overlap(function, args.send, nbytes, args.recv, nbytes, args.send == args.recv);
+  check_same_memory(function, args.send, nbytes, args.recv, nbytes);
 }
 
-void check_broadcast(const char* function, const Comm& comm, const void* buffer, std::size_t nbytes,
-                     int root) {
-  check_rank(function, "root", root, comm);
-  check_buffer(function, "buffer", buffer, nbytes);
-}
-
-void check_allgather(const char* function, const Comm& comm, const void* send, const void* recv,
-                     std::size_t nbytes) {
-  check_blocks(function, comm, send, "send", recv, "recv", nbytes);
-}
-
-void check_rooted(const char* function, const Comm& comm, int root, const void* small,
-                  const char* small_name, const void* large, const char* large_name,
+void check_blocks(const char* function, const Comm& comm, NamedBuffer small, NamedBuffer large,
                   std::size_t nbytes) {
+  const std::size_t all = multiply(function, nbytes, comm.size());
+  check_buffer(function, small.name, small.data, nbytes);
+  check_buffer(function, large.name, large.data, all);
+  const bool is_in_place = small.data == offset(large.data, comm.rank() * nbytes);
+  check_overlap(function, small.data, nbytes, large.data, all, is_in_place);
+  check_same_memory(function, small.data, nbytes, large.data, all);
+}
+
+void check_rooted(const char* function, const Comm& comm, int root, NamedBuffer small,
+                  NamedBuffer large, std::size_t nbytes) {
   check_rank(function, "root", root, comm);
   if (comm.rank() == root) {
-    check_blocks(function, comm, small, small_name, large, large_name, nbytes);
+    check_blocks(function, comm, small, large, nbytes);
   } else {
-    check_buffer(function, small_name, small, nbytes);
+    check_buffer(function, small.name, small.data, nbytes);
   }
 }
 
