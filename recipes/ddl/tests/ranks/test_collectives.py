@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Launch
+from conftest import PROGRAMS, Launch
 
 # (ranks, pretended hosts; 0: the real one). Hosts take ranks in turn, so they are interleaved.
 LAYOUTS = [(1, 0), (2, 0), (3, 0), (4, 0), (2, 2), (3, 2), (4, 3)]
@@ -21,6 +21,26 @@ layouts = pytest.mark.parametrize(("n", "hosts"), LAYOUTS)
 @layouts
 def test_reductions_are_exact(passes: Launch, n: int, hosts: int) -> None:
     passes("reductions", "exact", n=n, hosts=hosts, chunk=SMALL_CHUNK)
+
+
+# Each has all tests of one collective: see docs/howto/collective.md.
+ONE_EACH = sorted(path.stem for path in PROGRAMS.glob("collective_*.py"))
+
+
+@layouts
+@pytest.mark.parametrize("program", ONE_EACH)
+def test_one_collective(passes: Launch, program: str, n: int, hosts: int) -> None:
+    passes(program, n=n, hosts=hosts, chunk=SMALL_CHUNK)
+
+
+@pytest.mark.parametrize("program", ONE_EACH)
+def test_one_collective_with_options(passes: Launch, tmp_path: Path, program: str) -> None:
+    passes(program, n=4, hosts=3, env={"DDL_OPTIONS": "-deterministic 1"})
+    passes(program, n=4, hosts=3, chunk=SMALL_CHUNK, env=topology(tmp_path, RACKS))
+    passes(program, n=6, hosts=2, chunk=SMALL_CHUNK, env={"DDL_FAKE_SOCKETS": "2"})
+    for schedule in ("halving", "ring", "tree"):
+        options = {"DDL_OPTIONS": f"-schedule {schedule}"}
+        passes(program, n=4, hosts=4, chunk=SMALL_CHUNK, env=options)
 
 
 @layouts
