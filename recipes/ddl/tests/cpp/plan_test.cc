@@ -34,6 +34,29 @@ void expect_allreduce(const Node& tree, int hosts, std::size_t count, std::size_
   EXPECT_EQ(machine.elements_sent(), 2 * static_cast<std::size_t>(hosts - 1) * count);
 }
 
+// Runs the steps that reduce only: every element's sum is where owners_of_sums says.
+void expect_owners(const Node& tree, int hosts, std::size_t count, std::size_t unit) {
+  std::vector<Plan> plans;
+  std::vector<Values> data;
+  for (int h = 0; h < hosts; ++h) {
+    Plan& plan = plans.emplace_back(plan_allreduce(tree, h, count, unit));
+    plan.steps.resize(plan.reducing);
+    Values& mine = data.emplace_back(count);
+    std::iota(mine.begin(), mine.end(), h * 1000L);
+  }
+  Machine machine(std::move(plans), std::move(data), hosts > 1);
+  machine.run();
+  std::size_t at = 0;
+  for (const Piece& piece : owners_of_sums(tree, count, unit)) {
+    ASSERT_EQ(piece.span.begin, at);
+    for (; at < piece.span.end; ++at) {
+      const long expected = hosts * static_cast<long>(at) + 1000L * hosts * (hosts - 1) / 2;
+      ASSERT_EQ(machine.result(piece.host)[at], expected) << "element " << at;
+    }
+  }
+  EXPECT_EQ(at, count);
+}
+
 TEST(PlanTest, AnyTreeCountAndScheduleSumsExactlyOnce) {
   for (unsigned seed = 0; seed < 400; ++seed) {
     std::mt19937 random(seed);
@@ -45,6 +68,7 @@ TEST(PlanTest, AnyTreeCountAndScheduleSumsExactlyOnce) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{random() % 200}}) {
       SCOPED_TRACE(describe_tree(tree) + "count " + std::to_string(count));
       expect_allreduce(tree, drawn.hosts, count, unit);
+      expect_owners(tree, drawn.hosts, count, unit);
       if (HasFatalFailure()) return;
     }
   }
