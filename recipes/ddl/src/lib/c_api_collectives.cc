@@ -93,6 +93,21 @@ DDL_Result ddl_allreduce(void* buffer, size_t count, DDL_Type type, DDL_Op op) {
   return guarded(DDL_COMM_WORLD, kAllreduceRow, {buffer, buffer, count, type, op});
 }
 
+DDL_Result ddl_comm_reduce(ddl_comm_t comm, const void* send, void* recv, size_t count,
+                           DDL_Type type, DDL_Op op, int root) {
+  return guarded(comm, kReduceRow, {send, recv, count, type, op, root});
+}
+
+DDL_Result ddl_comm_ireduce(ddl_comm_t comm, const void* send, void* recv, size_t count,
+                            DDL_Type type, DDL_Op op, int root, ddl_request_t* request) {
+  return guarded(comm, kReduceRow, {send, recv, count, type, op, root}, request);
+}
+
+DDL_Result ddl_reduce(const void* send, void* recv, size_t count, DDL_Type type, DDL_Op op,
+                      int root) {
+  return guarded(DDL_COMM_WORLD, kReduceRow, {send, recv, count, type, op, root});
+}
+
 DDL_Result ddl_comm_reduce_scatter(ddl_comm_t comm, const void* send, void* recv, size_t recv_count,
                                    DDL_Type type, DDL_Op op) {
   return guarded(comm, kReduceScatterRow, {send, recv, recv_count, type, op});

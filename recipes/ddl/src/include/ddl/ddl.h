@@ -107,8 +107,8 @@ DDL_API const char* ddl_mpi_library(void);
  *
  * Every collective, send and receive takes buffers in the memory of a CUDA GPU where it takes host
  * memory. A communicator uses one GPU on each rank, that of its first buffer. Buffers of an
- * allreduce, reduce_scatter, broadcast or allgather are on GPUs on all ranks, or on none, else it
- * is DDL_ERROR_MISMATCH; the other calls do not mind.
+ * allreduce, reduce, reduce_scatter, broadcast or allgather are on GPUs on all ranks, or on none,
+ * else it is DDL_ERROR_MISMATCH; the other calls do not mind.
  *
  * A call begins after the work that has been given to the thread's stream so far, and when it (or
  * its request) is done, the result is in place for every stream.
@@ -157,6 +157,11 @@ DDL_API DDL_Result ddl_comm_size(ddl_comm_t comm, int* size);
 /* recv[i] = op over all ranks of send[i]; `count` elements. */
 DDL_API DDL_Result ddl_comm_allreduce(ddl_comm_t comm, const void* send, void* recv, size_t count,
                                       DDL_Type type, DDL_Op op);
+
+/* As ddl_comm_allreduce, but only rank `root` has the result. `recv` of the others is ignored, and
+ * may be NULL. */
+DDL_API DDL_Result ddl_comm_reduce(ddl_comm_t comm, const void* send, void* recv, size_t count,
+                                   DDL_Type type, DDL_Op op, int root);
 
 /* The n-th block of `recv_count` elements of the reduced `send` (size * recv_count elements) goes
  * to rank n. In place: `recv` is this rank's block inside `send`. */
@@ -221,6 +226,8 @@ typedef struct ddl_request* ddl_request_t;
 
 DDL_API DDL_Result ddl_comm_iallreduce(ddl_comm_t comm, const void* send, void* recv, size_t count,
                                        DDL_Type type, DDL_Op op, ddl_request_t* request);
+DDL_API DDL_Result ddl_comm_ireduce(ddl_comm_t comm, const void* send, void* recv, size_t count,
+                                    DDL_Type type, DDL_Op op, int root, ddl_request_t* request);
 DDL_API DDL_Result ddl_comm_ireduce_scatter(ddl_comm_t comm, const void* send, void* recv,
                                             size_t recv_count, DDL_Type type, DDL_Op op,
                                             ddl_request_t* request);
@@ -256,6 +263,10 @@ DDL_API DDL_Result ddl_comm_stats(ddl_comm_t comm, ddl_stats* stats, size_t stat
 
 /* In place over all ranks. */
 DDL_API DDL_Result ddl_allreduce(void* buffer, size_t count, DDL_Type type, DDL_Op op);
+
+/* As ddl_comm_reduce, over all ranks. */
+DDL_API DDL_Result ddl_reduce(const void* send, void* recv, size_t count, DDL_Type type, DDL_Op op,
+                              int root);
 
 /* Memory for buffers. `alignment` is a power of two. Needs no ddl_init. */
 DDL_API DDL_Result ddl_malloc(void** pointer, size_t alignment, size_t nbytes);

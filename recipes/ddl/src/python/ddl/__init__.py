@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         size,
         timeout,
     )
+    from ddl._reduce import reduce, reduce_async
     from ddl.errors import DDLError, DDLValueError, Result
 
     __version__: str
@@ -102,6 +103,8 @@ __all__ = [
     "num_hosts",
     "rank",
     "recv",
+    "reduce",
+    "reduce_async",
     "reduce_scatter",
     "reduce_scatter_async",
     "scatter",
@@ -120,6 +123,7 @@ _HOMES = {
     "_exchange": "alltoall alltoallv gather recv scatter send",
     "_life": "abort finalize host_index host_name init initialized local_rank local_size num_hosts "
     "rank set_timeout size timeout",
+    "_reduce": "reduce reduce_async",
     "errors": "DDLError DDLValueError Result",
 }
 _OF_TENSORFLOW = {

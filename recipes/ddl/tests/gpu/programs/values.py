@@ -25,6 +25,15 @@ def check_allreduce(dtype: torch.dtype, count: int) -> None:
         expect(again, result, f"{what}, in place")
 
 
+def check_reduce(dtype: torch.dtype, count: int) -> None:
+    wanted = every(count, dtype).sum(0, dtype=dtype)
+    for root in range(SIZE):
+        got = ddl.reduce(numbers(RANK, count, dtype).to(GPU), root)
+        assert (got is None) == (root != RANK)
+        if got is not None:
+            expect(got, wanted, f"reduce of {count} {dtype} to {root}")
+
+
 def check_average(dtype: torch.dtype, count: int) -> None:
     got = ddl.allreduce(numbers(RANK, count, dtype).to(GPU), "average").cpu()
     wanted = every(count, torch.float64).mean(0)
@@ -72,6 +81,7 @@ def check_host_memory_as_before() -> None:
 for kind in FLOATS + INTEGERS:
     for number in COUNTS:
         check_allreduce(kind, number)
+        check_reduce(kind, number)
         check_reduce_scatter(kind, number)
         if kind in FLOATS:
             check_average(kind, number)
