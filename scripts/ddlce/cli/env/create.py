@@ -37,7 +37,7 @@ def create(
     from ddlce.env.create import create as create_release
     from ddlce.lock import channel_address, lock_path
     from ddlce.model.envlock import EnvLock
-    from ddlce.place import place_of
+    from ddlce.runner import runner_of
     from ddlce.platforms import this_platform
 
     settings = load_settings(root)
@@ -54,7 +54,7 @@ def create(
     runner = None
     if wanted != this_platform():
         # Made ready when the first program is run: a release that exists needs no emulator.
-        runner = lambda command: place_of(settings, wanted)(command)  # noqa: E731
+        runner = lambda command: runner_of(settings, wanted)(command)  # noqa: E731
     with progress_bar("installing") as progress:
         done = create_release(
             settings,
