@@ -18,7 +18,7 @@ from typing import Any
 import lms
 import lms_models as models
 import torch
-from lms.plan import best_share
+from lms.planning.plan import best_share
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
@@ -155,7 +155,7 @@ def _now(device: Any) -> float:
 def _device(kind: str) -> Any:
     if kind == "simulated":
         return lms.SimulatedDevice("64TiB")
-    from lms.cuda import CudaDevice
+    from lms.devices.cuda import CudaDevice
 
     return CudaDevice()
 

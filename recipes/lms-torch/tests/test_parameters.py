@@ -21,7 +21,7 @@ KIB = 1024
 def paged_no_more() -> Iterator[None]:
     """What a test pages, the next must not."""
     yield
-    for paged in list(session._paged):
+    for paged in list(session._paged_models):
         lms.keep_parameters(paged)
 
 

@@ -9,9 +9,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lms import layers
-from lms.again import costs, without
-from lms.plan import Plan, Rates, make_plan
+from lms.paging.device import TransferRates
+from lms.planning import recompute_policy
+from lms.planning.plan import Plan
+from lms.planning.planner import make_plan
+from lms.planning.recompute_costs import recompute_costs, without_saved
 from models import SPEED, Run, Step, batch, equal, train
 from torch import Tensor, nn
 
@@ -109,10 +111,10 @@ def test_nothing_is_computed_again_where_copies_hide() -> None:
 
 def test_the_prediction_without_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the trace of one iteration says of another comes true."""
-    monkeypatch.setattr(layers, "choose", lambda *_: frozenset())
+    monkeypatch.setattr(recompute_policy, "choose_layers", lambda *_: frozenset())
     model, step = make()
     plain = train(model, step, steps=3)
-    limit, rates = int(0.6 * max(plain.peaks)), Rates(SLOW.d2h, SLOW.h2d, SLOW.launch)
+    limit, rates = int(0.6 * max(plain.peaks)), TransferRates(SLOW.d2h, SLOW.h2d, SLOW.launch)
     traces = []
     for again in (False, True):
         model, step = make()
@@ -120,20 +122,20 @@ def test_the_prediction_without_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
         recomputed = lms.recompute(list(model.blocks))
         with device, lms.LMS(limit, smallest=1024, device=device) as support:
             engine = support.engine
-            for layer in engine.layers.all.values():
-                layer.again = {(512, 64)} if again else set()
+            for layer in engine.layers.layers.values():
+                layer.recomputed_shapes = {(512, 64)} if again else set()
             optimizer = torch.optim.Adam(model.parameters())
             for _ in range(6):
                 optimizer.zero_grad()
                 step()
                 optimizer.step()
             engine.finish()
-            traces.append(engine.known[0][0])
+            traces.append(engine.plans.entries[0][0])
         recomputed.remove()
     first, real = traces
-    assert len(costs(first)) == 8
-    assert costs(real) == {}
-    told = without(first, range(8))
+    assert len(recompute_costs(first)) == 8
+    assert recompute_costs(real) == {}
+    told = without_saved(first, range(8))
     assert sum(told.seconds) == pytest.approx(sum(real.seconds), rel=0.05)
     plans: list[Plan] = [make_plan(trace, limit, rates, 1024) for trace in (told, real)]
     assert plans[0].seconds == pytest.approx(plans[1].seconds, rel=0.05)
@@ -191,7 +193,9 @@ def test_layers_that_change_buffers_are_left_alone(in_place: bool) -> None:
 
 def test_a_choice_that_proves_slower_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     # As if computing again took no time: all are chosen that may be, which is slower on a fast bus.
-    monkeypatch.setattr(layers, "choose", lambda *given: frozenset(given[-2][: given[-1]]))
+    monkeypatch.setattr(
+        recompute_policy, "choose_layers", lambda *given: frozenset(given[-2][: given[-1]])
+    )
     _, copied, mixed = both(make, 0.9, steps=24, speed=SPEED)
     assert mixed.report is not None
     assert mixed.report.again == ()
@@ -283,7 +287,7 @@ def test_layers_that_talk_to_other_ranks_are_left_alone() -> None:
         nn.Sequential(nn.Linear(2, 2), norm(2)) for norm in (nn.SyncBatchNorm, nn.BatchNorm1d)
     ]
     recomputed = lms.recompute(layers)
-    assert [bool(layer.fixed) for layer in recomputed.layers] == [True, False]
+    assert [bool(layer.excluded) for layer in recomputed.layers] == [True, False]
     recomputed.remove()
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import lms
 import pytest
 import torch
-from lms import layers
+from lms.hooks.recomputed_layers import _Recomputation
+from lms.planning import recompute_policy
 from models import batch
 from test_recompute import SLOW, Block, Net
 from torch import Tensor, nn
@@ -89,14 +90,16 @@ def both(
 def all_chosen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Whatever may be chosen is, for some steps at least; gets an item for each computing again."""
     entered: list[int] = []
-    enter = layers._Again.__enter__
+    enter = _Recomputation.__enter__
 
-    def spy(again: layers._Again) -> None:
+    def spy(again: _Recomputation) -> None:
         entered.append(again.layer.number)
         enter(again)
 
-    monkeypatch.setattr(layers, "choose", lambda *given: frozenset(given[-2][: given[-1]]))
-    monkeypatch.setattr(layers._Again, "__enter__", spy)
+    monkeypatch.setattr(
+        recompute_policy, "choose_layers", lambda *given: frozenset(given[-2][: given[-1]])
+    )
+    monkeypatch.setattr(_Recomputation, "__enter__", spy)
     return entered
 
 

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import lms
 import pytest
 import torch
+from lms.paging.pinned_slabs import PAGE, SlabPool
 from lms.sizes import parse_size, size_text
-from lms.slabs import PAGE, SlabPool
 from models import batch, mlp, mlp_step, train
 
 HERE = Path(__file__).parent
@@ -86,7 +86,7 @@ def test_backward_after_it_was_switched_off() -> None:
 
 def test_calls_of_ibm(monkeypatch: pytest.MonkeyPatch) -> None:
     device = lms.SimulatedDevice("1GiB")
-    monkeypatch.setattr("lms.session._cuda", lambda: device)
+    monkeypatch.setattr("lms.session.cuda_device", lambda: device)
     cuda = torch.cuda
     assert not cuda.get_enabled_lms()
     cuda.set_limit_lms(1 << 29)

@@ -2,7 +2,7 @@
 
     import lms
 
-    lms.enable(limit="12GiB")        # or lms.enable(): what the card has
+    lms.enable(limit="12GiB")        # or lms.enable(): all that the card has
 
 or, for a part of a program, `with lms.LMS(limit="12GiB"): ...`. Nothing else changes. Tensors that
 backward needs are moved to the host and back, as few as the limit demands, beside computing. The
@@ -15,9 +15,10 @@ for scripts that were written for it.
 from __future__ import annotations
 
 from lms import ibm
-from lms.compiled import offload_compiled
+from lms.devices.simulated import SimulatedDevice, SimulatedOutOfMemory, Speed
+from lms.dry_run import plan
 from lms.errors import InplaceError, LimitError, LMSError, NoPlanError
-from lms.planning import plan
+from lms.hooks.compiled_graphs import offload_compiled
 from lms.plot import plot
 from lms.report import Report
 from lms.session import (
@@ -31,7 +32,6 @@ from lms.session import (
     recompute,
     report,
 )
-from lms.simulator import SimulatedDevice, SimulatedOutOfMemory, Speed
 
 __all__ = [
     "LMS",

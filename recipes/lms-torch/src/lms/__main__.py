@@ -1,4 +1,4 @@
-"""`python -m lms MODULE:FUNCTION --limit SIZE`: a plan without a GPU; see `lms.planning`."""
+"""`python -m lms MODULE:FUNCTION --limit SIZE`: a plan without a GPU; see `lms.dry_run`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lms.plot import write_plot
 
 
 def main() -> None:
-    """The command line. What is wrong is one line, with status 1."""
+    """The command line. A mistake is one line, with status 1."""
     ask = argparse.ArgumentParser(
         prog="python -m lms", description="Plans what LMS would swap, without a GPU."
     )

@@ -1,240 +1,289 @@
-"""The engine: what autograd's hooks and the uses of paged parameters do to an iteration."""
+"""The engine: keeps one program on one device below a limit, iteration by iteration."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 
-from lms.blocks import Block, Saved
-from lms.device import hollow
 from lms.errors import NoPlanError
-from lms.iterations import Iterations
-from lms.layers import Layer, Shape
+from lms.hooks.eligibility import EligibleTensors
+from lms.hooks.parameter_access import Paged
+from lms.hooks.recomputed_layers import WatchedLayer
+from lms.hooks.saved_tensors import SavedTensor
+from lms.iteration import RECORDINGS, Iteration
+from lms.iteration_state import Runtime
+from lms.paging.device import Device
+from lms.paging.paged_parameter import PagedParameter, paged_parameter_in
+from lms.paging.saved_storage import SavedStorage
+from lms.planning.plan_cache import PlanCache
+from lms.planning.planner import make_plan
+from lms.planning.recompute_policy import RecomputePolicy
+from lms.planning.trace import Shape, Trace, is_same, merge
 from lms.sizes import size_text
-from lms.trace import Call, Key
-from lms.weights import Gap, Weight, weight_in, weight_of
+
+#: The share of the limit by which the memory under an iteration may differ from that of its plan;
+#: plans leave it free.
+_TOLERANCE = 1 / 256
 
 
-class Engine(Iterations):
-    """Keeps one program on one device below a limit; arguments as for `Iterations`."""
+class Engine:
+    """Serves autograd's hooks, uses of paged parameters, layers and optimizers' steps.
+
+    Args:
+        limit: bytes that may be planned.
+        smallest: storages of fewer bytes always stay.
+
+    Attributes:
+        iteration: the one that runs, or has ended last.
+        layers: those that may be computed again.
+        learned: iterations that were recorded.
+        measured: seconds of the last whole iteration.
+    """
+
+    watched_class: type[torch.nn.Parameter] = Paged
+
+    def __init__(self, device: Device, limit: int, smallest: int) -> None:
+        self.device, self.limit, self.smallest = device, limit, smallest
+        tolerance = int(limit * _TOLERANCE)
+        self.plannable = limit - tolerance
+        self.eligible = EligibleTensors(device, smallest)
+        self.plans = PlanCache(tolerance, limit)
+        self.layers = RecomputePolicy(tolerance)
+        self.learned, self.measured = 0, 0.0
+        self._runtime = Runtime(device, self.plans)
+        self.iteration = Iteration(0, self._runtime)
+        self._stepped = False  # ever
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """The code inside is LMS's own, in one thread: nothing in it is saved or watched."""
+        with self._lock, self.device.aside(), torch.no_grad():
+            with torch._C.DisableTorchFunctionSubclass():
+                yield
 
     # -- autograd's hooks
 
-    def pack(self, tensor: torch.Tensor) -> Saved:
+    def pack(self, tensor: torch.Tensor) -> SavedTensor:
         """Called by autograd with each tensor that it saves."""
-        with self._lock, self._aside():
-            weight = weight_in(tensor)
-            if weight is not None or tensor not in self.managed:
-                return Saved(tensor, weight, self.iteration)
-            if not self._keys or self._over():
-                self._begin()
-            return Saved(tensor, self._pack(tensor), self.iteration)
+        with self._exclusive():
+            parameter = paged_parameter_in(tensor)
+            if parameter is not None or tensor not in self.eligible:
+                return SavedTensor(tensor, parameter, self.iteration.number)
+            iteration = self._current()
+            return SavedTensor(tensor, iteration.pack(tensor), iteration.number)
 
-    def unpack(self, saved: Saved) -> torch.Tensor:
-        """Called by autograd with what `pack` returned, each time that it needs the tensor.
+    def unpack(self, saved: SavedTensor) -> torch.Tensor:
+        """Called by autograd with the result of `pack`, each time that it needs the tensor.
 
         Raises:
             InplaceError: it was changed in place since.
         """
         saved.check()
-        kept = saved.kept or weight_of(saved.tensor)  # which may be paged since
-        if kept is None:
+        owner = saved.owner()
+        if owner is None:
             return saved.tensor
-        with self._lock, self._aside():
-            if saved.iteration == self.iteration:
-                if isinstance(kept, Block):
-                    self._unpack(kept)
+        with self._exclusive():
+            if saved.iteration == self.iteration.number:
+                if isinstance(owner, SavedStorage):
+                    self.iteration.unpack(owner)
                 else:
-                    self._use(kept)
-            whole = kept.ready()
-            if saved.kept is None:
-                return saved.tensor
-            if whole.dtype != saved.dtype:
-                whole = whole.view(saved.dtype)
-            # With the version of the tensor that was saved: what changes this one, changes that.
-            tensor = saved.tensor.detach()
-            tensor.data = whole.as_strided(saved.shape, saved.stride, saved.offset)
-            return tensor
+                    self.iteration.use(owner)
+            return saved.view_of(owner.ready())
 
-    def _pack(self, tensor: torch.Tensor) -> Block:
-        storage = tensor.untyped_storage()
-        self._packed = True
-        block = self._blocks.get(storage._cdata)
-        if block is not None and (block.iteration != self.iteration or not block.is_in(storage)):
-            block = None
-        number = self._count if block is None else block.number
-        key = Key(number, storage.nbytes(), tuple(tensor.shape), str(tensor.dtype))
-        self._enter(key)
-        if block is None:
-            self._count += 1
-            block = Block(self, number, tensor)
-            self._blocks[storage._cdata] = self._numbered[number] = block
-            self._waiting[block] = None
-        if self._recorder is not None:
-            self._recorder.pack(key, tensor)
-        self._leave()
-        return block
+    # -- iterations
 
-    def _unpack(self, block: Block) -> None:
-        block.used = True
-        self._enter(None, block.number)
-        if self._recorder is not None:
-            self._recorder.unpack(block.number)
-        if block.flat is None and self._plan is not None:
-            move = self._plan.moves.get(block.number)
-            self.missed += move is None or move.fetch < len(self._keys) - 1
-        block.ready()
-        self._leave()
+    def _current(self) -> Iteration:
+        """The iteration of the event that is about to come."""
+        if not self.iteration.begun or self.iteration.over:
+            self._begin()
+        return self.iteration
 
-    # -- parameters that are paged
+    def _begin(self) -> None:
+        """Begins a new iteration."""
+        self.finish()
+        before = self.iteration
+        if not before.steps.stepped:
+            before.layers.switched |= self.layers.switch()
+        if before.layers.switched:
+            self.plans.forget()
+        self.iteration = Iteration(
+            before.number + 1, self._runtime, self.layers.changes, earlier=self._stepped
+        )
+        self.iteration.begin(before)
 
-    def page(self, parameters: Iterable[torch.nn.Parameter]) -> list[Weight]:
-        """Pages some parameters from now on: their bytes leave at once. All is learned anew."""
-        with self._lock, self._aside():
-            self.abandon()
-            added = []
-            for parameter in parameters:
-                added.append(Weight(self, parameter, len(self.weights)))
-                self.weights.append(added[-1])
-            for weight in added:
-                if not weight.held:
-                    weight.release()
-        return added
+    def finish(self) -> None:
+        """Ends the iteration: a recorded one becomes known, with a plan.
 
-    def unpage(self, weights: Iterable[Weight], keep: bool) -> None:
-        """Brings parameters back for good, or has done with them."""
-        with self._lock, self._aside():
-            self.abandon()
-            gone = set(weights)
-            self.weights = [weight for weight in self.weights if weight not in gone]
-            for weight in gone:
-                weight.forget(keep)
-            for place, weight in enumerate(self.weights):
-                weight.place = place
-
-    def touch(self, weight: Weight) -> None:
-        """The program is about to use a paged parameter."""
-        training = torch.is_grad_enabled()
-        with self._lock, self._aside():
-            if training or self._numbered:
-                if not self._keys or self._over():
-                    self._begin()
-                self._use(weight)
-            elif not weight.here:  # evaluation, or such: in the order of the uses, one by one
-                strays, self._strays = self._strays, [weight]
-                for other in strays:
-                    other.gap.release()
-                    self._strays += [other] * other.here
-                weight.page_in()
-
-    def _use(self, weight: Weight) -> None:
-        """Two events: the time without a use ends, and another begins."""
-        gap = weight.gap
-        self._enter(None, gap.number)
-        if self._recorder is not None:
-            self._recorder.unpack(gap.number)
-        if not weight.here and self._plan is not None:
-            move = self._plan.moves.get(gap.number)
-            self.missed += move is None or move.fetch < len(self._keys) - 1
-        weight.ready()
-        gap.used = True
-        self._leave()
-        key = Key(self._count, weight.nbytes, weight.shape, weight.dtype)
-        self._count += 1
-        self._enter(key)
-        weight.gap = self._gaps[key.block] = Gap(weight, key.block)
-        if self._recorder is not None:
-            self._recorder.gap(key, weight.place)
-        if self._plan is None:
-            self._waiting[weight.gap] = None
-        self._leave()
-
-    def stays(self, weight: Weight) -> bool:
-        """Whether a parameter is to be in memory when an iteration begins."""
-        if self._plan is None or self._trace is None or not self._trace.stepped:
-            return False
-        return weight.place not in self._plan.moves
-
-    def step_begins(self) -> None:
-        """An optimizer is about to step. A plan may not know what that needs; then all leave."""
-        if self._trace is None or not self._trace.stepped:
-            with self._lock, self._aside():
-                for weight in self.weights:
-                    weight.gap.release()
-
-    def weight_comes(self, weight: Weight) -> None:
-        """A parameter is about to be in memory again."""
-        if self._recorder is not None:
-            self._recorder.comes(weight)
-
-    def weight_went(self, weight: Weight) -> None:
-        """A parameter's memory was given up."""
-        if self._recorder is not None:
-            self._recorder.went(weight)
-
-    # -- layers that may be computed again
-
-    def add_layers(self, layers: Iterable[Layer]) -> None:
-        """They may be computed again from now on. All is learned anew."""
-        with self._lock, self._aside():
-            self.abandon()
-            self.layers.add(layers, self)
-
-    def remove_layer(self, layer: Layer) -> None:
-        """It is not computed again any more. All is learned anew."""
-        with self._lock, self._aside():
-            self.abandon()
-            self.layers.drop(layer)
-
-    def layer_begins(self, layer: Layer, tensors: list[torch.Tensor]) -> tuple[int, int]:
-        """The forward of such a layer is about to run on `tensors`; for `layer_ends`."""
-        with self._lock, self._aside():
-            self._given += [(layer, hollow(tensor), tensor._version) for tensor in tensors]
-            return self.iteration, len(self._keys)
-
-    def layer_ends(
-        self, number: int, begun: tuple[int, int], tensors: list[torch.Tensor], shape: Shape
-    ) -> None:
-        """It has run.
-
-        Args:
-            tensors: what it was given and has returned.
-            shape: of the first.
+        Raises:
+            NoPlanError: there is none.
         """
-        with self._lock, self._aside():
-            first = begun[1] if begun[0] == self.iteration else 0
-            kept = set()
-            for tensor in tensors:
-                if tensor.layout is torch.strided:
-                    block = self._blocks.get(tensor.untyped_storage()._cdata)
-                    if block is not None and block.iteration == self.iteration:
-                        kept.add(block.number)
-            if first < len(self._keys):
-                call = Call(number, first, len(self._keys), frozenset(kept), shape)
-                self._calls.append(call)
+        with self._exclusive():
+            started = self.iteration.progress.started
+            if started is not None:
+                self.measured = self.device.seconds(started, self.device.stamp())
+            trace, followed = self.iteration.finish()
+            if trace is not None:
+                self._learn(trace, followed)
 
-    # -- blocks
+    def _learn(self, trace: Trace, followed: Trace | None) -> None:
+        """Makes a plan for a recorded iteration, which has followed a plan or not."""
+        if followed is not None:
+            if not is_same(followed, trace):
+                return
+            trace = merge(followed, trace)
+        self.learned += followed is None
+        iteration, rates = self.iteration, self.device.rates
+        chosen_before = iteration.layers.choice == self.layers.changes
+        try:
+            plan = make_plan(trace, self.plannable, rates, self.smallest)
+        except NoPlanError:
+            if iteration.guide.resumed:
+                # Of a part of the blocks it is not known whether they can leave.
+                self.plans.record_next = True
+            elif chosen_before and not self.layers.retreat():
+                raise
+            return
+        self.plans.add(trace, plan)
+        if trace.recordings >= RECORDINGS and chosen_before:
+            iteration.layers.exclude_changed()
+            self.layers.consider(trace, plan, self.plannable, rates, self.smallest)
 
-    def came_back(self, block: Block) -> None:
-        """A block is in memory again, in another storage."""
-        assert block.flat is not None
-        self._blocks[block.flat.untyped_storage()._cdata] = block
-        if self._recorder is not None and block.iteration == self.iteration:
-            self._recorder.returned(block.number, block.flat)
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer has made its step: whatever is packed from now on is a new iteration's."""
+        with self._lock:
+            self._stepped = True
+            self.iteration.steps.add(optimizer, self.iteration.progress.blocks)
+            self.iteration.layers.switched |= self.layers.switch()
 
-    def freed(self, block: Block) -> None:
-        """Nothing needs the block any more."""
-        if self._recorder is not None and block.iteration == self.iteration:
-            self._recorder.freed(block.number)
+    @property
+    def settled(self) -> bool:
+        """Whether the next iteration of this kind will go as this one has."""
+        with self._lock:
+            switched = self.layers.pending or self.iteration.layers.switched
+            return self.iteration.guide.recorder is None and not switched
+
+    @property
+    def missed(self) -> int:
+        """Copies back that no plan had foreseen."""
+        return self._runtime.missed
 
     @property
     def learning(self) -> bool:
         """Whether everything is swapped that can be: no plan keeps anything."""
-        return self._plan is None
+        return self.iteration.guide.plan is None
 
-    def too_much(self, error: torch.OutOfMemoryError) -> NoPlanError:
-        """What running out of memory means while everything is swapped: there is no plan."""
+    def _forget(self) -> None:
+        """Forgets all that was learned, this iteration too."""
+        self.iteration.abandon()
+        self.plans.reset()
+
+    # -- parameters that are paged
+
+    def page(self, parameters: Iterable[torch.nn.Parameter]) -> list[PagedParameter]:
+        """Pages some parameters from now on: their bytes leave at once. All is learned anew."""
+        with self._exclusive():
+            self._forget()
+            everything, added = self._runtime.parameters, list[PagedParameter]()
+            for parameter in parameters:
+                added.append(PagedParameter(self, parameter, len(everything)))
+                everything.append(added[-1])
+            for paged in added:
+                if not paged.referenced:
+                    paged.release()
+        return added
+
+    def unpage(self, parameters: Iterable[PagedParameter], keep: bool) -> None:
+        """Brings parameters back for good, or has done with them."""
+        with self._exclusive():
+            self._forget()
+            gone, everything = set(parameters), self._runtime.parameters
+            everything[:] = [parameter for parameter in everything if parameter not in gone]
+            for parameter in gone:
+                parameter.forget(keep)
+            for place, parameter in enumerate(everything):
+                parameter.place = place
+
+    def before_use(self, parameter: PagedParameter) -> None:
+        """The program is about to use a paged parameter."""
+        training = torch.is_grad_enabled()
+        with self._exclusive():
+            if training or self.iteration.storages:
+                self._current().use(parameter)
+            elif not parameter.resident:
+                self.iteration.use_outside(parameter)
+
+    def stays(self, parameter: PagedParameter) -> bool:
+        """Whether a parameter is to be in memory when an iteration begins."""
+        return self.iteration.stays(parameter)
+
+    def step_begins(self) -> None:
+        """An optimizer is about to step; all parameters leave if no plan knows its memory."""
+        if not self.iteration.step_is_planned:
+            with self._exclusive():
+                for parameter in self._runtime.parameters:
+                    parameter.idle.release()
+
+    def parameter_returns(self, parameter: PagedParameter) -> None:
+        """A parameter is about to be in memory again."""
+        if self.iteration.guide.recorder is not None:
+            self.iteration.guide.recorder.parameter_returns(parameter)
+
+    def parameter_released(self, parameter: PagedParameter) -> None:
+        """A parameter's memory was given up."""
+        if self.iteration.guide.recorder is not None:
+            self.iteration.guide.recorder.parameter_released(parameter)
+
+    # -- layers that may be computed again
+
+    def add_layers(self, layers: Iterable[WatchedLayer]) -> None:
+        """They may be computed again from now on. All is learned anew."""
+        with self._exclusive():
+            self._forget()
+            for layer in layers:
+                layer.attach(self, self.layers.add(layer))
+
+    def remove_layer(self, layer: WatchedLayer) -> None:
+        """It is not computed again any more. All is learned anew."""
+        with self._exclusive():
+            self._forget()
+            self.layers.remove(layer)
+
+    def layer_begins(self, layer: WatchedLayer, tensors: list[torch.Tensor]) -> tuple[int, int]:
+        """The forward of such a layer is about to run on `tensors`; for `layer_ends`."""
+        with self._exclusive():
+            return self.iteration.number, self.iteration.layer_begins(layer, tensors)
+
+    def layer_ends(
+        self, number: int, start: tuple[int, int], tensors: list[torch.Tensor], shape: Shape
+    ) -> None:
+        """It has run.
+
+        Args:
+            start: the result of `layer_begins`.
+            tensors: its arguments and results.
+            shape: of the first.
+        """
+        with self._exclusive():
+            first = start[1] if start[0] == self.iteration.number else 0
+            self.iteration.layer_ends(number, first, tensors, shape)
+
+    # -- memory
+
+    def reclaim(self) -> int:
+        """Gives up, at once, all memory of saved tensors that nothing but backward needs.
+
+        Returns:
+            Bytes given up.
+        """
+        with self._exclusive():
+            return self.iteration.reclaim()
+
+    def no_plan_after(self, error: torch.OutOfMemoryError) -> NoPlanError:
+        """The error for running out of memory while everything is swapped."""
         short = self.device.short_of(error)
         return NoPlanError(
             f"no plan keeps this program within {self.limit} bytes ({size_text(self.limit)}): with "
@@ -244,22 +293,3 @@ class Engine(Iterations):
             "parameters, lms.page_parameters(...)",
             short,
         )
-
-    def reclaim(self) -> int:
-        """Gives up, at once, all memory of saved tensors that nothing but backward needs.
-
-        Returns:
-            Bytes given up.
-        """
-        freed = 0
-        with self._lock, self._aside():
-            held: list[Block | Gap] = [*self._numbered.values(), *self._gaps.values()]
-            for block in held:
-                if isinstance(block, Block):
-                    block.recall()
-                if block.gone or block.held:
-                    continue
-                block.page_out()
-                block.release()
-                freed += block.nbytes * block.freed
-        return freed

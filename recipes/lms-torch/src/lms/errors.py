@@ -1,4 +1,4 @@
-"""The errors of LMS. Each message says what was wrong and what to do about it."""
+"""The errors of LMS. Each message names the mistake and the remedy."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ import torch
 
 from lms import session
 from lms.errors import LimitError, LMSError
-from lms.sizes import parse_size
+from lms.sizes import DEFAULT_SMALLEST, parse_size
 
 _limit = 0
-_size = parse_size(session.SMALLEST)
+_size = parse_size(DEFAULT_SMALLEST)
 
 
 def set_enabled_lms(enable: bool) -> None:
@@ -46,7 +46,7 @@ def set_limit_lms(limit: int) -> None:
 
 
 def get_limit_lms() -> int:
-    """What `set_limit_lms` set."""
+    """The limit that `set_limit_lms` has set."""
     return _limit
 
 
@@ -62,7 +62,7 @@ def set_size_lms(size: int) -> None:
 
 
 def get_size_lms() -> int:
-    """What `set_size_lms` set."""
+    """The size that `set_size_lms` has set."""
     return _size
 
 

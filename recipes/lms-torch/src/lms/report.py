@@ -1,4 +1,4 @@
-"""The report: what is swapped, what it costs, and what was measured."""
+"""The report: the tensors that are swapped, the costs of that, and measurements."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, Self
 
 from lms.engine import Engine
 from lms.errors import LMSError
+from lms.planning.plan import Plan
+from lms.planning.trace import Trace
 from lms.sizes import size_text
 
 
@@ -30,12 +32,12 @@ class Report:
     """The plan of the iteration that was followed last. Sizes in bytes, times in seconds.
 
     Attributes:
-        demand: what the iteration needs when nothing leaves.
+        demand: bytes that the iteration needs when nothing leaves.
         predicted_peak: in the plan; at most `limit`.
-        saved: all that is saved for backward; `moved` what of it leaves.
+        saved: all that is saved for backward; `moved` the part of it that leaves.
         paged: parameters that leave; `fetched` their bytes that come back for forward and backward.
-        layers: that may be computed again (`lms.recompute`); `again` those that are, `again_bytes`
-            what that frees, and `again_seconds` what it takes, as predicted.
+        layers: that may be computed again (`lms.recompute`); `again` those that are,
+            `again_bytes` that this frees, and `again_seconds` that it takes, as predicted.
         computing: without any copies.
         hidden: of copies that run beside computing; `exposed` that computing waits for.
         measured: from the last iteration's first pack to the end of it.
@@ -73,34 +75,32 @@ class Report:
         Raises:
             LMSError: it has not learned an iteration.
         """
-        if engine.resting:
+        if engine.iteration.at_rest:
             engine.finish()
-        if not engine.known:
+        if not engine.plans.entries:
             raise LMSError(
                 "there is nothing to report: no iteration has been learned yet, or no tensor of "
                 f"{size_text(engine.smallest)} or more was saved for backward"
             )
-        trace, plan = engine.known[0]
-        calls, chosen = {(call.layer, call.shape) for call in trace.calls}, engine.layers.chosen
-        again = {key[0]: cost for key, cost in chosen.items() if key in calls}
-        fetched = [m for m in plan.moves.values() if trace.blocks[m.block].weight >= 0]
-        saved = [block for block in trace.blocks if block.weight < 0]
-        moves = {n: move for n, move in plan.moves.items() if trace.blocks[n].weight < 0}
-        first = {key.block: key for key in reversed(trace.keys) if key is not None}
+        trace, plan = engine.plans.entries[0]
+        costs, layers = engine.layers.costs_of(trace.calls), engine.layers.layers
+        fetched = [m for m in plan.moves.values() if trace.blocks[m.block].parameter >= 0]
+        saved = [block for block in trace.blocks if block.parameter < 0]
+        swapped = _swapped(trace, plan)
         return cls(
             limit=engine.limit,
             demand=trace.demand(),
             base=trace.base,
             predicted_peak=plan.peak,
             saved=sum(block.nbytes for block in saved),
-            moved=sum(move.nbytes for move in moves.values()),
+            moved=sum(move.nbytes for move in swapped),
             blocks=len(saved),
-            paged=len({trace.blocks[move.block].weight for move in fetched}),
+            paged=len({trace.blocks[move.block].parameter for move in fetched}),
             fetched=sum(m.nbytes for m in fetched if m.fetch < len(trace.order)),
-            layers=len(engine.layers.all),
-            again=tuple(engine.layers.all[number].name for number in again),
-            again_bytes=sum(cost.nbytes for cost in again.values()),
-            again_seconds=sum(cost.seconds for cost in again.values()),
+            layers=len(layers),
+            again=tuple(layers[number].name for number in costs),
+            again_bytes=sum(cost.nbytes for cost in costs.values()),
+            again_seconds=sum(cost.seconds for cost in costs.values()),
             computing=sum(trace.seconds),
             hidden=plan.hidden,
             exposed=plan.exposed,
@@ -108,19 +108,7 @@ class Report:
             measured=engine.measured,
             learned=engine.learned,
             missed=engine.missed,
-            swapped=tuple(
-                Swapped(
-                    number,
-                    move.nbytes,
-                    first[number].shape,
-                    first[number].dtype,
-                    trace.blocks[number].packed,
-                    move.release,
-                    move.fetch,
-                    trace.blocks[number].used,
-                )
-                for number, move in moves.items()
-            ),
+            swapped=swapped,
             curve_before=tuple(trace.resident().tolist()),
             curve=tuple(plan.curve),
         )
@@ -156,3 +144,22 @@ class Report:
                 f"learned         {self.learned} iterations; {self.missed} copies not foreseen",
             )
         )
+
+
+def _swapped(trace: Trace, plan: Plan) -> tuple[Swapped, ...]:
+    """The storages of saved tensors that leave, in the plan's order."""
+    first = {key.block: key for key in reversed(trace.keys) if key is not None}
+    return tuple(
+        Swapped(
+            number,
+            move.nbytes,
+            first[number].shape,
+            first[number].dtype,
+            trace.blocks[number].packed,
+            move.release,
+            move.fetch,
+            trace.blocks[number].used,
+        )
+        for number, move in plan.moves.items()
+        if trace.blocks[number].parameter < 0
+    )

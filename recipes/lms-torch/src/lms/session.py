@@ -13,27 +13,25 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from lms.device import Device
 from lms.engine import Engine
 from lms.errors import LMSError
-from lms.layers import RecomputedLayers, registered
-from lms.paging import PagedParameters
+from lms.hooks.optimizer_steps import after_step, before_step
+from lms.hooks.recomputed_layers import RecomputedLayers, registered
+from lms.paging.device import Device
+from lms.paging.optimizer_state import PagedOptimizer
+from lms.paging.paged_model import PagedModel
 from lms.report import Report
-from lms.sizes import parse_size
-from lms.stepping import PagedOptimizer, after_step, before_step
-
-#: Storages of fewer bytes stay where they are: their copies would cost more than they free.
-SMALLEST = "1MiB"
+from lms.sizes import DEFAULT_SMALLEST, Size, parse_size
 
 _current: LMS | None = None
-_paged: list[PagedParameters] = []
+_paged_models: list[PagedModel] = []
 
 
 class LMS:
     """Large Model Support for the code inside: `with LMS(limit="12GiB"): train()`.
 
     Args:
-        limit: bytes on the device for all of the program; what the device has when it is None.
+        limit: bytes on the device for all of the program; all that the device has when it is None.
         smallest: storages of fewer bytes always stay.
         device: the current CUDA device when it is None.
 
@@ -44,14 +42,14 @@ class LMS:
 
     def __init__(
         self,
-        limit: int | float | str | None = None,
+        limit: Size | None = None,
         *,
-        smallest: int | float | str = SMALLEST,
+        smallest: Size = DEFAULT_SMALLEST,
         device: Device | None = None,
     ) -> None:
         self.limit = None if limit is None else parse_size(limit)
         self.smallest = parse_size(smallest, "smallest")
-        self.device = device or _cuda()
+        self.device = device or cuda_device()
         self.engine: Engine | None = None
         self._hooks: Any = None
         self._steps: list[Any] = []
@@ -73,7 +71,7 @@ class LMS:
         ]
         _current = self
         try:
-            for paged in _paged:
+            for paged in _paged_models:
                 paged.attach(engine)
             for recomputed in registered:
                 engine.add_layers(recomputed.layers)
@@ -95,14 +93,14 @@ class LMS:
         for step in self._steps:
             step.remove()
         self.device.uncap()
-        for paged in _paged:
+        for paged in _paged_models:
             paged.detach()
-        self.engine.layers.clear()
+        self.engine.layers.detach()
         if isinstance(error, torch.OutOfMemoryError) and self.engine.learning:
-            raise self.engine.too_much(error) from error
+            raise self.engine.no_plan_after(error) from error
 
     def report(self) -> Report:
-        """What LMS has learned and does.
+        """The plan that LMS has made, and measurements.
 
         Raises:
             LMSError: no iteration has been learned yet.
@@ -112,21 +110,26 @@ class LMS:
         return Report.of(self.engine)
 
 
-def _cuda() -> Device:
+def cuda_device() -> Device:
+    """The current CUDA device.
+
+    Raises:
+        LMSError: there is no GPU.
+    """
     if not torch.cuda.is_available():
         raise LMSError(
             "torch sees no GPU, so there is no memory to save; to try LMS without one, give it "
             "device=lms.SimulatedDevice(...)"
         )
-    from lms.cuda import CudaDevice
+    from lms.devices.cuda import CudaDevice
 
     return CudaDevice()
 
 
 def enable(
-    limit: int | float | str | None = None,
+    limit: Size | None = None,
     *,
-    smallest: int | float | str = SMALLEST,
+    smallest: Size = DEFAULT_SMALLEST,
     device: Device | None = None,
 ) -> LMS:
     """Switches LMS on for this thread until `disable`. Arguments and errors as for `LMS`."""
@@ -134,7 +137,7 @@ def enable(
 
 
 def disable() -> None:
-    """Switches LMS off. What is saved for a backward to come is still served.
+    """Switches LMS off. Tensors that are saved for a backward to come are still served.
 
     Raises:
         LMSError: it is not on.
@@ -162,12 +165,10 @@ def report() -> Report:
     return current().report()
 
 
-def page_parameters(
-    model: torch.nn.Module, *, smallest: int | float | str = SMALLEST
-) -> PagedParameters:
-    """Lets LMS page a model's parameters around their use; see `lms.weights`.
+def page_parameters(model: torch.nn.Module, *, smallest: Size = DEFAULT_SMALLEST) -> PagedModel:
+    """Lets LMS page a model's parameters around their use; see `lms.paging.paged_parameter`.
 
-    The planner moves them only where moving what is saved for backward does not suffice.
+    The planner moves them only where moving saved tensors does not suffice.
 
     Args:
         smallest: parameters of fewer bytes stay.
@@ -176,34 +177,34 @@ def page_parameters(
         LMSError: the model is compiled, or a parameter is elsewhere or of another kind.
         LimitError: a size makes no sense.
     """
-    paged = PagedParameters(model, smallest)
+    paged = PagedModel(model, smallest)
     if _current is not None and _current.engine is not None:
         paged.attach(_current.engine)
-    _paged.append(paged)
+    _paged_models.append(paged)
     return paged
 
 
 @contextmanager
-def paging_ends() -> Iterator[None]:
+def forget_new_models() -> Iterator[None]:
     """Parameters that are paged inside, of models that end with it, are forgotten; not fetched."""
-    before = list(_paged)
+    before = list(_paged_models)
     try:
         yield
     finally:
-        for paged in _paged:
+        for paged in _paged_models:
             if paged not in before:
                 paged.detach(keep=False)
-        _paged[:] = before
+        _paged_models[:] = before
 
 
-def keep_parameters(paged: PagedParameters) -> None:
-    """Ends what `page_parameters` began: the parameters come back and stay."""
+def keep_parameters(paged: PagedModel) -> None:
+    """Ends `page_parameters`: the parameters come back and stay."""
     paged.detach()
-    _paged.remove(paged)
+    _paged_models.remove(paged)
 
 
 def recompute(layers: torch.nn.Module | Iterable[torch.nn.Module]) -> RecomputedLayers:
-    """Lets LMS compute layers again in backward where that is faster than moving what they save.
+    """Lets LMS compute layers again in backward where that is faster than moving their tensors.
 
     Once it knows an iteration, it chooses the layers by the planner's prediction, none if that is
     no faster; `report()` says which. Numbers stay the same to the bit, and so do the statistics of
@@ -215,7 +216,7 @@ def recompute(layers: torch.nn.Module | Iterable[torch.nn.Module]) -> Recomputed
             of layers.
 
     Returns:
-        What has `remove()`, which ends it.
+        An object whose `remove()` ends it.
 
     Raises:
         LMSError: there are none, or one is compiled, inside another, or given twice.
@@ -229,11 +230,11 @@ def recompute(layers: torch.nn.Module | Iterable[torch.nn.Module]) -> Recomputed
 def page_optimizer(
     optimizer: torch.optim.Optimizer,
     *,
-    bucket: int | float | str = "256MiB",
-    smallest: int | float | str = "64KiB",
+    bucket: Size = "256MiB",
+    smallest: Size = "64KiB",
     device: Device | None = None,
 ) -> PagedOptimizer:
-    """Keeps an optimizer's state on the host between steps; see `lms.stepping`.
+    """Keeps an optimizer's state on the host between steps; see `lms.paging.optimizer_state`.
 
     Args:
         bucket: bytes of parameters that are stepped at a time.
@@ -245,5 +246,5 @@ def page_optimizer(
         LimitError: a size makes no sense.
     """
     if device is None:
-        device = _current.device if _current is not None else _cuda()
+        device = _current.device if _current is not None else cuda_device()
     return PagedOptimizer(optimizer, device, bucket, smallest)

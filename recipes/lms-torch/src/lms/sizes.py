@@ -12,11 +12,17 @@ _UNITS = {"": 1, "b": 1} | {
     for suffix, base in (("", 1024), ("b", 1000), ("ib", 1024))
 }
 
-#: Bytes; those of torch's allocator for CUDA.
-_PIECE = 512
+#: Storages of fewer bytes stay where they are: their copies would cost more than they free.
+DEFAULT_SMALLEST = "1MiB"
+
+#: A type for sizes that users give: bytes, or text with a unit.
+Size = int | float | str
+
+#: Bytes of a piece of memory from torch's allocator for CUDA.
+_PIECE_BYTES = 512
 
 
-def parse_size(size: int | float | str, what: str = "limit") -> int:
+def parse_size(size: Size, name: str = "limit") -> int:
     """Bytes of `12 * 2**30`, "12GiB", "12 GB" (decimal), "500m" (binary) ...
 
     Raises:
@@ -25,16 +31,16 @@ def parse_size(size: int | float | str, what: str = "limit") -> int:
     if isinstance(size, str):
         found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-zA-Z]*)\s*", size)
         if not found or found[2].lower() not in _UNITS:
-            raise LimitError(f'{what} {size!r} is no size in bytes; write for example "12GiB"')
+            raise LimitError(f'{name} {size!r} is no size in bytes; write for example "12GiB"')
         nbytes = float(found[1]) * _UNITS[found[2].lower()]
     elif isinstance(size, bool) or not isinstance(size, int | float):
         raise LimitError(
-            f'{what} must be a number of bytes or text such as "12GiB", not {type(size).__name__}'
+            f'{name} must be a number of bytes or text such as "12GiB", not {type(size).__name__}'
         )
     else:
         nbytes = size
     if not 1 <= nbytes < 2**63:
-        raise LimitError(f"{what} must be at least one byte and below 2^63, not {nbytes:g}")
+        raise LimitError(f"{name} must be at least one byte and below 2^63, not {nbytes:g}")
     return int(nbytes)
 
 
@@ -48,6 +54,6 @@ def size_text(size: float) -> str:
     return f"{sign}{value:.4g} TiB"
 
 
-def charged(nbytes: int) -> int:
-    """What so many bytes take of a device's memory: torch's allocator gives it in pieces."""
-    return -(-nbytes // _PIECE) * _PIECE
+def allocated_size(nbytes: int) -> int:
+    """Bytes that `nbytes` take of a device's memory: torch's allocator gives whole pieces."""
+    return -(-nbytes // _PIECE_BYTES) * _PIECE_BYTES

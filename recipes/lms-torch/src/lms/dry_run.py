@@ -14,25 +14,25 @@ from collections.abc import Callable
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from lms.layers import recomputing_ends, registered
+from lms.devices.simulated import SimulatedDevice, Speed
+from lms.hooks.recomputed_layers import forget_new_layers, registered
 from lms.report import Report
-from lms.session import LMS, SMALLEST, paging_ends
-from lms.simulator import SimulatedDevice, Speed
-from lms.sizes import parse_size
+from lms.session import LMS, forget_new_models
+from lms.sizes import DEFAULT_SMALLEST, Size, parse_size
 
 Step = Callable[[], object]
 
 #: Steps that are run until the choice of layers to compute again has settled.
-_MOST = 20
+_MOST_STEPS = 20
 
 
 def plan(
     make_step: Callable[[], Step],
-    limit: int | float | str,
+    limit: Size,
     *,
-    memory: int | float | str | None = None,
+    memory: Size | None = None,
     speed: Speed | None = None,
-    smallest: int | float | str = SMALLEST,
+    smallest: Size = DEFAULT_SMALLEST,
     steps: int = 3,
 ) -> Report:
     """The plan that LMS would make.
@@ -55,9 +55,9 @@ def plan(
     device = SimulatedDevice(most if memory is None else memory, speed)
     support = LMS(most, smallest=smallest, device=device)
     with FakeTensorMode(), device:
-        with recomputing_ends(), support, paging_ends():
+        with forget_new_layers(), support, forget_new_models():
             step = make_step()
-            for number in range(1, max(steps, _MOST) + 1):
+            for number in range(1, max(steps, _MOST_STEPS) + 1):
                 step()
                 settled = support.engine is None or support.engine.settled
                 if number >= steps and (settled or not registered):

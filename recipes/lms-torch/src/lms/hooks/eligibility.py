@@ -1,14 +1,15 @@
-"""Which of the tensors that autograd saves LMS may move."""
+"""The choice of saved tensors that LMS may move."""
 
 from __future__ import annotations
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from lms.device import Device
+from lms.paging.device import Device
+from lms.paging.tensors import is_plain
 
 
-class Managed:
+class EligibleTensors:
     """Tells tensors that may leave from those that stay: parameters, their views, small ones.
 
     Args:
@@ -34,7 +35,7 @@ class Managed:
         reference = self._parameters.get(storage._cdata)
         if reference is not None and not reference.expired():
             return False
-        if foreign(storage):
+        if _may_be_shared_outside(storage):
             return False
         nbytes = storage.nbytes()
         return nbytes >= max(self.smallest, 1) and nbytes % tensor.element_size() == 0
@@ -46,23 +47,9 @@ class Managed:
             self._parameters.setdefault(reference.cdata, reference)
 
 
-def foreign(storage: torch.UntypedStorage) -> bool:
+def _may_be_shared_outside(storage: torch.UntypedStorage) -> bool:
     """Whether others, of whom torch does not know, may hold its memory too, and write there.
 
-    Such is what came from NumPy, by DLPack, or from another process; torch cannot resize that.
+    Such is memory from NumPy, by DLPack, or from another process; torch cannot resize that.
     """
     return not storage.resizable() or (storage.device.type != "cuda" and storage.is_shared())
-
-
-def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether it is a view of one storage and nothing else: not nested, sparse or a subclass."""
-    if type(tensor) is not torch.Tensor and not is_fake(tensor):
-        return False
-    return tensor.layout is torch.strided and not tensor.is_nested
-
-
-def is_fake(tensor: torch.Tensor) -> bool:
-    """Whether it is a tensor without numbers, as planning uses them."""
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return type(tensor) is FakeTensor

@@ -24,16 +24,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from lms.device import regain
-from lms.managed import is_fake
-from lms.plan import Rates
-from lms.sizes import charged, parse_size, size_text
-from lms.weights import Weight, any_paged, in_use, weight_in
+from lms.paging.device import TransferRates
+from lms.paging.paged_parameter import PagedParameter, any_paged, paged_parameter_in, pinned
+from lms.paging.tensors import is_fake, nbytes_of, restore_storage
+from lms.sizes import Size, allocated_size, parse_size, size_text
 
 
 @dataclass(frozen=True)
 class Speed:
-    """What a device does in a second. The defaults are an H100's on PCIe 5, under load.
+    """The work of a device in a second. The defaults are an H100's on PCIe 5, under load.
 
     Attributes:
         arithmetic: multiply-adds and such that matrix products reach, counted as two each.
@@ -80,18 +79,18 @@ class SimulatedDevice(TorchDispatchMode):
         moved: bytes copied, both ways.
     """
 
-    def __init__(self, memory: int | float | str = "80GiB", speed: Speed | None = None) -> None:
+    def __init__(self, memory: Size = "80GiB", speed: Speed | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.total = parse_size(memory, "memory")
         self.speed = speed or Speed()
-        self.rates = Rates(self.speed.d2h, self.speed.h2d, self.speed.launch)
+        self.rates = TransferRates(self.speed.d2h, self.speed.h2d, self.speed.launch)
         self.budget = self.total
         self.clock = self.exposed = 0.0
         self.highest = self.moved = self._used = 0
         self._peak = 0
         self._out_free = self._back_free = 0.0
-        self._known: dict[int, tuple[StorageWeakRef, int]] = {}  # address → storage, bytes
-        self._lock = threading.RLock()  # of what is in use: several threads may compute
+        self._storages: dict[int, tuple[StorageWeakRef, int]] = {}  # address → storage, bytes
+        self._lock = threading.RLock()  # of all in use: several threads may compute
         self._aside = threading.local()
 
     def __torch_dispatch__(
@@ -105,16 +104,19 @@ class SimulatedDevice(TorchDispatchMode):
         kwargs = kwargs or {}
         if self._depth:
             return func(*args, **kwargs)
-        with in_use([] if func.is_view else self._weights(args, kwargs)):
+        with pinned([] if func.is_view else self._paged_parameters(args, kwargs)):
             return self._run(func, args, kwargs)
 
-    def _weights(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Weight]:
+    def _paged_parameters(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> list[PagedParameter]:
         """Paged parameters without numbers: as they are of no class of their own, seen here."""
         if not any_paged():
             return []
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-        found = [weight for t in given if is_fake(t) and (weight := weight_in(t)) is not None]
-        return [weight for weight in dict.fromkeys(found) if weight.watched]
+        fake = [t for t in given if is_fake(t)]
+        found = [p for t in fake if (p := paged_parameter_in(t)) is not None]
+        return [parameter for parameter in dict.fromkeys(found) if parameter.watched]
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Runs an operation of the program and charges it."""
@@ -137,7 +139,7 @@ class SimulatedDevice(TorchDispatchMode):
     ) -> float:
         if func.is_view or not after:
             return 0.0
-        touched = sum(t.numel() * t.element_size() for t in (*before.values(), *after.values()))
+        touched = sum(nbytes_of(t) for t in (*before.values(), *after.values()))
         seconds = touched / self.speed.memory
         count = flop_registry.get(func) or flop_registry.get(func.overloadpacket)
         if count is not None:
@@ -149,7 +151,7 @@ class SimulatedDevice(TorchDispatchMode):
     def used(self) -> int:
         """Bytes in use."""
         with self._lock:
-            for key, (storage, _) in list(self._known.items()):
+            for key, (storage, _) in list(self._storages.items()):
                 if storage.expired():
                     self._forget(key)
             return self._used
@@ -164,12 +166,12 @@ class SimulatedDevice(TorchDispatchMode):
             return
         storage = tensor.untyped_storage()
         with self._lock:
-            self._adopt(storage, storage._cdata, charged(storage.nbytes()))
+            self._adopt(storage, storage._cdata, allocated_size(storage.nbytes()))
 
     def _adopt(self, storage: torch.UntypedStorage, key: int, nbytes: int) -> None:
-        if key in self._known or not nbytes:
+        if key in self._storages or not nbytes:
             return
-        self._known[key] = StorageWeakRef(storage), nbytes
+        self._storages[key] = StorageWeakRef(storage), nbytes
         self._used += nbytes
         if self._used <= min(self.highest, self._peak, self.budget):
             return  # whatever of it has died
@@ -182,13 +184,13 @@ class SimulatedDevice(TorchDispatchMode):
             )
 
     def _forget(self, key: int) -> None:
-        _, nbytes = self._known.pop(key)
+        _, nbytes = self._storages.pop(key)
         self._used -= nbytes
 
     def owns(self, tensor: torch.Tensor) -> bool:
-        """Always: what an operation saves, it was given, though it may come from outside."""
+        """Always: an operation saves its arguments, though they may come from outside."""
         self.adopt(tensor)
-        return tensor.untyped_storage()._cdata in self._known
+        return tensor.untyped_storage()._cdata in self._storages
 
     def capacity(self) -> int:
         """All of it."""
@@ -218,45 +220,48 @@ class SimulatedDevice(TorchDispatchMode):
 
     def page_out(self, flat: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
         """The copy is a tensor that the meter does not know."""
-        nbytes = flat.numel() * flat.element_size()
+        nbytes = nbytes_of(flat)
         self.moved += nbytes
-        self._out_free = max(self.clock, self._out_free) + self.rates.out(nbytes)
+        self._out_free = max(self.clock, self._out_free) + self.rates.seconds_out(nbytes)
         with self.aside():
             return flat.clone(), _Copy(self, self._out_free)
 
     def page_in(self, room: torch.Tensor, like: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
-        """The room's bytes again, metered."""
-        nbytes = room.numel() * room.element_size()
-        self.moved += nbytes
-        self._back_free = max(self.clock, self._back_free) + self.rates.back(nbytes)
+        """The bytes again, metered."""
+        copy = self._copy_back(nbytes_of(room))
         with self.aside():
             tensor = room.clone()
         self.adopt(tensor)
-        return tensor, _Copy(self, self._back_free)
+        return tensor, copy
+
+    def _copy_back(self, nbytes: int) -> _Copy:
+        """A copy on the engine for copies to the device."""
+        self.moved += nbytes
+        self._back_free = max(self.clock, self._back_free) + self.rates.seconds_back(nbytes)
+        return _Copy(self, self._back_free)
 
     def vacate(self, tensor: torch.Tensor) -> None:
         """The meter counts it no more."""
         storage = tensor.untyped_storage()
         storage.resize_(0)
         with self._lock:
-            if storage._cdata in self._known:
+            if storage._cdata in self._storages:
                 self._forget(storage._cdata)
 
     def refill(self, room: torch.Tensor, tensor: torch.Tensor, nbytes: int) -> _Copy:
         """Metered again."""
-        self.moved += nbytes
-        self._back_free = max(self.clock, self._back_free) + self.rates.back(nbytes)
+        copy = self._copy_back(nbytes)
         with self.aside():
-            regain(tensor, nbytes).copy_(room)
+            restore_storage(tensor, nbytes).copy_(room)
         self.adopt(tensor)
-        return _Copy(self, self._back_free)
+        return copy
 
     def offer(self, flat: torch.Tensor) -> None:
         """There is no allocator here to take it."""
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """What runs inside is neither metered nor timed."""
+        """The code inside is neither metered nor timed."""
         self._aside.depth = self._depth + 1
         try:
             yield

@@ -10,26 +10,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import torch
 
-from lms.device import owners_of_one, regain
 from lms.errors import LimitError
-from lms.plan import Rates
+from lms.paging.device import TransferRates
+from lms.paging.pinned_slabs import HostSlot, SlabPool
+from lms.paging.reference_counts import uses_of_one_view
+from lms.paging.tensors import restore_storage
 from lms.sizes import parse_size, size_text
-from lms.slabs import HostRoom, SlabPool
 
-#: Of the limit, what the plan may use: the rest is for fragmentation in torch's allocator.
-_PLANNED = 0.94
-#: Of the card's memory, what is taken when no limit is given: others are there too.
-_TAKEN = 0.95
-_TRIAL = 1 << 26  # bytes of the copies that measure the way to the host
-_TRIALS = 5
+#: The share of the limit that plans use: the rest is for fragmentation in torch's allocator.
+_PLANNED_SHARE = 0.94
+#: The share of the card's memory that is the limit when none is given: others are there too.
+_DEFAULT_SHARE = 0.95
+_TRIAL_BYTES = 1 << 26  # bytes of the copies that measure the way to the host
+_TRIAL_COPIES = 5
 
 
 class _Copy:
-    """A copy on a side stream; `keep` holds what it reads until the compute stream waits for it."""
+    """A copy on a side stream; `keep` holds its source until the compute stream waits for it."""
 
     def __init__(self, compute: torch.cuda.Stream, side: torch.cuda.Stream, keep: object) -> None:
         self._compute, self._keep = compute, keep
@@ -37,7 +39,7 @@ class _Copy:
         self._done.record(side)
 
     def join(self) -> None:
-        """The compute stream waits; what was kept can go."""
+        """The compute stream waits; the source can go."""
         self._compute.wait_event(self._done)
         self._keep = None
 
@@ -45,11 +47,11 @@ class _Copy:
 class _Offer:
     """A storage within the reach of the net under the plan (`csrc/reclaim.cc`)."""
 
-    def __init__(self, net: Any, flat: torch.Tensor, room: HostRoom, owners: int) -> None:
+    def __init__(self, net: ModuleType, flat: torch.Tensor, room: HostSlot, owners: int) -> None:
         self._net, self._room = net, room
         self._ticket = net.offer(flat.untyped_storage()._cdata, room.bytes.data_ptr(), owners)
 
-    def withdraw(self) -> HostRoom | None:
+    def withdraw(self) -> HostSlot | None:
         """The room with the bytes, if the allocator took the storage."""
         ticket, self._ticket = self._ticket, 0
         return self._room if ticket and self._net.withdraw(ticket) else None
@@ -58,13 +60,13 @@ class _Offer:
         self.withdraw()
 
 
-def _load_net() -> Any:
+def _load_net() -> ModuleType | None:
     """The C++ part; None in a build for a torch without CUDA."""
     try:
-        from lms import _reclaim  # type: ignore[attr-defined]
+        import lms._reclaim as net
     except ImportError:
         return None
-    return _reclaim
+    return net
 
 
 class CudaDevice:
@@ -77,15 +79,15 @@ class CudaDevice:
         self._out = torch.cuda.Stream(self.index)
         self._back = torch.cuda.Stream(self.index)
         self._net = _load_net()
-        self.owners = owners_of_one()
+        self.owners = uses_of_one_view()
         self.rates = self._measure()
 
-    def _measure(self) -> Rates:
+    def _measure(self) -> TransferRates:
         """Both ways at once, as in training: the middle one of some copies."""
-        room, other = self.pool.take(_TRIAL), self.pool.take(_TRIAL)
-        there = torch.empty(2, _TRIAL, dtype=torch.uint8, device=self.index)
+        room, other = self.pool.take(_TRIAL_BYTES), self.pool.take(_TRIAL_BYTES)
+        there = torch.empty(2, _TRIAL_BYTES, dtype=torch.uint8, device=self.index)
         times: list[tuple[float, float]] = []
-        for _ in range(_TRIALS):
+        for _ in range(_TRIAL_COPIES):
             spans = [[torch.cuda.Event(enable_timing=True) for _ in "ab"] for _ in "ab"]
             torch.cuda.synchronize()
             for stream, (first, last), target, source in (
@@ -98,8 +100,8 @@ class CudaDevice:
                     last.record(stream)
             torch.cuda.synchronize()
             times.append(tuple(first.elapsed_time(last) / 1e3 for first, last in spans))
-        out, back = (sorted(column)[_TRIALS // 2] for column in zip(*times, strict=True))
-        return Rates(_TRIAL / out, _TRIAL / back)
+        out, back = (sorted(column)[_TRIAL_COPIES // 2] for column in zip(*times, strict=True))
+        return TransferRates(_TRIAL_BYTES / out, _TRIAL_BYTES / back)
 
     def owns(self, tensor: torch.Tensor) -> bool:
         """Whether it is on this GPU."""
@@ -108,7 +110,7 @@ class CudaDevice:
     def capacity(self) -> int:
         """What is free, and what torch holds already."""
         free, _ = torch.cuda.mem_get_info(self.index)
-        return int((free + torch.cuda.memory_reserved(self.index)) * _TAKEN)
+        return int((free + torch.cuda.memory_reserved(self.index)) * _DEFAULT_SHARE)
 
     def cap(self, limit: int) -> int:
         """Has torch's allocator refuse more than `limit`.
@@ -124,7 +126,7 @@ class CudaDevice:
         torch.cuda.set_per_process_memory_fraction(limit / self.total, self.index)
         if self._net:
             self._net.configure(limit, limit // 16)
-        return int(limit * _PLANNED)
+        return int(limit * _PLANNED_SHARE)
 
     def uncap(self) -> None:
         """Allows all of the card again."""
@@ -147,7 +149,7 @@ class CudaDevice:
         found = re.search(r"Tried to allocate ([\d.]+ [KMG]iB)", str(error))
         return parse_size(found[1]) if found else 1
 
-    def page_out(self, flat: torch.Tensor) -> tuple[HostRoom, _Copy]:
+    def page_out(self, flat: torch.Tensor) -> tuple[HostSlot, _Copy]:
         """On the stream for copies out, after all computing so far."""
         compute = torch.cuda.current_stream(self.index)
         source = flat.view(torch.uint8)
@@ -157,23 +159,21 @@ class CudaDevice:
             room.bytes.copy_(source, non_blocking=True)
         return room, _Copy(compute, self._out, flat)
 
-    def page_in(self, room: HostRoom, like: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
+    def page_in(self, room: HostSlot, like: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
         """Into memory of the compute stream, on the stream for copies in."""
-        compute = torch.cuda.current_stream(self.index)
         flat = like.new_empty(room.bytes.numel() // like.element_size())
-        self._back.wait_stream(compute)
-        with torch.cuda.stream(self._back):
-            flat.view(torch.uint8).copy_(room.bytes, non_blocking=True)
-        return flat, _Copy(compute, self._back, room)
+        return flat, self._copy_back(room, flat)
 
     def vacate(self, tensor: torch.Tensor) -> None:
         """Given up on the compute stream, which is where it is used."""
         tensor.untyped_storage().resize_(0)
 
-    def refill(self, room: HostRoom, tensor: torch.Tensor, nbytes: int) -> _Copy:
+    def refill(self, room: HostSlot, tensor: torch.Tensor, nbytes: int) -> _Copy:
         """Into memory of the compute stream, on the stream for copies in."""
+        return self._copy_back(room, restore_storage(tensor, nbytes))
+
+    def _copy_back(self, room: HostSlot, flat: torch.Tensor) -> _Copy:
         compute = torch.cuda.current_stream(self.index)
-        flat = regain(tensor, nbytes)
         self._back.wait_stream(compute)
         with torch.cuda.stream(self._back):
             flat.view(torch.uint8).copy_(room.bytes, non_blocking=True)

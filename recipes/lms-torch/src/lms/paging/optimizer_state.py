@@ -10,15 +10,15 @@ only where an optimizer treats every parameter by itself; others are refused.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from lms.device import Copy, Device, Room, flat
 from lms.errors import LMSError
-from lms.sizes import parse_size
-from lms.weights import Weight, weight_of
+from lms.paging.device import Copy, Device, HostMemory
+from lms.paging.paged_parameter import PagedParameter, paged_among
+from lms.paging.tensors import flat_view, nbytes_of
+from lms.sizes import Size, parse_size
 
 #: Optimizers whose step treats every parameter by itself.
 _SEPARABLE = (
@@ -36,94 +36,74 @@ _SEPARABLE = (
 )
 
 
-class _Page:
+class _StateTensor:
     """One tensor of the state. On the host its storage on the device is empty."""
 
     def __init__(self, device: Device, tensor: torch.Tensor) -> None:
         self.device, self.tensor = device, tensor
         self.shape, self.stride = tensor.shape, tensor.stride()
-        self.room: Room | None = None
-        self.copy: Copy | None = None
+        self._host: HostMemory | None = None
+        self._copy: Copy | None = None
 
-    def out(self) -> None:
-        """Begins the copy to the host; `settle` gives up the memory."""
-        self.room, self.copy = self.device.page_out(flat(self.tensor))
+    def page_out(self) -> None:
+        """Begins the copy to the host; `release` gives up the memory."""
+        self._host, self._copy = self.device.page_out(flat_view(self.tensor))
 
-    def settle(self) -> None:
+    def release(self) -> None:
         """Computing waits for the copy; then the memory is given up."""
-        if self.copy is not None:
-            self.copy.join()
-            self.copy = None
+        if self._copy is not None:
+            self._copy.join()
+            self._copy = None
             self.tensor.data = self.tensor.new_empty(0)
 
-    def back(self) -> None:
+    def page_in(self) -> None:
         """Begins the copy to the device."""
-        if self.room is not None:
-            whole, self.copy = self.device.page_in(self.room, self.tensor.new_empty(0))
+        if self._host is not None:
+            whole, self._copy = self.device.page_in(self._host, self.tensor.new_empty(0))
             self.tensor.data = whole.as_strided(self.shape, self.stride)
-            self.room = None
+            self._host = None
 
     def ready(self) -> None:
         """Computing waits for the copy to the device."""
-        if self.copy is not None:
-            self.copy.join()
-            self.copy = None
+        if self._copy is not None:
+            self._copy.join()
+            self._copy = None
 
 
-def _weights(parameters: Iterable[torch.Tensor]) -> list[Weight]:
-    return [weight for p in parameters if (weight := weight_of(p)) is not None]
+def bring_in(parameters: list[PagedParameter]) -> None:
+    """Has parameters in memory, of a class that optimizers know."""
+    for parameter in parameters:
+        parameter.page_in()
+    for parameter in parameters:
+        parameter.ready()
+        parameter.watch(False)  # optimizers treat a class that they do not know otherwise
 
 
-def _given(optimizer: torch.optim.Optimizer) -> list[Weight]:
-    return _weights(p for group in optimizer.param_groups for p in group["params"])
+def copy_out(parameters: list[PagedParameter]) -> None:
+    """Begins the copies of parameters that a step has changed, but those that stay."""
+    for parameter in parameters:
+        parameter.watch(True)
+        parameter.mark_changed()
+        if not parameter.owner.stays(parameter):
+            parameter.page_out()
 
 
-def before_step(optimizer: torch.optim.Optimizer, begins: Callable[[], None]) -> None:
-    """Has all of an optimizer's paged parameters in memory, unless it steps in buckets.
-
-    Args:
-        begins: called once for each step, not for each bucket's.
-    """
-    paged = _paged.get(optimizer)
-    if paged is None or not paged.inside:
-        begins()
-    if paged is None:
-        _arrive(_given(optimizer))
+def release(parameters: list[PagedParameter]) -> None:
+    """Gives up the memory of parameters, but those that stay."""
+    for parameter in parameters:
+        if not parameter.owner.stays(parameter) and not parameter.referenced:
+            parameter.release()
 
 
-def after_step(optimizer: torch.optim.Optimizer) -> None:
-    """Sends those out again that the next iteration does not begin with."""
-    if optimizer not in _paged:
-        _depart(weights := _given(optimizer))
-        _gone(weights)
-
-
-def _arrive(weights: list[Weight]) -> None:
-    for weight in weights:
-        weight.page_in()
-    for weight in weights:
-        weight.ready()
-        weight.watch(False)  # optimizers treat a class that they do not know otherwise
-
-
-def _depart(weights: list[Weight]) -> None:
-    for weight in weights:
-        weight.watch(True)
-        weight.changed()
-        if not weight.owner.stays(weight):
-            weight.page_out()
-
-
-def _gone(weights: list[Weight]) -> None:
-    for weight in weights:
-        if not weight.owner.stays(weight) and not weight.held:
-            weight.release()
-
-
-#: Those that step in buckets.
-_paged: weakref.WeakKeyDictionary[torch.optim.Optimizer, PagedOptimizer] = (
+#: Optimizers that step in buckets.
+_by_optimizer: weakref.WeakKeyDictionary[torch.optim.Optimizer, PagedOptimizer] = (
     weakref.WeakKeyDictionary()
 )
+
+
+def paged_optimizer(optimizer: torch.optim.Optimizer) -> PagedOptimizer | None:
+    """The paging of an optimizer's state, if it is paged."""
+    return _by_optimizer.get(optimizer)
 
 
 class PagedOptimizer:
@@ -142,8 +122,8 @@ class PagedOptimizer:
         self,
         optimizer: torch.optim.Optimizer,
         device: Device,
-        bucket: int | float | str = "256MiB",
-        smallest: int | float | str = "64KiB",
+        bucket: Size = "256MiB",
+        smallest: Size = "64KiB",
     ) -> None:
         if type(optimizer) not in _SEPARABLE:
             names = ", ".join(kind.__name__ for kind in _SEPARABLE)
@@ -154,28 +134,28 @@ class PagedOptimizer:
         self.optimizer, self.device = optimizer, device
         self.bucket = parse_size(bucket, "bucket")
         self.smallest = parse_size(smallest, "smallest")
-        self._pages: dict[torch.Tensor, list[_Page]] = {}
+        self._state: dict[torch.Tensor, list[_StateTensor]] = {}
         self._groups: list[list[torch.Tensor]] = []
-        self.inside = False
+        self.stepping = False
         self._hooks = [
-            optimizer.register_step_pre_hook(self._before),
-            optimizer.register_step_post_hook(self._after),
+            optimizer.register_step_pre_hook(self._before_step),
+            optimizer.register_step_post_hook(self._after_step),
             optimizer.register_state_dict_pre_hook(lambda _: self.bring_back()),
         ]
         self._last: list[torch.Tensor] = []
-        _paged[optimizer] = self
+        _by_optimizer[optimizer] = self
 
     @torch.no_grad()
-    def _before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Steps all buckets but the last, which the step that follows is for."""
-        if self.inside:
+        if self.stepping:
             return
         if (args and args[-1] is not None and callable(args[-1])) or kwargs.get("closure"):
             raise LMSError("an optimizer with paged state takes no closure: step once per call")
         buckets = self._buckets()
         self._groups = [group["params"] for group in optimizer.param_groups]
         self._fetch(buckets[0])
-        self.inside = True
+        self.stepping = True
         try:
             for number, parameters in enumerate(buckets):
                 self._ready(parameters)
@@ -186,23 +166,23 @@ class PagedOptimizer:
                     optimizer.step()
                     self._send(parameters)
                     if number:
-                        self._settle(buckets[number - 1])
+                        self._release(buckets[number - 1])
         except BaseException:
             self._restrict(None)
             raise
         finally:
-            self.inside = False
+            self.stepping = False
         self._last = buckets[-1]
         if len(buckets) > 1:
-            self._settle(buckets[-2])
+            self._release(buckets[-2])
 
     @torch.no_grad()
-    def _after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Sends the last bucket's state out."""
-        if not self.inside:
+        if not self.stepping:
             self._restrict(None)
             self._send(self._last)
-            self._settle(self._last)
+            self._release(self._last)
 
     def _buckets(self) -> list[list[torch.Tensor]]:
         """Parameters in order, about `bucket` bytes at a time; at least one list."""
@@ -210,7 +190,7 @@ class PagedOptimizer:
         size = 0
         for group in self.optimizer.param_groups:
             for parameter in group["params"]:
-                nbytes = parameter.numel() * parameter.element_size()
+                nbytes = nbytes_of(parameter)
                 if buckets[-1] and size + nbytes > self.bucket:
                     buckets.append([])
                     size = 0
@@ -225,55 +205,59 @@ class PagedOptimizer:
             group["params"] = [p for p in everything if only is None or id(p) in only]
 
     def _fetch(self, parameters: list[torch.Tensor]) -> None:
+        """Begins the copies of a bucket to the device."""
         for parameter in parameters:
-            for page in self._pages.get(parameter, ()):
-                page.back()
+            for tensor in self._state.get(parameter, ()):
+                tensor.page_in()
         with self.device.aside():
-            for weight in _weights(parameters):
-                weight.page_in()
+            for paged in paged_among(parameters):
+                paged.page_in()
 
     def _ready(self, parameters: list[torch.Tensor]) -> None:
+        """Computing waits until a bucket is on the device."""
         for parameter in parameters:
-            for page in self._pages.pop(parameter, ()):
-                page.ready()
+            for tensor in self._state.pop(parameter, ()):
+                tensor.ready()
         with self.device.aside():
-            _arrive(_weights(parameters))
+            bring_in(paged_among(parameters))
 
     def _send(self, parameters: list[torch.Tensor]) -> None:
+        """Begins the copies of a bucket to the host."""
         with self.device.aside():
             for parameter in parameters:
-                pages = [
-                    _Page(self.device, tensor)
+                state = [
+                    _StateTensor(self.device, tensor)
                     for tensor in self.optimizer.state.get(parameter, {}).values()
                     if isinstance(tensor, torch.Tensor)
-                    and tensor.numel() * tensor.element_size() >= self.smallest
+                    and nbytes_of(tensor) >= self.smallest
                     and self.device.owns(tensor)
                 ]
-                for page in pages:
-                    page.out()
-                self._pages[parameter] = pages
-            _depart(_weights(parameters))
+                for tensor in state:
+                    tensor.page_out()
+                self._state[parameter] = state
+            copy_out(paged_among(parameters))
 
-    def _settle(self, parameters: list[torch.Tensor]) -> None:
+    def _release(self, parameters: list[torch.Tensor]) -> None:
+        """Gives up a bucket's memory on the device."""
         with self.device.aside():
             for parameter in parameters:
-                for page in self._pages.get(parameter, ()):
-                    page.settle()
-            _gone(_weights(parameters))
+                for tensor in self._state.get(parameter, ()):
+                    tensor.release()
+            release(paged_among(parameters))
 
     @torch.no_grad()
     def bring_back(self) -> None:
         """All state to the device again, as for a checkpoint."""
-        for pages in self._pages.values():
-            for page in pages:
-                page.settle()
-                page.back()
-                page.ready()
-        self._pages.clear()
+        for state in self._state.values():
+            for tensor in state:
+                tensor.release()
+                tensor.page_in()
+                tensor.ready()
+        self._state.clear()
 
     def remove(self) -> None:
         """Brings the state back and leaves the optimizer alone from now on."""
         self.bring_back()
-        _paged.pop(self.optimizer, None)
+        _by_optimizer.pop(self.optimizer, None)
         for hook in self._hooks:
             hook.remove()

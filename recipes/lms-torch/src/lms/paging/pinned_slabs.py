@@ -1,7 +1,7 @@
 """Pinned host memory in slabs that are allocated once.
 
-torch's own pinned allocator rounds each request up to a power of two; here a request takes what it
-needs, rounded to a page, from slabs of a fixed size.
+torch's own pinned allocator rounds each request up to a power of two. Here a request takes its
+bytes, rounded to a page, from slabs of a fixed size.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-#: Room begins at multiples of this many bytes.
+#: Slots begin at multiples of this many bytes.
 PAGE = 4096
 
 
@@ -24,7 +24,7 @@ class _Slab:
     free: list[tuple[int, int]] = field(default_factory=list)
 
     def take(self, nbytes: int) -> int | None:
-        """Where a room of `nbytes` begins, or None: the first range that is large enough."""
+        """The beginning of the first range that has room for `nbytes`, or None."""
         for place, (begin, end) in enumerate(self.free):
             if end - begin >= nbytes:
                 self.free[place : place + 1] = [(begin + nbytes, end)] * (end - begin > nbytes)
@@ -42,7 +42,7 @@ class _Slab:
         self.free = ranges
 
 
-class HostRoom:
+class HostSlot:
     """`bytes`: a flat uint8 tensor in a slab, which is given back when this dies."""
 
     def __init__(self, slab: _Slab, begin: int, nbytes: int) -> None:
@@ -52,7 +52,7 @@ class HostRoom:
 
 
 class SlabPool:
-    """Hands out room in host memory.
+    """Hands out slots in host memory.
 
     Args:
         slab: bytes of each slab; a larger request gets a slab of its own size.
@@ -78,12 +78,12 @@ class SlabPool:
         """Bytes of them that are in nobody's use."""
         return sum(end - begin for slab in self._slabs for begin, end in slab.free)
 
-    def take(self, nbytes: int) -> HostRoom:
-        """Room for `nbytes` bytes."""
+    def take(self, nbytes: int) -> HostSlot:
+        """A slot for `nbytes` bytes."""
         pages = -(-nbytes // PAGE) * PAGE
         for slab in self._slabs:
             if (begin := slab.take(pages)) is not None:
-                return HostRoom(slab, begin, nbytes)
+                return HostSlot(slab, begin, nbytes)
         size = max(self.slab, pages)
         self._slabs.append(_Slab(self._allocate(size), [(0, size)]))
         return self.take(nbytes)

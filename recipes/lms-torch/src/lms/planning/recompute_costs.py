@@ -1,8 +1,8 @@
-"""Which layers are computed again in backward, where that is faster than moving what they save.
+"""The choice of layers to compute again in backward, where that is faster than copying.
 
-From the trace of an iteration it is predicted what it would be if some layers kept nothing: the
-planner then tells how long it takes. Copies and computing run side by side, so the best is often a
-mixture: as many layers as the copies cannot serve in time.
+The trace of an iteration predicts the iteration in which some layers keep nothing; the planner then
+tells how long that takes. Copies and computing run side by side, so the best is often a mixture: as
+many layers as the copies cannot serve in time.
 """
 
 from __future__ import annotations
@@ -14,68 +14,72 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lms.errors import NoPlanError
-from lms.plan import Plan, Rates, make_plan, possible
-from lms.trace import Call, Trace
+from lms.paging.device import TransferRates
+from lms.planning.plan import Plan
+from lms.planning.planner import is_possible, make_plan
+from lms.planning.trace import LayerCall, Trace
 
 #: An iteration must become so much shorter.
-WORTH = 0.01
+_GAIN = 0.01
 #: Layers that save within this ratio per second of computing are taken for alike.
 _ALIKE = 1.25
 #: Of the planner's: a plan for each of many traces must not take long.
-_ROOMS = (0.0, 2.0, 8.0)
+_HEADROOMS = (0.0, 2.0, 8.0)
 #: How many numbers of layers are tried at first.
 _TRIES = 8
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What computing a layer again frees, in bytes, and takes, in seconds."""
+class RecomputeCost:
+    """Bytes that computing a layer again frees, and seconds that it takes."""
 
     nbytes: int
     seconds: float
 
 
-def costs(trace: Trace) -> dict[int, Cost]:
+def recompute_costs(trace: Trace) -> dict[int, RecomputeCost]:
     """By layer, all its calls together; not of those that would free nothing."""
-    found: dict[int, Cost] = {}
+    found: dict[int, RecomputeCost] = {}
     for call in trace.calls:
-        nbytes = sum(trace.blocks[number].nbytes for number in _saved(trace, call))
+        nbytes = sum(trace.blocks[number].nbytes for number in _saved_by(trace, call))
         if nbytes:
-            old = found.get(call.layer, Cost(0, 0.0))
-            found[call.layer] = Cost(old.nbytes + nbytes, old.seconds + _seconds(trace, call))
+            old = found.get(call.layer, RecomputeCost(0, 0.0))
+            found[call.layer] = RecomputeCost(
+                old.nbytes + nbytes, old.seconds + _seconds_of(trace, call)
+            )
     return found
 
 
-def without(trace: Trace, layers: Iterable[int]) -> Trace:
+def without_saved(trace: Trace, layers: Iterable[int]) -> Trace:
     """The iteration as it would be if some layers saved nothing and were computed again.
 
-    Before backward first needs what a layer saved, all of it is made once more, and stays until it
-    has been used.
+    Before backward first needs a layer's saved tensors, all of them are made once more, and stay
+    until they have been used.
     """
     chosen = set(layers)
-    other, seconds = np.array(trace.other, np.int64), list(trace.seconds)
+    other, seconds = np.array(trace.other_bytes, np.int64), list(trace.seconds)
     blocks = list(trace.blocks)
     for call in trace.calls:
-        gone = _saved(trace, call) if call.layer in chosen else []
+        gone = _saved_by(trace, call) if call.layer in chosen else []
         if not gone:
             continue
         start = max(call.end, min(blocks[number].used for number in gone)) - 1
         for number in gone:
             block = blocks[number]
-            other[block.packed : min(block.left + 1, start)] += block.nbytes
+            other[block.packed : min(block.last_held + 1, start)] += block.nbytes
             other[start : block.freed + 1] += block.nbytes
             blocks[number] = replace(block, nbytes=0, movable=False)
-        inside = trace.other[call.first : call.end]
+        inside = trace.other_bytes[call.first : call.end]
         other[start] += max(inside) - min(inside)
-        seconds[start] += _seconds(trace, call)
-    return replace(trace, other=other.tolist(), seconds=seconds, blocks=blocks)
+        seconds[start] += _seconds_of(trace, call)
+    return replace(trace, other_bytes=other.tolist(), seconds=seconds, blocks=blocks)
 
 
-def choose(
+def choose_layers(
     trace: Trace,
     plan: Plan,
     limit: int,
-    rates: Rates,
+    rates: TransferRates,
     smallest: int,
     allowed: Iterable[int],
     most: int,
@@ -86,55 +90,55 @@ def choose(
         plan: the one for `trace`; the other arguments made it.
         allowed: layers that may be chosen, at most so many.
     """
-    if plan.exposed <= WORTH * plan.seconds:
+    if plan.exposed <= _GAIN * plan.seconds:
         return frozenset()
-    found, free = costs(trace), set(allowed)
-    worth = {
+    found, free = recompute_costs(trace), set(allowed)
+    gains = {
         number: cost
         for number, cost in found.items()
-        if number in free and possible(without(trace, [number]), limit, smallest)
+        if number in free and is_possible(without_saved(trace, [number]), limit, smallest)
     }
-    best, chosen = plan.seconds * (1 - WORTH), frozenset[int]()
-    orders = [tuple(_by_worth(worth, arrange)) for arrange in (_spread, reversed)]
+    best, chosen = plan.seconds * (1 - _GAIN), frozenset[int]()
+    orders = [tuple(_by_rate(gains, arrange)) for arrange in (_spread, reversed)]
     for order in dict.fromkeys(orders):
 
         def cost(count: int, order: Sequence[int] = order) -> float:
             try:
-                again = without(trace, order[:count])
-                return make_plan(again, limit, rates, smallest, _ROOMS).seconds
+                again = without_saved(trace, order[:count])
+                return make_plan(again, limit, rates, smallest, _HEADROOMS).seconds
             except NoPlanError:
                 return math.inf
 
-        count, seconds = _least(min(most, len(order)), cost)
+        count, seconds = _minimum(min(most, len(order)), cost)
         if seconds < best:
             best, chosen = seconds, frozenset(order[:count])
     return chosen
 
 
-def _saved(trace: Trace, call: Call) -> list[int]:
+def _saved_by(trace: Trace, call: LayerCall) -> list[int]:
     """The blocks that only this call saves, for this iteration's backward."""
     return [
         number
         for number, block in enumerate(trace.blocks)
         if call.first <= block.packed < call.end
         and number not in call.kept
-        and block.weight < 0
+        and block.parameter < 0
         and call.end <= block.used < len(trace.order) - 1
         and not block.unused
     ]
 
 
-def _seconds(trace: Trace, call: Call) -> float:
-    """Of computing in a call: what it saves first it saves before it computes."""
+def _seconds_of(trace: Trace, call: LayerCall) -> float:
+    """Of computing in a call; its first save comes before all computing."""
     return sum(trace.seconds[call.first : call.end])
 
 
-def _by_worth(
-    worth: dict[int, Cost], arrange: Callable[[Sequence[int]], Iterable[int]]
+def _by_rate(
+    gains: dict[int, RecomputeCost], arrange: Callable[[Sequence[int]], Iterable[int]]
 ) -> list[int]:
     """The layers that free most in a second first, those alike as `arrange` has them."""
     alike: dict[int, list[int]] = {}
-    for number, cost in sorted(worth.items()):
+    for number, cost in sorted(gains.items()):
         rate = math.inf if cost.seconds <= 0 else cost.nbytes / cost.seconds
         bucket = 1 << 30 if rate == math.inf else round(math.log(rate) / math.log(_ALIKE))
         alike.setdefault(bucket, []).append(number)
@@ -152,7 +156,7 @@ def _spread(layers: Sequence[int]) -> Iterable[int]:
     return [layers[place] for place in places if place < len(layers)]
 
 
-def _least(most: int, cost: Callable[[int], float]) -> tuple[int, float]:
+def _minimum(most: int, cost: Callable[[int], float]) -> tuple[int, float]:
     """Where in 0 to `most` a function that falls and then rises is least: about there."""
     found: dict[int, float] = {}
     step = max(1, most // _TRIES)

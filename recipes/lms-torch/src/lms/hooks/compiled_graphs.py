@@ -1,7 +1,7 @@
 """LMS inside torch.compile: compiled graphs move their activations by themselves.
 
     with lms.offload_compiled("2GiB"):
-        step()                     # what is compiled inside moves at least so much, if it can
+        step()                     # graphs compiled inside move at least so much, if they can
 
 A compiled graph saves all its activations at the end of its forward, so hooks on saved tensors come
 too late to overlap. Here the activations with the longest time until their use are marked before
@@ -19,8 +19,7 @@ from torch import fx
 from torch._functorch import config
 
 from lms.errors import LMSError
-from lms.session import SMALLEST
-from lms.sizes import parse_size
+from lms.sizes import DEFAULT_SMALLEST, Size, parse_size
 
 
 def _bytes(node: fx.Node) -> int:
@@ -28,7 +27,7 @@ def _bytes(node: fx.Node) -> int:
     return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
 
 
-def mark(graph: fx.GraphModule, wanted: int, smallest: int) -> int:
+def mark_activations(graph: fx.GraphModule, wanted: int, smallest: int) -> int:
     """Marks activations of a joint graph (forward and backward in one) for offloading.
 
     Args:
@@ -68,9 +67,7 @@ def _after_tangents(graph: fx.GraphModule) -> set[fx.Node]:
 
 
 @contextmanager
-def offload_compiled(
-    wanted: int | float | str, *, smallest: int | float | str = SMALLEST
-) -> Iterator[list[int]]:
+def offload_compiled(wanted: Size, *, smallest: Size = DEFAULT_SMALLEST) -> Iterator[list[int]]:
     """Has graphs that torch.compile makes inside move activations to the host.
 
     Args:
@@ -93,7 +90,7 @@ def offload_compiled(
     marked: list[int] = []
 
     def run(graph: fx.GraphModule, _inputs: Any) -> fx.GraphModule:
-        marked.append(mark(graph, size, least))
+        marked.append(mark_activations(graph, size, least))
         return graph
 
     on_gpu = torch.cuda.is_available()

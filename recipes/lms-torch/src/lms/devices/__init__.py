@@ -1,0 +1,1 @@
+"""Devices: a CUDA device, and a simulated one with a clock and a meter of bytes."""

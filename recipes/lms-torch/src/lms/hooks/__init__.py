@@ -1,0 +1,1 @@
+"""Hooks into PyTorch: saved tensors, uses of parameters, layers, optimizers, compiled graphs."""

@@ -1,0 +1,130 @@
+"""The schedule of a plan: when each block leaves and returns, and the time that this takes.
+
+Copies out run one after the other, each from when the program lets go of the storage, since until
+then it may change. Copies in run in the order of use, and each kind has its own engine. Where the
+limit leaves no room for copies in flight, computing waits for the head of the queue and no longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from lms.paging.device import TransferRates
+from lms.planning.plan import Move, Plan
+from lms.planning.trace import MemoryCurve, Trace
+
+
+def make_schedule(trace: Trace, limit: int, rates: TransferRates, moved: frozenset[int]) -> Plan:
+    """The plan by which each of `moved` leaves and returns, with its predicted time."""
+    curve = trace.resident(moved)
+    release = _releases(trace, limit, rates, moved, curve)
+    fetch = _fetches(trace, limit, moved, release, curve)
+    plan = Plan(limit, peak=int(curve.max(initial=trace.base)), curve=curve.tolist())
+    for number in sorted(moved):
+        plan.moves[number] = Move(
+            number, trace.blocks[number].nbytes, release[number], fetch[number]
+        )
+    _predict(trace, rates, plan)
+    return plan
+
+
+def _releases(
+    trace: Trace, limit: int, rates: TransferRates, moved: frozenset[int], curve: MemoryCurve
+) -> dict[int, int]:
+    """The event at which each block's memory is given up; `curve` gets the blocks that stay longer.
+
+    That is as soon as its copy is done by the clock; before, with a wait, if the limit demands it.
+    """
+    release = {number: -1 for number in moved if trace.blocks[number].precedes_iteration}
+    leaving: list[tuple[int, float]] = []  # blocks and when their copies are done
+    clock = free = 0.0
+    ready = _copies_out(trace, moved)
+    for event, number in enumerate(trace.order):
+        while leaving and leaving[0][1] <= clock:
+            release[leaving.pop(0)[0]] = event
+        if number in moved and trace.blocks[number].parameter >= 0:
+            release.setdefault(number, trace.blocks[number].last_held + 1)
+        for first in ready[event]:
+            free = max(clock, free) + rates.seconds_out(trace.blocks[first].nbytes)
+            leaving.append((first, free))
+        while leaving:
+            blocks = {number: trace.blocks[number] for number, _ in leaving}
+            held = [n for n, block in blocks.items() if block.last_held < event < block.used]
+            load = curve[event] + sum(blocks[n].nbytes for n in held)
+            if load <= limit or not held:
+                curve[event] = load
+                break
+            while (head := leaving.pop(0))[0] != held[0]:
+                release[head[0]] = event
+            release[head[0]] = event
+            clock = max(clock, head[1])
+        for gone in [n for n, _ in leaving if trace.blocks[n].used <= event]:
+            release[gone] = event  # used before it had left
+            leaving = [pair for pair in leaving if pair[0] != gone]
+        clock += trace.seconds[event]
+    return release | {number: len(trace.order) - 1 for number, _ in leaving}
+
+
+def _copies_out(trace: Trace, moved: Iterable[int]) -> list[list[int]]:
+    """For each event the blocks whose copies out begin: the program holds them no more."""
+    found: list[list[int]] = [[] for _ in trace.order]
+    for number in sorted(moved):
+        if trace.blocks[number].parameter < 0:
+            found[trace.blocks[number].last_held + 1].append(number)
+    return found
+
+
+def _fetches(
+    trace: Trace, limit: int, moved: frozenset[int], release: dict[int, int], curve: MemoryCurve
+) -> dict[int, int]:
+    """The event at which each copy back begins: as early as there is room for it until its use.
+
+    Copies come back in the order of use, so none begins before the one that is needed sooner.
+    """
+    fetch: dict[int, int] = {}
+    last = 0
+    for number in sorted(moved, key=lambda n: trace.blocks[n].used):
+        block = trace.blocks[number]
+        if block.unused or block.used >= len(trace.order):
+            fetch[number] = len(trace.order)
+            continue
+        first = max(last, release[number] + 1, block.last_held + 1)
+        if first >= block.used:
+            fetch[number] = block.used
+            continue
+        full = np.flatnonzero(curve[first : block.used] + block.nbytes > limit)
+        first = min(first + int(full[-1]) + 1 if len(full) else first, block.used)
+        curve[first : block.used] += block.nbytes
+        fetch[number] = last = first
+    return fetch
+
+
+def _predict(trace: Trace, rates: TransferRates, plan: Plan) -> None:
+    """Runs the plan on a clock and notes its times."""
+    release, fetch = plan.by_event(len(trace.order))
+    out_done: dict[int, float] = {}
+    back_done: dict[int, float] = {}
+    clock = out_free = back_free = copying = 0.0
+    ready = _copies_out(trace, plan.moves)
+    for event, number in enumerate(trace.order):
+        for first in ready[event]:
+            nbytes = plan.moves[first].nbytes
+            out_done[first] = out_free = max(clock, out_free) + rates.seconds_out(nbytes)
+            copying += rates.seconds_out(nbytes)
+        for gone in release[event]:
+            clock = max(clock, out_done.get(gone, 0.0))
+        clock = max(clock, back_done.get(number, 0.0))
+        for wanted in fetch[event]:
+            if plan.moves[wanted].release >= trace.blocks[wanted].used:
+                continue  # it never left
+            nbytes = plan.moves[wanted].nbytes
+            back_done[wanted] = back_free = max(clock, back_free) + rates.seconds_back(nbytes)
+            copying += rates.seconds_back(nbytes)
+            if wanted == number:
+                clock = back_free
+        clock += trace.seconds[event]
+    plan.seconds = clock
+    plan.exposed = max(0.0, clock - sum(trace.seconds))
+    plan.hidden = max(0.0, copying - plan.exposed)
