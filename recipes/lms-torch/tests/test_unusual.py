@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from copy import deepcopy
+from typing import Any
 
 import lms
 import pytest
 import torch
+from lms.hooks.recomputed_layers import RecomputedLayers
+from lms.paging.paged_model import PagedModel
 from models import SPEED, Step, batch, compare, equal, mlp, train
 from torch import Tensor, nn
 
@@ -82,6 +85,41 @@ def test_what_no_backward_uses_leaves_room(make: Callable[[], Made], share: floa
     assert under.report is not None
     assert under.report.learned <= 6  # the plan is followed from then on
     assert under.report.moved > 0
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        lambda support, model: support.report(),
+        lambda support, model: lms.page_parameters(model, smallest=1024),
+        lambda support, model: lms.recompute([model[0]]),
+    ],
+    ids=["report", "page", "recompute"],
+)
+@pytest.mark.parametrize("retain", [True, False], ids=["between two backwards", "before backward"])
+def test_an_iteration_that_ends_before_its_last_backward(
+    meanwhile: Callable[[lms.LMS, nn.Module], Any], retain: bool
+) -> None:
+    def gradients(under: bool) -> list[Tensor]:
+        model, device, begun = mlp(3), lms.SimulatedDevice("1GiB", SPEED), None
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with device, lms.LMS("1GiB", smallest=1024, device=device) as support:
+            for number in range(5):
+                optimizer.zero_grad()
+                loss = model(batch()).square().mean()
+                if retain:
+                    loss.backward(retain_graph=True)
+                if under and number == 2:
+                    begun = meanwhile(support, model)
+                loss.backward()
+                optimizer.step()
+        if isinstance(begun, PagedModel):
+            lms.keep_parameters(begun)
+        elif isinstance(begun, RecomputedLayers):
+            begun.remove()
+        return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    assert all(map(torch.equal, gradients(False), gradients(True)))
 
 
 def packed() -> Made:

@@ -14,7 +14,7 @@ from lms.plot import write_plot
 def main() -> None:
     """The command line. A mistake is one line, with status 1."""
     ask = argparse.ArgumentParser(
-        prog="python -m lms", description="Plans what LMS would swap, without a GPU."
+        prog="python -m lms", description="Plans the swaps of LMS, without a GPU."
     )
     ask.add_argument("step", help="MODULE:FUNCTION, which makes a function that trains one step")
     ask.add_argument("--limit", required=True, help="bytes on the device, such as 40GiB")

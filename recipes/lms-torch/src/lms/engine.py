@@ -87,7 +87,8 @@ class Engine:
         if owner is None:
             return saved.tensor
         with self._exclusive():
-            if saved.iteration == self.iteration.number:
+            # After the end of its iteration, a tensor is served without an event.
+            if saved.iteration == self.iteration.number and self.iteration.begun:
                 if isinstance(owner, SavedStorage):
                     self.iteration.unpack(owner)
                 else:

@@ -108,7 +108,7 @@ class CudaDevice:
         return tensor.is_cuda and tensor.device.index == self.index
 
     def capacity(self) -> int:
-        """What is free, and what torch holds already."""
+        """Free memory, and memory that torch holds already."""
         free, _ = torch.cuda.mem_get_info(self.index)
         return int((free + torch.cuda.memory_reserved(self.index)) * _DEFAULT_SHARE)
 

@@ -93,7 +93,7 @@ class WatchedLayer:
         if not tensors or not all(
             isinstance(leaf, (torch.Tensor, *_PLAIN_ARGUMENTS)) for leaf in given
         ):
-            self.excluded = "it is given what LMS does not see into"
+            self.excluded = "it is given objects that LMS does not see into"
         if any(one.is_nested or one.layout is not torch.strided for one in tensors):
             self.excluded = "it is given a nested or sparse tensor"
             return self.__wrapped__(*args, **kwargs)
