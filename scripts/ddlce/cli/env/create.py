@@ -37,8 +37,8 @@ def create(
     from ddlce.env.create import create as create_release
     from ddlce.lock import channel_address, lock_path
     from ddlce.model.envlock import EnvLock
-    from ddlce.runner import runner_of
     from ddlce.platforms import this_platform
+    from ddlce.runner import runner_of
 
     settings = load_settings(root)
     wanted = platform or this_platform()
