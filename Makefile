@@ -59,9 +59,10 @@ lint: bootstrap ## ruff, mypy, clang-format, shellcheck, codespell, and the reci
 	@echo "== codespell"; .venv/bin/codespell
 	@echo "== ddlce lint"; $(DDLCE) lint
 
-docs: bootstrap ## check that commands, options and links named in the docs exist
+docs: bootstrap ## check what the docs name, and build them as a site in build/site
 	@echo "== docs"
-	@$(PY) -m pytest -q tests/unit/test_docs.py
+	@$(PY) -m pytest -q tests/unit/test_docs.py tests/unit/test_prose.py
+	@bash scripts/docs/build.sh
 
 clean: ## remove what `make` wrote in this tree; the cache and the environments stay
 	@echo "removing .venv, build and the published channel"

@@ -1,0 +1,54 @@
+"""MkDocs' hooks: the pages from outside docs/, and links to files that are no pages."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+REPO = Path(__file__).parents[2]
+
+#: Page → the file in the repository's root that it shows.
+PAGES = {
+    "index.md": "README.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "changelog.md": "CHANGELOG.md",
+    "security-policy.md": "SECURITY.md",
+}
+ASSETS = REPO / "build" / "docs-assets"
+
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages from the root, and the programs that the site shows figures with."""
+    for page, name in PAGES.items():
+        files.append(File.generated(config, page, content=(REPO / name).read_text()))
+    for path in sorted(ASSETS.glob("*.js")):
+        files.append(File.generated(config, f"assets/{path.name}", abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Let links lead to pages; a link to another file of the repository becomes its name."""
+    name = page.file.src_uri
+    # Where the file lies in the repository decides what its links mean there.
+    source = PAGES.get(name) or f"docs/{name}"
+    pages = {source: page for page, source in PAGES.items()}
+
+    def moved(match: re.Match[str]) -> str:
+        text, target = match[1], match[2]
+        path, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target) or not path:
+            return match[0]
+        there = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        where = pages.get(there) or there.removeprefix("docs/")
+        if there in pages or there.startswith("docs/"):
+            link = posixpath.relpath(where, posixpath.dirname(name) or ".")
+            return f"[{text}]({link}{'#' + anchor if anchor else ''})"
+        return f"`{there}`" if text == there else f"{text} (`{there}`)"
+
+    return LINK.sub(moved, markdown)
