@@ -55,7 +55,7 @@ Call Agreement::announced(Call call) const {
 
 void Agreement::announce(const Call& call) {
   ++num_calls_;
-  call_bytes_ = bytes_of(call, topology_.size());
+  call_ = call;
   host_.announce(announced(call), parity());
 }
 

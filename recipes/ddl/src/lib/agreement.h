@@ -1,4 +1,4 @@
-// How the ranks of a communicator agree on each call, and learn that one of them is lost.
+// The agreement of a communicator's ranks on each call, and the news that one of them is lost.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ class Agreement {
 
   std::uint64_t num_calls() const { return num_calls_; }
   // The bytes of the call under way, in all: its schedule is chosen by them.
-  std::size_t call_bytes() const { return call_bytes_; }
+  std::size_t call_bytes() const { return bytes_of(call_, topology_.size()); }
 
   // From now on calls are announced as fused of the parts with this `fingerprint`; 0: not fused.
   void announce_as_fused(std::uint32_t fingerprint) { fusion_fingerprint_ = fingerprint; }
@@ -72,7 +72,7 @@ class Agreement {
   const int rank_;
   std::unique_ptr<Inquiry> inquiry_;  // null on one host
   std::uint64_t num_calls_ = 0;
-  std::size_t call_bytes_ = 0;
+  Call call_;  // under way
   std::uint32_t fusion_fingerprint_ = 0;
   std::mutex failure_mutex_;
   std::optional<Error> failure_;

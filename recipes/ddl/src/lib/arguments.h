@@ -27,7 +27,7 @@ struct Arguments {
   int root = 0;
   const BlockLists* lists = nullptr;
 
-  // Of a reduction.
+  // The size of a block of elements.
   std::size_t nbytes() const { return count * size_of(type); }
 };
 

@@ -1,4 +1,4 @@
-// The requests of asynchronous calls in the C interface, and what a communicator has done.
+// The requests of asynchronous calls in the C interface, and the statistics of communicators.
 #include <ddl/ddl.h>
 
 #include <algorithm>

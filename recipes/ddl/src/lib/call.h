@@ -1,4 +1,4 @@
-// What a rank says about the collective it enters, so that ranks can see that they agree.
+// The call that a rank announces when it enters a collective. The ranks compare theirs.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ struct Call {
   std::uint32_t op = 0;
   std::int32_t root = 0;
   std::uint64_t count = 0;  // elements for reductions, else bytes
-  // Of kIallreduce, on which ranks agree before they fuse queued allreduces: how many this rank
-  // could fuse; ranks may differ. Else a fingerprint of the sizes that are fused in the message, 0
-  // when it is not fused.
+  // Ranks agree on a kIallreduce before they fuse queued allreduces: there it is the number that
+  // this rank could fuse, and may differ. In other calls it is a fingerprint of the sizes that are
+  // fused in the message, or 0 when it is not fused.
   std::uint32_t fusion = 0;
   std::uint32_t is_on_device = 0;  // whether the buffers are on a GPU
 

@@ -1,5 +1,5 @@
-// Checks of what the program hands to the C interface. Each throws DDL_ERROR_ARGUMENT with the name
-// of the function and of the argument; nothing has been communicated then.
+// Checks of the arguments that a program hands to the C interface. Each throws DDL_ERROR_ARGUMENT
+// with the name of the function and of the argument, before anything is communicated.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// How the ranks of a new communicator set up the shared memory of their hosts.
+// Sets up the shared memory that the ranks of a new communicator have on each host.
 #pragma once
 
 #include "schedule/cost.h"
@@ -14,7 +14,7 @@ namespace ddl {
 HostGroup make_host_group(MpiTransport& transport, const Topology& topology,
                           const Settings& settings);
 
-// How messages between hosts are cut, so that a chunk fits into a slot of `host`.
+// The sizes to which messages between hosts are cut: a chunk fits into a slot of `host`.
 Chunking chunking_for(const Topology& topology, const HostGroup& host);
 
 }  // namespace ddl

@@ -1,4 +1,4 @@
-// Which schedule a call of some size follows, and the plans that were made for it.
+// The schedules that calls follow, by their size, and the plans that were made for them.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +32,11 @@ class PlanBook {
   // For the host with the index `host`.
   PlanBook(const Topology& topology, const Settings& settings, const Chunking& chunking, int host);
 
-  // What this host does with a slice, in a call that moves `call_bytes` in all.
+  // The plan of this host for a slice, in a call that moves `call_bytes` in all.
   std::shared_ptr<const Plan> plan(const PlanKey& key, std::size_t call_bytes);
-  // How many chunks of such a call are under way at a time.
+  // The number of chunks of such a call that are under way at a time.
   std::size_t window(std::size_t call_bytes) { return choice_for(call_bytes).window; }
-  // How messages between hosts are cut.
+  // The sizes to which messages between hosts are cut.
   const Chunking& chunking() const { return chunking_; }
 
  private:

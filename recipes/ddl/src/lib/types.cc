@@ -4,18 +4,7 @@
 
 namespace ddl {
 
-std::size_t size_of(DDL_Type type) {
-  switch (type) {
-    case DDL_TYPE_HALF:
-    case DDL_TYPE_BFLOAT16:
-      return 2;
-    case DDL_TYPE_FLOAT:
-    case DDL_TYPE_INT32:
-      return 4;
-    case DDL_TYPE_DOUBLE:
-    case DDL_TYPE_INT64:
-      return 8;
-  }
+void fail_for_type(DDL_Type type) {
   fail(DDL_ERROR_ARGUMENT, "unknown element type ", static_cast<int>(type),
        "; use one of the DDL_TYPE_ values of ddl.h");
 }

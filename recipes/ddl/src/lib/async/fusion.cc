@@ -58,8 +58,9 @@ std::vector<Outcome> Fusion::run(const std::vector<Arguments>& queued) {
     // its own answer, and those that are the same everywhere succeed.
   }
   std::vector<Outcome> outcomes;
-  for (const Arguments& part : parts)
+  for (const Arguments& part : parts) {
     outcomes.push_back(outcome_of([&] { ddl::run(comm_, kAllreduceRow, part); }));
+  }
   return outcomes;
 }
 

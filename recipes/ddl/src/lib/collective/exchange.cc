@@ -99,7 +99,7 @@ void alltoallv(Comm& comm, const Arguments& args) {
   });
 }
 
-// What all of these rows have in common: messages do not care where the ranks are.
+// The common part of these rows. Messages go the same way on one host and between hosts.
 constexpr Row direct_row(Collective collective, const char* name,
                          void (*move)(Comm& comm, const Arguments& args)) {
   Row row;

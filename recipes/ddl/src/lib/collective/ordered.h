@@ -23,11 +23,10 @@ class OrderedSum {
   // what is meant for it. `recv` may lie in its own input.
   void run(const std::byte* send, std::size_t stride, std::byte* recv, std::size_t n);
 
-  // Cuts args.count elements into chunks of one part for every rank. For each, sums this rank's
-  // part and calls share(mine, n, output): every rank has n elements in `mine`, and the chunk is
-  // what all of them have, one after the other, to be put to `output`. What is left after the last
-  // chunk is padded with zeros, whose sums nobody keeps. Only ranks that have a result, in
-  // args.recv, need an output.
+  // Cuts args.count elements into chunks of one part for every rank, and sums this rank's part of
+  // each. Then share(mine, n, output) spreads the chunk: every rank has n sums in `mine`, and
+  // `output` takes those of all ranks in order. Zeros pad the last chunk, and nobody keeps their
+  // sums. `output` is null on ranks without a result in args.recv.
   using Share = std::function<void(const std::byte* mine, std::size_t n, std::byte* output)>;
   void run_in_chunks(const Arguments& args, bool has_result, const Share& share);
 

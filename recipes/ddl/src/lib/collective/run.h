@@ -1,4 +1,4 @@
-// How a collective of the table is run: agreed on by the ranks, then carried out.
+// Runs the collectives of the table: the ranks agree on the call, then the data moves.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ std::shared_ptr<Request> start(Comm& comm, const Row& row, const Arguments& args
 // Moves data in host memory after the ranks have agreed on the call. There is something to move.
 void move_data(Comm& comm, const Row& row, const Arguments& args);
 
-// What the ranks compare. Arguments that the collective does not have are left out.
+// The call that the ranks compare. It leaves out arguments that the collective does not have.
 Call call_of(const Row& row, const Arguments& args);
 
 // The blocks that this rank has in a buffer of a collective with this root.

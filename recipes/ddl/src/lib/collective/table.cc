@@ -1,5 +1,7 @@
 #include "collective/table.h"
 
+#include <iterator>
+
 #include "error.h"
 
 namespace ddl {

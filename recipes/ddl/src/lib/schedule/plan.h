@@ -51,7 +51,7 @@ struct Plan {
 // Elements: parts that two hosts reduce do not share a cache line.
 constexpr std::size_t kPlanUnit = 64;
 
-// What a collective's plan is made of; all hosts have the same but for `host`.
+// The input of a collective's plan. All hosts have the same but for `host`.
 struct PlanInput {
   const Node& tree;                    // as arrange gave it
   int host;                            // whose plan it is
@@ -60,7 +60,7 @@ struct PlanInput {
   const std::vector<int>& host_sizes;  // ranks of each host
 };
 
-// A slice that has a block of every rank, host by host: which host has which part.
+// The parts of the hosts in a slice that has a block of every rank, host by host.
 Pieces blocks_by_host(const PlanInput& input);
 
 // Multi-dimensional reduce-scatter and all-gather on the tree (BlueConnect, MLSys 2019, on a tree
