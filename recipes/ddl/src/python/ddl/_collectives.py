@@ -102,7 +102,9 @@ def new_group(ranks: Sequence[int], tag: int = 0) -> Group | None:
         DDLError: an impossible rank (then also a ValueError), or a member did not come in time.
     """
     members = tuple(int(rank) for rank in ranks)
-    if members and _life.rank() not in members:
+    # The library refuses impossible lists, on ranks that are no members too.
+    is_possible = set(members) <= set(range(_life.size())) and len(set(members)) == len(members)
+    if members and is_possible and _life.rank() not in members:
         return None
     code, handle = _core.comm_create(list(members), tag)
     check(code)
