@@ -139,7 +139,7 @@ class SimulatedDevice(TorchDispatchMode):
     ) -> float:
         if func.is_view or not after:
             return 0.0
-        touched = sum(nbytes_of(t) for t in (*before.values(), *after.values()))
+        touched = sum(t.numel() * t.element_size() for t in (*before.values(), *after.values()))
         seconds = touched / self.speed.memory
         count = flop_registry.get(func) or flop_registry.get(func.overloadpacket)
         if count is not None:
