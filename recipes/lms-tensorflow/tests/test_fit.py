@@ -11,9 +11,21 @@ import keras
 import numpy as np
 import pytest
 from lms_tensorflow import lms as module
-from models import BATCH, attention, compiled, convolutions, data, fit, lms, needed, tight, train
+from models import (
+    BATCH,
+    attention,
+    compiled,
+    convolutions,
+    data,
+    fit,
+    inverted,
+    lms,
+    needed,
+    tight,
+    train,
+)
 
-MODELS = {"convolutions": convolutions, "attention": attention}
+MODELS = {"convolutions": convolutions, "attention": attention, "inverted": inverted}
 
 
 @functools.cache
@@ -26,7 +38,7 @@ def largest(callback: Any) -> dict[str, Any]:
     return max(graphs, key=lambda graph: graph["peak_bytes_before"])
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["convolutions", "attention"])
 @pytest.mark.parametrize("share", [0.75, pytest.param(0.8, marks=pytest.mark.slow)])
 def test_the_same_under_a_limit(name: str, share: float) -> None:
     limit = int(needed(MODELS[name]) * share)
@@ -36,6 +48,12 @@ def test_the_same_under_a_limit(name: str, share: float) -> None:
     assert plan["swaps"]
     assert plan["batch_size"] == BATCH  # learned: the first batch is a full one
     assert plan["peak_bytes_after"] <= plan["limit_bytes"] == limit < plan["peak_bytes_before"]
+
+
+def test_the_same_under_a_limit_where_tensorflow_orders_factors() -> None:
+    callback = lms(limit=int(0.8 * needed(inverted, batches=2)), batch_size=BATCH, min_bytes=1024)
+    assert fit(inverted, callback, batches=2) == fit(inverted, batches=2)
+    assert largest(callback)["swaps"]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -58,6 +76,7 @@ SERIAL = {
     "serialization": ["10:60", "100:"],
     "serialization_by_size": "1MiB",
 }
+ONE_BY_ONE = {"swapout_threshold": 4, "serialization_by_size": 1, "min_bytes": 0}
 IN_STEP = {"swapout_threshold": 10, "sync_mode": 3, "min_bytes": 1024}
 
 
@@ -69,6 +88,8 @@ IN_STEP = {"swapout_threshold": 10, "sync_mode": 3, "min_bytes": 1024}
         ("attention", TOGETHER),
         ("convolutions", IN_STEP),
         ("convolutions", SERIAL),
+        ("inverted", IN_STEP),
+        ("inverted", ONE_BY_ONE),
         pytest.param("attention", EVERYTHING, marks=pytest.mark.slow),
         pytest.param("convolutions", APART, marks=pytest.mark.slow),
         pytest.param("convolutions", TOGETHER, marks=pytest.mark.slow),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,8 +22,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, bytes]]:
     found = []
     optimize = Engine.optimize
 
-    def spied(self: Engine, given: bytes) -> bytes | None:
-        answer = optimize(self, given)
+    def spied(self: Engine, given: bytes, round_: int) -> bytes | None:
+        answer = optimize(self, given, round_)
         if answer is not None:
             found.append((given, answer))
         return answer
@@ -31,11 +32,11 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def peaks(graph: bytes, plan: Any, swapped: bool) -> list[int]:
+def peaks(graph: bytes, plan: Any, swapped: bool) -> Iterator[int]:
     if not swapped:
         plan.swaps = []
     executor = Executor(graph_pb2.GraphDef.FromString(graph), plan)
-    return [executor.peak(seed) for seed in range(12)]
+    return (executor.peak(seed) for seed in range(12 if swapped else 400))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -49,4 +50,4 @@ def test_no_order_passes_it(name: str, seen: list[tuple[bytes, bytes]]) -> None:
         given, answer = max(seen, key=lambda pair: len(pair[1]))
         assert plan.order is not None
         assert max(peaks(answer, plan, swapped=True)) <= plan.peak_after <= plan.limit
-    assert max(peaks(given, plan, swapped=False)) > plan.limit  # so it is not for nothing
+    assert any(peak > plan.limit for peak in peaks(given, plan, swapped=False))  # so it is not for nothing

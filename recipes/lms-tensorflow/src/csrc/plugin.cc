@@ -13,14 +13,20 @@
 
 #define LMS_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Plans one serialized GraphDef. It answers by lms_reply(reply, ...), or not at all to leave the
-// graph as it is. TensorFlow calls from any thread, and from several at once.
-using Planner = void (*)(const void* graph, std::size_t size, void* reply);
+// Plans one serialized GraphDef, in the given round of TensorFlow's optimizers, the first being 1.
+// It answers by lms_reply(reply, ...), or not at all to leave the graph as it is. TensorFlow calls
+// from any thread, and from several at once.
+using Planner = void (*)(const void* graph, std::size_t size, int round, void* reply);
 
 namespace {
 
 std::atomic<Planner> planner{nullptr};
 std::string device_type = "GPU";
+
+// TensorFlow makes one of these for each graph, and gives it the graph once in each round.
+struct Run {
+  int rounds = 0;
+};
 
 void copy(TF_Buffer* to, const void* data, std::size_t size) {
   void* own = std::malloc(size);
@@ -31,9 +37,10 @@ void copy(TF_Buffer* to, const void* data, std::size_t size) {
   to->data_deallocator = [](void* memory, std::size_t) { std::free(memory); };
 }
 
-void optimize(void*, const TF_Buffer* graph, const TF_GrapplerItem*, TF_Buffer* optimized,
+void optimize(void* run, const TF_Buffer* graph, const TF_GrapplerItem*, TF_Buffer* optimized,
               TF_Status*) {
-  if (const Planner plan = planner.load()) plan(graph->data, graph->length, optimized);
+  const int round = ++static_cast<Run*>(run)->rounds;
+  if (const Planner plan = planner.load()) plan(graph->data, graph->length, round, optimized);
   if (optimized->data == nullptr) copy(optimized, graph->data, graph->length);
 }
 
@@ -53,7 +60,7 @@ LMS_EXPORT void TF_InitGraph(TP_OptimizerRegistrationParams* params, TF_Status*)
   params->optimizer_configs->struct_size = TP_OPTIMIZER_CONFIGS_STRUCT_SIZE;
   params->optimizer->struct_size = TP_OPTIMIZER_STRUCT_SIZE;
   params->device_type = device_type.c_str();
-  params->optimizer->create_func = [] { return static_cast<void*>(&planner); };
+  params->optimizer->create_func = [] { return static_cast<void*>(new Run); };
   params->optimizer->optimize_func = optimize;
-  params->optimizer->destroy_func = [](void*) {};
+  params->optimizer->destroy_func = [](void* run) { delete static_cast<Run*>(run); };
 }

@@ -14,6 +14,7 @@ from lms_tensorflow.graph import Graph
 from lms_tensorflow.options import Options
 from lms_tensorflow.plan import Plan, make_plan
 from lms_tensorflow.rewrite import is_rewritten, refuse, rewrite
+from lms_tensorflow.rounds import Rounds, rounds_now
 from lms_tensorflow.sizes import Sizes
 
 
@@ -32,6 +33,7 @@ class Engine:
         self.reset()
         self._can_learn = False
         self._limit: int | None = None
+        self._rounds = Rounds()
         self._lock = threading.Lock()
 
     def reset(self) -> None:
@@ -56,6 +58,7 @@ class Engine:
         self.devices.check()
         self._limit = self.devices.limit(self.options)
         self._can_learn = can_learn
+        self._rounds = rounds_now()
         plugin.start(self.optimize)
 
     def stop(self) -> None:
@@ -68,13 +71,15 @@ class Engine:
         self.learning = False
         self.plans.clear()
 
-    def optimize(self, serialized: bytes) -> bytes | None:
+    def optimize(self, serialized: bytes, round_: int) -> bytes | None:
         """What the plugin calls with each graph; None leaves the graph as it is."""
         with self._lock:
             graph_def = graph_pb2.GraphDef()
             host = self.devices.host
             try:
                 graph_def.ParseFromString(serialized)
+                if not self._rounds.ends_with(round_, len(graph_def.node)):
+                    return None
                 names = self.devices.in_graph(graph_def)
                 if names is None or is_rewritten(graph_def):
                     return None

@@ -18,11 +18,14 @@ from tensorflow.python.framework import load_library
 
 from lms_tensorflow.errors import LmsError
 
-#: Makes another serialized GraphDef of one, or None to leave it as it is. It must not raise.
-Optimize = Callable[[bytes], bytes | None]
+#: Makes another serialized GraphDef of one, in a round of TensorFlow's optimizers (the first is 1),
+#: or None to leave it as it is. It must not raise.
+Optimize = Callable[[bytes, int], bytes | None]
 
 _PATH = Path(__file__).with_name("_plugin.so")
-_PLANNER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+_PLANNER = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p
+)
 
 _lock = threading.Lock()
 _library: Any = None
@@ -87,9 +90,9 @@ def stop(optimize: Optimize) -> None:
             _library.lms_set_planner(None)
 
 
-def _plan(graph: int, size: int, reply: int) -> None:
+def _plan(graph: int, size: int, round_: int, reply: int) -> None:
     optimize = _current
-    answer = optimize(ctypes.string_at(graph, size)) if optimize else None
+    answer = optimize(ctypes.string_at(graph, size), round_) if optimize else None
     if answer is not None:
         _library.lms_reply(reply, answer, len(answer))
 

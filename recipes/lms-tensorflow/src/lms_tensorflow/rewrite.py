@@ -1,9 +1,9 @@
 """Puts a plan's swaps into a GraphDef.
 
 A swapped tensor goes through two copies on the host: `swap_out`, as soon as it is made, and for
-each stretch of use a `swap_in` that waits for its trigger. Both are Snapshot, which TensorFlow's
-other optimizers leave alone; the second stands on the host too, so that the way back to the
-device begins after the trigger. TensorFlow adds the transfers between the devices itself.
+each stretch of use a `swap_in` that waits for its trigger. Both are Snapshot, which TensorFlow
+leaves alone; the second stands on the host too, so that the way back to the device begins after
+the trigger. TensorFlow adds the transfers between the devices itself.
 
 Where the plan has an order, its edges hold the operations to it, and a step waits for the
 swap-outs whose memory it counts on.
@@ -19,9 +19,8 @@ from lms_tensorflow.graph import Graph, Tensor
 from lms_tensorflow.plan import Plan
 from lms_tensorflow.schedule import Stretch
 
-#: In the names of what is put in: those of their tensors, and this after them. TensorFlow sorts
-#: the inputs of sums and products by name, and would add in another order otherwise, to another
-#: last bit. "-" is the first of all characters that names have.
+#: In the names of what is put in: those of their tensors, and this after them. Where TensorFlow
+#: sorts by names, they stay where their tensors stood: "-" is the first of all characters in names.
 MARK = "-lms_"
 
 #: An attribute of operations that end a step.
@@ -29,7 +28,7 @@ ORDERED = "_lms_step"
 
 
 def is_rewritten(graph_def: Any) -> bool:
-    """Whether this went through here before: TensorFlow optimizes a graph more than once."""
+    """Whether this went through here before: TensorFlow optimizes some functions twice."""
     return any(MARK in node.name or ORDERED in node.attr for node in graph_def.node)
 
 

@@ -1,0 +1,37 @@
+"""Which time TensorFlow's optimizers go over a graph is the last.
+
+They go over each graph more than once, and LMS stands at the end of each round. What it puts into
+a graph before the last one changes what the others do there: they order factors in another way
+around an operation that waits, for example, and the last bit of the product is another. So LMS
+waits for the last round, and the graph with swaps computes what the graph without them does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.eager import context
+
+#: What TensorFlow does where its options say nothing.
+_ROUNDS, _LEAST = 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How many there are, and how many operations a graph has at least that gets another one."""
+
+    count: int = _ROUNDS
+    least: int = _LEAST
+
+    def ends_with(self, round_: int, operations: int) -> bool:
+        """Whether no other round follows for a graph of so many operations."""
+        return round_ >= self.count or operations < self.least
+
+
+def rounds_now() -> Rounds:
+    """By the options that TensorFlow has now."""
+    serialized = context.context().function_call_options.config_proto_serialized
+    config = config_pb2.ConfigProto.FromString(serialized)
+    options = config.graph_options.rewrite_options
+    return Rounds(options.meta_optimizer_iterations or _ROUNDS, options.min_graph_nodes or _LEAST)
