@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lms_tensorflow.errors import LmsError
+from lms_tensorflow.merges import groups_of
 
 #: One result of an operation: the operation's index and the number of the result.
 Tensor = tuple[int, int]
@@ -56,13 +57,18 @@ class Graph:
         if self._frames:
             self._close_loops()
             self._arrange(graph_def)
-        #: Levels that stay as they are when an order makes others of its own.
-        self.depth = [one.level for one in self.operations]
-        self.last_level = max((one.level for one in self.operations), default=0)
         self.readers: dict[Tensor, list[int]] = defaultdict(list)
         for i, operation in enumerate(self.operations):
             for tensor in operation.inputs:
                 self.readers[tensor].append(i)
+        #: What TensorFlow may merge later on: of each such operation, all of its group.
+        self.groups = groups_of(self.operations, self.readers)
+        if self.groups:
+            self._gather()
+            self._arrange(graph_def)
+        #: Levels that stay as they are when an order makes others of its own.
+        self.depth = [one.level for one in self.operations]
+        self.last_level = max((one.level for one in self.operations), default=0)
 
     def with_operations(self, operations: list[Operation]) -> Graph:
         """The same graph in another order."""
@@ -174,6 +180,17 @@ class Graph:
                     for j, other in self._frames.items()
                     if other == frame and self.operations[j].op == "Enter"
                 ]
+
+    def _gather(self) -> None:
+        """Let what may be merged wait for all that some of it waits for."""
+        for i, group in self.groups.items():
+            operation = self.operations[i]
+            there = {*self.sources(operation), *group}
+            for j in group:
+                other = self.operations[j]
+                missing = [one for one in self.sources(other) if one not in there]
+                operation.controls += missing
+                there.update(missing)
 
     def _guards(self, tensor: Tensor) -> Guards:
         """Those of who reads a tensor: a Switch has a value for one of its two branches."""

@@ -73,7 +73,9 @@ def make_order(
     total, exits = 0, set[int]()
     for i in sequence:
         operation, step = operations[i], len(order.ends)
-        earlier = [operations[one].level for one in graph.sources(operation)]
+        group = graph.groups.get(i, ())
+        sources = graph.sources(operation)
+        earlier = [operations[one].level for one in sources if one not in group]
         if i not in held:
             operation.level = max(earlier, default=0)  # it runs as soon as it can
             if operation.device == device and (operation.guards or operation.op == "Exit"):
@@ -87,7 +89,8 @@ def make_order(
         operation.level = step
         order.members.add(i)
         total += made[i]
-        ends = made[i] and i in computed and (total >= size or graph.depth[i] in serialized)
+        full = total >= size or graph.depth[i] in serialized
+        ends = made[i] and i in computed and not group and full
         if ends and operation.device == device:
             order.ends.append(i)
             total = 0
@@ -147,9 +150,10 @@ def _connect(order: Order, exits: set[int]) -> None:
             one for one in sources if one in members and operations[one].level == operation.level
         ]
         leads.update(before)
-        if not before:
+        group = order.graph.groups.get(i, ())
+        if all(one in group for one in before):  # what may be merged waits for the same
             order.starts.setdefault(operation.level, []).append(i)
-            if operation.level and order.ends[operation.level - 1] not in sources:
+            if operation.level and (group or order.ends[operation.level - 1] not in sources):
                 order.edges.append((i, order.ends[operation.level - 1]))
     for i in sorted((members - leads) | exits):
         level = operations[i].level
@@ -169,12 +173,15 @@ def make_sequence(graph: Graph) -> list[int]:
     read = set().union(*waits)
     found: list[int] = []
     seen: set[int] = set()
+    put: set[int] = set()
     for end in sorted(set(range(len(levels))) - read, key=lambda i: (levels[i], i)):
         stack = [(end, False)]
         while stack:
             i, done = stack.pop()
             if done:
-                found.append(i)
+                if i not in put:  # else it came with its group
+                    found += graph.groups.get(i, [i])
+                    put.update(graph.groups.get(i, ()))
             elif i not in seen:
                 seen.add(i)
                 stack.append((i, True))

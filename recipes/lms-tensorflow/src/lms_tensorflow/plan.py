@@ -198,6 +198,7 @@ def _triggers(graph: Graph, sizes: Sizes, device: str) -> set[int]:
         for (i, _), size in sizes.of.items()
         if graph.operations[i].device == device
         and not graph.operations[i].guards
+        and i not in graph.groups
         and size.floating
         and size.elements != 1
     }

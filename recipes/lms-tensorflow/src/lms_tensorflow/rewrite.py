@@ -92,7 +92,8 @@ def _hold(graph_def: Any, plan: Plan, level: int, name: str) -> None:
         if operation.level == level and operation.device == plan.device:
             if operation.guards or operation.op in ("_Retval", "Exit"):
                 continue
-            _wait(graph_def.node[i], name)
+            for j in plan.graph.groups.get(i, (i,)):
+                _wait(graph_def.node[j], name)
 
 
 def _wait(node: Any, name: str) -> None:
