@@ -23,9 +23,7 @@ from lms_tensorflow.errors import LmsError
 Optimize = Callable[[bytes, int], bytes | None]
 
 _PATH = Path(__file__).with_name("_plugin.so")
-_PLANNER = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p
-)
+_PLANNER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
 
 _lock = threading.Lock()
 _library: Any = None
