@@ -3,8 +3,7 @@
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# oneDNN computes the gradients of a convolution's bias and kernel together where nothing waits in
-# between: what is compared here to the last bit would be rounded in other ways.
+# Without oneDNN, where TensorFlow's own kernels run; test_onednn.py has what comes with it.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import tensorflow as tf

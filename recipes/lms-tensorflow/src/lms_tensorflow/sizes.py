@@ -11,6 +11,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.grappler import item
 
 from lms_tensorflow.graph import ALIASES, Graph, Tensor
+from lms_tensorflow.work import work_of
 
 
 class Size(NamedTuple):
@@ -62,6 +63,8 @@ class Sizes:
             inputs = [self.of[one] for one in operation.inputs if one in self.of]
             for port, output in enumerate(outputs):
                 self.of[i, port] = _size(operation.op, output, inputs)
+        #: What kernels take for themselves while they run, by operation.
+        self.work = work_of(graph, graph_def, properties)
         #: Bytes of the variables that the graph is given, by their argument, and by device.
         self.handles = _handles(graph_def)
         self.variables: dict[str, int] = defaultdict(int)

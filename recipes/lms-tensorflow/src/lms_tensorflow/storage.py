@@ -25,6 +25,9 @@ _READ = "read by another device"
 #: While somebody holds a variable's old value, TensorFlow updates a copy of it.
 _OLD = "a variable's old value"
 
+#: A kernel has it beside its results, while it runs.
+_WORK = "work space"
+
 #: Their results may be views into their input, which is then there for as long as these are.
 _VIEWS = frozenset({"Slice", "Split", "SplitV", "StridedSlice", "Unpack"})
 
@@ -99,7 +102,24 @@ def storages(graph: Graph, sizes: Sizes, device: str, order: Order | None = None
             storage.held_until = graph.last_level
         storage.uses.sort(key=lambda use: (use.level, use.reader))
     _hold_viewed(graph, found)
-    return [*found.values(), *_old_values(graph, sizes, device)]
+    work = _work(graph, sizes, device, done)
+    return [*found.values(), *_old_values(graph, sizes, device), *work]
+
+
+def _work(graph: Graph, sizes: Sizes, device: str, done: list[int]) -> list[Storage]:
+    """What kernels take for themselves, and what oneDNN keeps for the gradient of a maximum."""
+    found = []
+    for i, operation in enumerate(graph.operations):
+        if operation.device != device:
+            continue
+        size, last = sizes.work.get(i, 0), done[i]
+        if operation.op == "MaxPool" and "/device:CPU:" in device and (i, 0) in sizes.of:
+            readers = graph.readers.get((i, 0), [])
+            if back := [done[j] for j in readers if graph.operations[j].op == "MaxPoolGrad"]:
+                size, last = sizes.of[i, 0].elements or 0, max(back)  # a byte for each
+        if size:
+            found.append(Storage((i, 0), size, operation.level, True, _WORK, held_until=last))
+    return found
 
 
 def _hold_viewed(graph: Graph, found: dict[Tensor, Storage]) -> None:
