@@ -22,7 +22,8 @@ ROOMS = {
     "ddl/tests/launch": "",
     "ddl-torch/tests": "dies or exception or timeouts or monitored or checkpoint or side_by_side",
     "ddl-tensorflow/tests": "killed or exception or share or leaves_by_sys_exit",
-    "lms-tensorflow/tests": "test_plan or test_order or same_under_a_limit or impossible_limit",
+    "lms-tensorflow/tests": "test_plan or test_order or same_under_a_limit or impossible_limit"
+    " or temporaries",
     "horovod/tests": "(test_case and torch) or check_build or (fails and torch and dies)",
     "lms-torch/tests": "(not test_parameters and not test_compiled and not random_models"
     " and not test_recompute) or slow_bus or state_dict or accumulation",
