@@ -1,0 +1,138 @@
+"""`ddlce env list`, `gc`, `remove` and `verify`: several releases under one root."""
+
+from __future__ import annotations
+
+import json
+
+from ddlce.env.layout import remove_tree
+from ddlce.env.verify import verify
+from support.minienv import (
+    Site,
+)
+
+LIB = "lib/python3.11"
+
+
+def test_a_new_release_becomes_the_default_and_gc_removes_the_old(site: Site) -> None:
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    old = site.current
+    site.manifest.write_text(
+        site.manifest.read_text()
+        .replace("2026.11", "2026.12")
+        .replace("- mini-all", "- miniarch 0.3")
+    )
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    new = site.current
+    assert new.name.startswith("2026.12-")
+    assert verify(old).ok
+    listed = {e["prefix"]: e["default"] for e in json.loads(site.ok("env", "list", "--json"))}
+    assert listed == {str(old): False, str(new): True}
+    assert "is the default release of mini" in site.fails(2, "env", "remove", "mini")
+    assert "would remove 1 releases, 4 cached packages" in site.ok("env", "gc", "--dry-run")
+    assert old.is_dir()
+    assert "removed 0 releases, 0 cached packages" in site.ok("env", "gc", "--keep", "2")
+    assert f"removed {old}\nremoved 1 releases, 4 cached packages\n" in site.ok("env", "gc")
+    assert not old.exists()
+    assert verify(new).ok
+    assert {p.name for p in (site.root / "pkgs").glob("*/")} == {
+        "miniarch-0.3-h0_0",
+        "python-3.11.7-h0_0",
+    }
+    # What is in use stays usable: the same release can be made again from the cache alone.
+    remove_tree(new)
+    site.channel = "http://127.0.0.1:9"
+    site.ok("env", "create", "mini", "--offline")
+
+
+def test_remove_takes_an_old_release(site: Site) -> None:
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    old = site.current
+    site.manifest.write_text(site.manifest.read_text().replace("2026.11", "2026.12"))
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    assert site.ok("env", "remove", f"mini/{old.name}") == f"removed {old}\n"
+    assert not old.exists()
+    assert verify(site.current).ok
+
+
+def test_the_names_for_conda_follow_the_releases(site: Site) -> None:
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    old = site.current
+    names = site.root / "conda" / "envs"
+    site.manifest.write_text(site.manifest.read_text().replace("hello", "good morning"))
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    again = site.current  # the same release, otherwise made
+    assert again != old
+    assert {p.name: p.resolve() for p in names.iterdir()} == {"mini": again, "mini-2026.11": again}
+    site.ok("env", "create", "mini", "--lock", old / "conda-meta" / "ddl-ce.lock")
+    assert {p.name: p.resolve() for p in names.iterdir()} == {"mini": old, "mini-2026.11": old}
+    site.manifest.write_text(site.manifest.read_text().replace("2026.11", "2026.12"))
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    assert {p.name for p in names.iterdir()} == {"mini", "mini-2026.11", "mini-2026.12"}
+    site.ok("env", "gc")
+    new = site.current
+    assert {p.name: p.resolve() for p in names.iterdir()} == {"mini": new, "mini-2026.12": new}
+
+
+def test_verify_names_everything_that_is_wrong(site: Site) -> None:
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    prefix = site.current
+    assert site.ok("env", "verify", "mini").endswith("files checked: ok\n")
+    for folder in (prefix, prefix / "share" / "mini", prefix / "conda-meta"):
+        folder.chmod(0o755)
+    (prefix / "share" / "mini" / "link.txt").unlink()
+    plain = prefix / "share" / "mini" / "plain.txt"
+    plain.chmod(0o664)
+    plain.write_text("changed\n")
+    pyc = next(prefix.glob(f"{LIB}/json/__pycache__/decoder.*.pyc"))
+    pyc.chmod(0o644)
+    pyc.write_bytes(pyc.read_bytes() + b"\0")
+    pyc.chmod(0o444)
+    new = prefix / "share" / "mini" / "new.txt"
+    new.write_text("new\n")
+    new.chmod(0o664)
+    (prefix / "conda-meta" / "frozen").unlink()
+    lock = prefix / "conda-meta" / "ddl-ce.lock"
+    lock.chmod(0o664)
+    lock.write_text(lock.read_text().replace("build: h0_0", "build: h1_0", 1))
+    done = site.ddlce("env", "verify", "mini", "--json")
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert report["modified"] == [str(pyc.relative_to(prefix)), "share/mini/plain.txt"]
+    assert report["missing"] == ["share/mini/link.txt"]
+    assert report["extra"] == ["share/mini/new.txt"]
+    assert set(report["writable"]) == {
+        "./",
+        "conda-meta/",
+        "conda-meta/ddl-ce.lock",
+        "share/mini/",
+        "share/mini/new.txt",
+        "share/mini/plain.txt",
+    }
+    problems = "\n".join(report["problems"])
+    assert "conda-meta/frozen is missing" in problems
+    assert "conda-meta/ddl-ce.lock is not the lock that the release was made from" in problems
+    assert "package libmini-1.2-h1_0 is in the lock and not in the prefix" in problems
+    text = site.ddlce("env", "verify", "mini")
+    assert text.returncode == 1
+    assert "modified  share/mini/plain.txt\n" in text.stdout
+    assert "not ok" in text.stdout
+
+
+def test_verify_and_list_without_any_environment(site: Site) -> None:
+    assert "there is no environment mini" in site.fails(2, "env", "verify", "mini")
+    done = site.ddlce("env", "list")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "make one with: ddlce env create" in done.stderr
+
+
+def test_an_unfinished_release_is_not_listed(site: Site) -> None:
+    (site.root / "envs" / "mini" / "2026.11-00000000" / "conda-meta").mkdir(parents=True)
+    assert json.loads(site.ok("env", "list", "--json")) == []
