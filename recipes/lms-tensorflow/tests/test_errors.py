@@ -68,6 +68,23 @@ def test_a_cpu_needs_a_limit() -> None:
         pass
 
 
+def test_without_tensorflows_optimizers_it_does_not_begin() -> None:
+    before = tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        with pytest.raises(LmsError, match="graph optimizers are switched off, and LMS is one"):
+            train(convolutions(), lms(limit=MIB, batch_size=BATCH))
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})
+
+
+def test_a_step_whose_graph_is_not_shown_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where TensorFlow's optimizers take longer than they are given."""
+    monkeypatch.setattr(engine.Engine, "optimize", lambda self, graph, round_: None)
+    with pytest.raises(LmsError, match="without showing its graph, so that no limit was kept"):
+        train(convolutions(), lms(limit=MIB, batch_size=BATCH))
+
+
 def test_an_impossible_limit_ends_fit_before_it_trains() -> None:
     model = convolutions()
     weights = [one.tobytes() for one in model.get_weights()]

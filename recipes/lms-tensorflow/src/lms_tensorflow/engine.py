@@ -25,6 +25,7 @@ class Engine:
         plans: of each graph seen that has something on the device, in their order.
         failure: why a graph was refused; running it fails with the same words.
         learning: whether a graph was planned without knowing the size of its batch.
+        has_seen: whether TensorFlow has shown a graph with something on the device.
     """
 
     def __init__(self, options: Options, devices: Devices) -> None:
@@ -42,6 +43,7 @@ class Engine:
         self.plans: list[Plan] = []
         self.failure: LmsError | None = None
         self.learning = False
+        self.has_seen = False
 
     def start(self, can_learn: bool = False) -> None:
         """Take the graphs from now on.
@@ -51,7 +53,8 @@ class Engine:
                 runs a second time with `learned`.
 
         Raises:
-            LmsError: another engine has them, or the plugin cannot be loaded.
+            LmsError: another engine has them, the plugin cannot be loaded, or TensorFlow's
+                optimizers are switched off.
             OptionError: a device is not there, or a limit is needed.
         """
         plugin.load(self.devices.type)
@@ -84,6 +87,7 @@ class Engine:
                 if names is None or is_rewritten(graph_def):
                     return None
                 host = names[1]
+                self.has_seen = True
                 plan = self._plan(graph_def, *names)
                 if not plan.peak_before and not plan.swaps:
                     return None

@@ -175,6 +175,14 @@ class _Fit:
             if isinstance(error, tf.errors.OpError) and self.engine.failure is not None:
                 raise self.engine.failure from None
             raise
+        if not self.engine.has_seen:
+            self.engine.stop()
+            self.restore()
+            raise LmsError(
+                "LMS: TensorFlow has run the first step without showing its graph, so that no "
+                "limit was kept; its optimizers may have taken longer than "
+                "meta_optimizer_timeout_ms allows, or the step has nothing on the device"
+            )
         if self.engine.learning:
             self.engine.learned(int(self.batch_size.numpy()))
             self._forget()

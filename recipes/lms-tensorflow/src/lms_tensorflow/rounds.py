@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context
 
+from lms_tensorflow.errors import LmsError
+
 #: What TensorFlow does where its options say nothing.
 _ROUNDS, _LEAST = 2, 4
 
@@ -30,8 +32,18 @@ class Rounds:
 
 
 def rounds_now() -> Rounds:
-    """By the options that TensorFlow has now."""
+    """By the options that TensorFlow has now.
+
+    Raises:
+        LmsError: TensorFlow's optimizers are switched off.
+    """
     serialized = context.context().function_call_options.config_proto_serialized
     config = config_pb2.ConfigProto.FromString(serialized)
     options = config.graph_options.rewrite_options
+    if options.disable_meta_optimizer:
+        raise LmsError(
+            "LMS: TensorFlow's graph optimizers are switched off, and LMS is one of them; switch "
+            "them on: tf.config.optimizer.set_experimental_options("
+            "{'disable_meta_optimizer': False})"
+        )
     return Rounds(options.meta_optimizer_iterations or _ROUNDS, options.min_graph_nodes or _LEAST)
