@@ -41,6 +41,14 @@ def test_gradients_of_compiled_graphs(backend: str) -> None:
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
+def test_a_compiled_graph_from_another_run_is_not_taken() -> None:
+    """Torch keeps compiled graphs on disk, and would take one that moves less."""
+    counts = [gradients(wanted, "inductor")[1] for wanted in (1 << 20, 1 << 20, 1 << 21)]
+    assert counts[0] == counts[1]
+    assert counts[2][0] >= 1 << 21 > counts[0][0]
+
+
 def test_no_more_is_marked_than_there_is() -> None:
     _, marked = gradients(1 << 40)
     assert 1 << 20 < marked[0] < 1 << 26

@@ -97,6 +97,7 @@ def offload_compiled(wanted: Size, *, smallest: Size = DEFAULT_SMALLEST) -> Iter
     joint_pass: Callable[[fx.GraphModule, Any], fx.GraphModule] = run
     with config.patch(
         joint_custom_pass=joint_pass,
+        enable_autograd_cache=False,  # its key knows neither the pass nor the sizes
         enable_activation_offloading=True,
         activation_offload_separate_stream=on_gpu,
         activation_offload_sink_wait=on_gpu,
