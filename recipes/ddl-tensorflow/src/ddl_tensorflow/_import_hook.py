@@ -36,8 +36,8 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname != self._name:
             return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        found = (finder.find_spec(fullname, path, target) for finder in others)
+        after = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        found = (finder.find_spec(fullname, path, target) for finder in after)
         spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader, self)
