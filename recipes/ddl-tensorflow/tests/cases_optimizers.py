@@ -148,11 +148,11 @@ def several_optimizers_for_one_model() -> None:
 
     check(lambda: make(wrapped=False))
     exact = alone(make(wrapped=False))
-    before, optimizers._always = optimizers._always, False
+    before, optimizers.KIND.always = optimizers.KIND.always, False
     try:
         model = compiled(net(), make(wrapped=True))
         fit(model)
     finally:
-        optimizers._always = before
+        optimizers.KIND.always = before
     equal_on_all_ranks(model.get_weights())
     close(model.get_weights(), exact.get_weights(), 1e-4)
