@@ -30,6 +30,7 @@ RANKS = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give pytest-xdist its groups: the ranks, which take longest and so come first; each file."""
 
