@@ -11,7 +11,7 @@ $(foreach name,$(filter-out $(ALL_BENCHES),$(BENCHES)),$(error \
   BENCHES: there is no benchmark "$(name)"; there are: $(ALL_BENCHES)))
 
 # Tests mostly wait, so that a worker for each processor, four at most, saves time.
-SIDE_BY_SIDE := -n $(shell n=$$(nproc); echo $$((n < 4 ? n : 4))) --dist loadgroup
+SIDE_BY_SIDE := -n $(shell n=$$(nproc); echo $$((n < 4 ? n : 4))) --dist loadfile
 
 .DEFAULT_GOAL := all
 .PHONY: all bootstrap ppc64le test-ppc64le test test-unit test-full smoke bench lint docs clean

@@ -6,8 +6,10 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from ddlce.env.layout import Layout, remove_tree
 from ddlce.settings import Settings, load_settings
@@ -30,16 +32,17 @@ RANKS = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give pytest-xdist its groups: the ranks, which take longest and so come first; each file."""
+class ByResource(LoadScopeScheduling):
+    """A file's tests go to one worker, and those of all files that start ranks to one."""
 
-    def group(item: pytest.Item) -> str:
-        return "ranks" if item.path.stem in RANKS else str(item.path)
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "ranks" if Path(file).stem in RANKS else file
 
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(item)))
-    items.sort(key=lambda item: group(item) != "ranks")
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Tell pytest-xdist which tests belong together. (Its own groups do not work in pytest 9.2.)"""
+    return ByResource(config, log)
 
 
 @pytest.fixture(scope="session")
