@@ -41,15 +41,16 @@ def prefixes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("mpich")
     made = {}
     for variant, spec in {"conda": "mpich", "external": "mpich=*=external_*"}.items():
-        package = CHANNEL / "linux-64" / chosen(spec, folder / "cache")["mpich"]
+        found = chosen(spec, folder / "cache")
         made[variant] = folder / variant
-        extract(package, made[variant])
+        for name in {"mpich", "mpich-hydra"} & found.keys():
+            extract(CHANNEL / "linux-64" / found[name], made[variant])
     ours, theirs = made["conda"], made["external"]
     source = REPO / "recipes" / "mpich" / "tests" / "reduce.c"
     flags = [f"-I{ours}/include", f"-L{ours}/lib", "-Wl,-rpath,$ORIGIN/../lib", "-lmpi"]
     program = ours / "bin" / "reduce"
     subprocess.run(["gcc", "-o", program, source, *flags], check=True)
-    (theirs / "bin").mkdir()
+    (theirs / "bin").mkdir(exist_ok=True)
     shutil.copy(program, theirs / "bin" / "reduce")
     return made
 
