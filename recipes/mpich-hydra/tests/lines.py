@@ -63,6 +63,20 @@ def test_a_line_without_end_is_written_in_pieces() -> None:
     assert out.count(b"[0] ") == 5
 
 
+def test_a_pattern_stands_before_each_piece() -> None:
+    """As upstream; so a question that has no end of line is seen before it is answered."""
+    ask = "import sys; sys.stdout.write('Name? '); sys.stdout.flush(); print(sys.stdin.readline())"
+    command = [MPIEXEC, "-prepend-pattern", "<%r>", "-n", "1", sys.executable, "-c", ask]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
+        assert job.stdin
+        assert job.stdout
+        assert job.stdout.read(len("<0>Name? ")) == b"<0>Name? "
+        job.stdin.write(b"you\n")
+        job.stdin.close()
+        assert job.stdout.read() == b"<0>you\n<0>\n"
+    assert job.returncode == 0
+
+
 for name, test in sorted(globals().items()):
     if name.startswith("test_"):
         test()
