@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from support.minienv import NOBODY, Site, can_mount
+from support.minienv import NOBODY, Site, can_be_nobody, can_mount
 from support.minitree import MiniTree, make_tree
 
 DDLCE = Path(sys.executable).with_name("ddlce")
@@ -152,6 +152,7 @@ def test_a_prefix_that_is_too_long_for_packages(site: Site) -> None:
     assert not root.exists()
 
 
+@pytest.mark.skipif(not can_be_nobody(), reason="needs root, to become another user")
 @pytest.mark.parametrize("closed", ["channel", "subdir", "package"])
 def test_a_channel_that_its_owner_keeps_closed(
     public: Path, mini_channel: Path, closed: str
