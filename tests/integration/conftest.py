@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from ddlce.engine.variants import VARIANTS
 from ddlce.env.layout import Layout, remove_tree
 from ddlce.settings import Settings, load_settings
 from ddlce.sources import fetch as fetch_module
@@ -109,6 +110,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(fetch_module, "BACKOFF_S", (0.01, 0.01, 0.01))
     tree = tmp_path / "tree"
     (tree / "recipes").mkdir(parents=True)
+    (tree / "recipes" / VARIANTS).write_text("python: [3.11.* *_cpython]\n")
     (tree / "channel").mkdir()
     (tree / "channel" / "channel.yaml").touch()
     return Settings(repo=tree, cache=tmp_path / "cache", root=tmp_path / "root")
