@@ -6,19 +6,14 @@ import re
 import shlex
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 
 from ddlce.cli.app import app
+from support.documents import DOCUMENTS, FENCE, NAMES, REPO
 
-REPO = Path(__file__).parents[2]
-DOCUMENTS = [*sorted(REPO.glob("*.md")), *sorted((REPO / "docs").rglob("*.md"))]
-NAMES = [str(path.relative_to(REPO)) for path in DOCUMENTS]
-
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 

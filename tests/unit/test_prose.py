@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-REPO = Path(__file__).parents[2]
-DOCUMENTS = [*sorted(REPO.glob("*.md")), *sorted((REPO / "docs").rglob("*.md"))]
-NAMES = [str(path.relative_to(REPO)) for path in DOCUMENTS]
+from support.documents import FENCE, NAMES, REPO
 
 #: Words in a sentence: on average, and at most.
 MEAN, MOST = 20, 40
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ITEM = re.compile(r"([-*]|\d+\.)\s+")
 END = re.compile(r"(?<=[.!?:])[\"')*]*\s+(?=[A-Z`*\"(]|code)")
 WORD = re.compile(r"[\w'’%.,/-]*\w[\w'’%./-]*")
