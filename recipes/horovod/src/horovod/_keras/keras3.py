@@ -1,0 +1,335 @@
+# Copyright DDL-CE contributors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+# ==============================================================================
+"""The distributed optimizer for Keras 3, whose optimizers share nothing with those of Keras 2.
+
+Gradients are reduced where a Keras 3 optimizer has its gradients for an update: after it has
+accumulated them over several steps, if it does, and before it clips them. Under loss scaling they
+are reduced before the check that they are finite: each rank by itself would come to its own
+conclusion, and the ranks that skip the step would leave the others waiting.
+
+A distributed optimizer is made from the configuration of the one that it wraps. Three things are
+not in it and are copied: variables without weight decay, a learning rate that cannot be written
+down, and the state. A MultiOptimizer leaves its work to the optimizers within it: it is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+from horovod.tensorflow.util import tf_variable
+from packaging import version
+
+#: One per variable: a tensor, an IndexedSlices, or None.
+Gradients = Sequence[Any]
+Allreduce = Callable[[Gradients, Sequence[Any]], Sequence[Any]]
+
+#: Attributes of a class that are not members to copy.
+_OF_EVERY_CLASS = ("__dict__", "__weakref__", "__annotations__")
+
+
+def is_keras3(keras: Any) -> bool:
+    """Whether the module `keras` is of Keras 3 or later."""
+    return version.parse(keras.__version__).major >= 3
+
+
+class _Reducer:
+    """Reduces the gradients of an optimizer over the ranks, those of local variables excepted."""
+
+    def __init__(
+        self,
+        make_allreduce_grads: Callable[[], Allreduce],
+        process_set: Any,
+        scale_local_gradients: bool,
+        factor: int,
+    ) -> None:
+        self._make_allreduce_grads = make_allreduce_grads
+        self._process_set = process_set
+        self._scale_local_gradients = scale_local_gradients
+        self._factor = factor
+        self._local_vars: set[Any] = set()
+        # The variables that belong to the gradients of the update under way.
+        self.variables: Sequence[Any] | None = None
+        # While the optimizer around this one has reduced already.
+        self.is_reduced = False
+
+    def register_local_var(self, var: Any) -> None:
+        self._local_vars.add(tf_variable(var).ref())
+
+    def reduce(self, grads: Gradients, variables: Sequence[Any] | None) -> list[Any]:
+        """One gradient per variable, None where it was None."""
+        variables = [tf_variable(v) for v in variables or ()]
+        is_global = [v.ref() not in self._local_vars for v in variables]
+        reduced = iter(
+            self._make_allreduce_grads()(
+                [g for g, use in zip(grads, is_global, strict=False) if use],
+                [v for v, use in zip(variables, is_global, strict=False) if use],
+            )
+        )
+        return [
+            next(reduced) if use else self._local(g)
+            for g, use in zip(grads, is_global, strict=False)
+        ]
+
+    def reduce_for_check(self, grads: Gradients, variables: Sequence[Any]) -> list[Any]:
+        """Reduce, and agree on whether all gradients are finite, those of local variables too.
+
+        Where a rank's local gradients are not, a common one becomes NaN on every rank.
+        """
+        is_local = [tf_variable(v).ref() in self._local_vars for v in variables]
+        grads = self.reduce(grads, variables)
+        local = [
+            _values(g) for g, use in zip(grads, is_local, strict=False) if use and g is not None
+        ]
+        common = [i for i, g in enumerate(grads) if g is not None and not is_local[i]]
+        if not local or not common:
+            return grads
+        is_finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in local])
+        failed = hvd.allreduce(
+            tf.where(is_finite, 0.0, 1.0), op=hvd.Sum, process_set=self._process_set
+        )
+        first = min(common, key=lambda i: isinstance(grads[i], tf.IndexedSlices))
+        grads[first] = _scaled(grads[first], tf.where(failed > 0, float("nan"), 1.0))
+        return grads
+
+    def finish(self, grads: Gradients) -> Gradients:
+        """Reduce the gradients of the update under way, if that is still to be done."""
+        if not self.is_reduced:
+            grads = self.reduce(grads, self.variables)
+        if self._factor != 1:
+            grads = [_scaled(g, self._factor) for g in grads]
+        return grads
+
+    def _local(self, grad: Any) -> Any:
+        if grad is None or not self._scale_local_gradients:
+            return grad
+        return _scaled(grad, 1.0 / self._process_set.size())
+
+
+def _values(grad: Any) -> Any:
+    return grad.values if isinstance(grad, tf.IndexedSlices) else grad
+
+
+def _scaled(grad: Any, factor: Any) -> Any:
+    if isinstance(grad, tf.IndexedSlices):
+        return tf.IndexedSlices(
+            grad.values * tf.cast(factor, grad.values.dtype), grad.indices, grad.dense_shape
+        )
+    return grad * tf.cast(factor, grad.dtype)
+
+
+class _DistributedOptimizer:
+    """The members that are added to the class of the wrapped optimizer."""
+
+    _hvd: _Reducer
+
+    def register_local_var(self, var: Any) -> None:
+        """Register a variable as local to this rank: its gradients are not reduced."""
+        self._hvd.register_local_var(var)
+
+    def apply(self: Any, grads: Gradients, trainable_variables: Gradients | None = None) -> None:
+        """Apply the gradients; refuse an optimizer that never reduces them."""
+        grads = list(grads)
+        self._hvd.variables = None
+        super(self.__class__, self).apply(grads, trainable_variables)  # type: ignore[misc]
+        # Under accumulation most calls apply nothing.
+        if (
+            self._hvd.variables is None
+            and not self.gradient_accumulation_steps
+            and any(g is not None for g in grads)
+        ):
+            raise RuntimeError(
+                f"{self.__class__.__name__}.apply() has updated the variables by "
+                f"gradients that Horovod could not reduce: it must call "
+                f"keras.optimizers.Optimizer.apply()."
+            )
+
+    def _backend_apply_gradients(
+        self: Any, grads: Gradients, trainable_variables: Sequence[Any]
+    ) -> None:
+        self._hvd.variables = trainable_variables
+        super(self.__class__, self)._backend_apply_gradients(grads, trainable_variables)  # type: ignore[misc]
+
+    def _clip_gradients(self: Any, grads: Gradients) -> Any:
+        return super(self.__class__, self)._clip_gradients(self._hvd.finish(grads))  # type: ignore[misc]
+
+
+def create_distributed_optimizer(
+    keras: Any,
+    optimizer: Any,
+    make_allreduce_grads: Callable[[], Allreduce],
+    backward_passes_per_step: int,
+    average_aggregated_gradients: bool,
+    process_set: Any,
+    scale_local_gradients: bool,
+) -> Any:
+    """An optimizer of the same class and state whose gradients are reduced over the ranks.
+
+    Args:
+        keras: the module.
+        optimizer: the optimizer to wrap.
+        make_allreduce_grads: makes the function that reduces a list of gradients.
+        backward_passes_per_step: steps whose gradients are accumulated before they are reduced.
+        average_aggregated_gradients: whether accumulated gradients are averaged or summed.
+        process_set: the ranks.
+        scale_local_gradients: whether gradients of local variables are divided by their number.
+
+    Raises:
+        ValueError: another backend than TensorFlow's, or an optimizer that cannot be wrapped.
+    """
+    if keras.config.backend() != "tensorflow":
+        raise ValueError(
+            f"Horovod reduces gradients of Keras models only with Keras' backend "
+            f"'tensorflow', and this is '{keras.config.backend()}': set "
+            f"KERAS_BACKEND=tensorflow."
+        )
+    _reduce_before_loss_scaling(keras.optimizers.LossScaleOptimizer)
+
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        inner = create_distributed_optimizer(
+            keras,
+            optimizer.inner_optimizer,
+            make_allreduce_grads,
+            backward_passes_per_step,
+            average_aggregated_gradients,
+            process_set,
+            scale_local_gradients,
+        )
+        distributed = keras.optimizers.LossScaleOptimizer(
+            inner,
+            initial_scale=optimizer.initial_scale,
+            dynamic_growth_steps=optimizer.dynamic_growth_steps,
+            name=optimizer.name,
+        )
+        return _with_state_of(optimizer, distributed)
+
+    config = _config_of(keras, _wrappable(keras, optimizer))
+    factor = 1
+    if backward_passes_per_step > 1:
+        _accumulate(config, backward_passes_per_step)
+        if not average_aggregated_gradients:
+            factor = backward_passes_per_step  # Keras averages
+    distributed = _distributed_class(optimizer.__class__).from_config(config)
+    distributed._hvd = _Reducer(make_allreduce_grads, process_set, scale_local_gradients, factor)
+    # What exclude_from_weight_decay() has set is not in the config.
+    for name in ("_exclude_from_weight_decay", "_exclude_from_weight_decay_pattern"):
+        if hasattr(optimizer, name):
+            setattr(distributed, name, getattr(optimizer, name))
+    return _with_state_of(optimizer, distributed)
+
+
+def _wrappable(keras: Any, optimizer: Any) -> Any:
+    if hasattr(optimizer, "_hvd"):
+        raise ValueError("The optimizer is a DistributedOptimizer already.")
+    if isinstance(optimizer, getattr(keras.optimizers, "MultiOptimizer", ())):
+        raise ValueError(
+            "A MultiOptimizer applies no gradients itself: wrap the optimizers "
+            "within it, one DistributedOptimizer each."
+        )
+    return optimizer
+
+
+def _accumulate(config: dict[str, Any], steps: int) -> None:
+    if config.get("gradient_accumulation_steps"):
+        raise ValueError(
+            f"The optimizer accumulates gradients itself (gradient_accumulation_steps="
+            f"{config['gradient_accumulation_steps']}): leave out backward_passes_per_step, "
+            f"or they would be accumulated twice."
+        )
+    config["gradient_accumulation_steps"] = steps
+
+
+def _distributed_class(base: type) -> Any:
+    """The class with its name and module, so that a saved model is loaded without Horovod too."""
+    own = {k: v for k, v in vars(_DistributedOptimizer).items() if k not in _OF_EVERY_CLASS}
+    return type(
+        base.__name__, (base,), {**own, "__module__": base.__module__, "__doc__": base.__doc__}
+    )
+
+
+def _config_of(keras: Any, optimizer: Any) -> dict[str, Any]:
+    """The configuration; a learning rate that is a schedule or a function stays the object.
+
+    One of the program's own need not be serializable.
+    """
+    rate = optimizer._learning_rate
+    if isinstance(rate, keras.Variable) or not callable(rate):
+        return dict(optimizer.get_config())
+    optimizer._learning_rate = None
+    try:
+        return {**optimizer.get_config(), "learning_rate": rate}
+    finally:
+        optimizer._learning_rate = rate
+
+
+def _with_state_of(optimizer: Any, distributed: Any) -> Any:
+    if optimizer.built:
+        distributed.build(optimizer._trainable_variables)
+        # Its own ones: those of an optimizer within are that one's.
+        sources, variables = optimizer._variables, distributed._variables
+        if len(sources) != len(variables):
+            # Only the distributed one accumulates gradients.
+            accumulators = {id(v) for v in distributed._accumulated_gradients}
+            variables = [v for v in variables if id(v) not in accumulators]
+        for source, variable in zip(sources, variables, strict=True):
+            variable.assign(source.value)
+    return distributed
+
+
+def _reduce_before_loss_scaling(loss_scale_optimizer: Any) -> None:
+    """Let a LossScaleOptimizer reduce the gradients if it wraps a distributed optimizer.
+
+    model.compile() puts the optimizer of a mixed_float16 model into one.
+    """
+    original = loss_scale_optimizer.apply
+    if hasattr(original, "_hvd_original"):
+        return
+
+    @functools.wraps(original)
+    def apply(self: Any, grads: Gradients, trainable_variables: Gradients | None = None) -> Any:
+        reducer = getattr(self.inner_optimizer, "_hvd", None)
+        if reducer is None:
+            return original(self, grads, trainable_variables)
+        variables = (
+            self._trainable_variables if trainable_variables is None else list(trainable_variables)
+        )
+        grads = reducer.reduce_for_check(list(grads), variables)
+        reducer.is_reduced = True
+        try:
+            return original(self, grads, trainable_variables)
+        finally:
+            reducer.is_reduced = False
+
+    apply._hvd_original = original  # type: ignore[attr-defined]
+    loss_scale_optimizer.apply = apply
+
+
+def load_model(
+    keras: Any,
+    wrap_optimizer: Callable[[Any], Any],
+    filepath: str,
+    custom_optimizers: Iterable[type] | None,
+    custom_objects: dict[str, Any] | None,
+) -> Any:
+    """Load the model and replace its optimizer by a distributed one with the same state."""
+    objects: dict[str, Any] = {cls.__name__: cls for cls in custom_optimizers or ()}
+    objects.update(custom_objects or {})
+    model = keras.models.load_model(filepath, custom_objects=objects)
+    if model.optimizer is not None:
+        model.optimizer = wrap_optimizer(model.optimizer)
+    return model
