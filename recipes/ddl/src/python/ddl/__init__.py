@@ -19,8 +19,9 @@ TensorFlow's tensors, and what is for Keras (`DDLCallback`, `DistributedOptimize
 package ddl-tensorflow. With it, and under `ddlrun`, this import lets Keras's optimizers average.
 """
 
-import os
 from typing import TYPE_CHECKING, Any
+
+from ddl import _frameworks
 
 if TYPE_CHECKING:
     from ddl._async import (
@@ -126,15 +127,6 @@ _HOMES = {
     "_reduce": "reduce reduce_async",
     "errors": "DDLError DDLValueError Result",
 }
-_OF_TENSORFLOW = {
-    "DDLCallback",
-    "DDLGlobalVariablesCallback",
-    "DistributedOptimizer",
-    "broadcast_n",
-    "grads_reduce",
-    "shard",
-    "wrap",
-}
 
 
 def __getattr__(name: str) -> Any:
@@ -143,22 +135,11 @@ def __getattr__(name: str) -> Any:
 
     if name == "__version__":
         value: Any = import_module("ddl._core").version()
-    elif name in _OF_TENSORFLOW:
-        try:
-            home = import_module("ddl_tensorflow")
-        except ModuleNotFoundError as error:
-            if error.name != "ddl_tensorflow":
-                raise
-            raise AttributeError(
-                f"ddl.{name} is of the package ddl-tensorflow, which is not installed; "
-                "install it: conda install ddl-tensorflow"
-            ) from None
-        value = getattr(home, name)
     else:
         part = next((part for part, names in _HOMES.items() if name in names.split()), None)
-        if part is None:
+        value = getattr(import_module(f"ddl.{part}"), name) if part else _frameworks.member(name)
+        if value is None:
             raise AttributeError(f"module 'ddl' has no attribute '{name}'")
-        value = getattr(import_module(f"ddl.{part}"), name)
     globals()[name] = value
     return value
 
@@ -167,14 +148,4 @@ def __dir__() -> list[str]:
     return [*globals(), "__version__", *__all__]
 
 
-def _let_keras_average() -> None:
-    """Under `ddlrun`: ddl-tensorflow, where it is installed, waits for Keras to be imported."""
-    from importlib.util import find_spec
-
-    if "DDL_OPTIONS" in os.environ and find_spec("ddl_tensorflow") is not None:
-        import ddl_tensorflow
-
-        ddl_tensorflow.activate()
-
-
-_let_keras_average()
+_frameworks.activate()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from ddl import _core, _life
+from ddl import _core, _frameworks, _life
 from ddl._buffers import buffer_of, check_same, empty_like, is_torch
 from ddl.errors import check
 
@@ -28,24 +28,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def also_of_tensorflow(function: Callable[P, T]) -> Callable[P, T]:
-    """Let ddl-tensorflow's function of the same name have TensorFlow's tensors."""
+def also_of_frameworks(function: Callable[P, T]) -> Callable[P, T]:
+    """Let a framework's package have the framework's tensors: its function of the same name."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         first: Any = args[0] if args else None
         if isinstance(first, list | tuple):
             first = next((x for x in first if x is not None), None)
-        if type(first).__module__.partition(".")[0] not in ("tensorflow", "keras"):
+        module = _frameworks.module_for(first, function.__name__)
+        if module is None:
             return function(*args, **kwargs)
-        try:
-            import ddl_tensorflow
-        except ModuleNotFoundError:
-            raise TypeError(
-                f"{function.__name__}: TensorFlow's tensors need the package ddl-tensorflow; "
-                "install it: conda install ddl-tensorflow"
-            ) from None
-        result: T = getattr(ddl_tensorflow, function.__name__)(*args, **kwargs)
+        result: T = getattr(module, function.__name__)(*args, **kwargs)
         return result
 
     return call
@@ -197,7 +191,7 @@ def prepare_reduce_scatter(
     return (handle, send.address, recv.address, recv.length, kind, op_of(op), 0), result
 
 
-@also_of_tensorflow
+@also_of_frameworks
 def allreduce(
     x: ArrayT, op: Op = "sum", out: ArrayT | None = None, group: Group | None = None
 ) -> ArrayT:
@@ -228,7 +222,7 @@ def allreduce_(x: ArrayT, op: Op = "sum", group: Group | None = None) -> ArrayT:
     return x
 
 
-@also_of_tensorflow
+@also_of_frameworks
 def allreduce_n(
     arrays: Sequence[Array], average: bool = True, group: Group | None = None
 ) -> list[Array]:
@@ -276,7 +270,7 @@ def _concatenate(arrays: list[Any]) -> Any:
     return torch.cat([x.detach().reshape(-1) for x in arrays])
 
 
-@also_of_tensorflow
+@also_of_frameworks
 def broadcast(x: ArrayT, root: int = 0, group: Group | None = None) -> ArrayT:
     """Copy x of rank `root` into x of all ranks, in place; returns x.
 
@@ -296,7 +290,7 @@ def broadcast(x: ArrayT, root: int = 0, group: Group | None = None) -> ArrayT:
 bcast = broadcast
 
 
-@also_of_tensorflow
+@also_of_frameworks
 def allgather(x: ArrayT, out: ArrayT | None = None, group: Group | None = None) -> ArrayT:
     """Collect x of every rank, on every rank.
 
@@ -317,7 +311,7 @@ def allgather(x: ArrayT, out: ArrayT | None = None, group: Group | None = None) 
     return result
 
 
-@also_of_tensorflow
+@also_of_frameworks
 def reduce_scatter(
     x: ArrayT, op: Op = "sum", out: ArrayT | None = None, group: Group | None = None
 ) -> ArrayT:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ddl import _core
 from ddl._buffers import buffer_of, check_same, empty_like
-from ddl._collectives import also_of_tensorflow, handle_of, rank_and_size
+from ddl._collectives import also_of_frameworks, handle_of, rank_and_size
 from ddl.errors import DDLValueError, Result, check
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def scatter(x: ArrayT | None, out: ArrayT, root: int = 0, group: Group | None = 
     return out
 
 
-@also_of_tensorflow
+@also_of_frameworks
 def alltoall(x: ArrayT, out: ArrayT | None = None, group: Group | None = None) -> ArrayT:
     """Send the n-th block of rows of x to rank n, and get one from every rank.
 
