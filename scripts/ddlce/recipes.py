@@ -84,7 +84,7 @@ def load_recipes(settings: Settings, subdir: str = BUILD_PLATFORM) -> dict[str, 
                 "rename one of the two folders",
             )
         recipes[recipe.name] = recipe
-    load_lock = functools.cache(lambda: SourcesLock.load(settings.tree / "sources.lock"))
+    load_lock = functools.cache(lambda: SourcesLock.load(settings.sources_lock))
     wheels = _from_wheels(settings, load_lock, subdir)
     debs = _from_debs(settings, load_lock, subdir)
     for recipe, replaces in (*((wheel, False) for wheel in wheels), *debs):

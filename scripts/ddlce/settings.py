@@ -18,6 +18,9 @@ SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 #: Says of an environment of ours what it is, see `ddlce.env.layout.Origin`.
 ORIGIN = Path("conda-meta", "ddl-ce.origin")
 
+#: The file of the locked sources, in the tree and in a folder of sources.
+SOURCES_LOCK = "sources.lock"
+
 #: The package with a C library for the programs of its prefix (recipes/base/glibc), and where it
 #: is in there, with their loader. recipes/debs/install_deb.py, which stands alone, says it again.
 OWN_GLIBC, OWN_GLIBC_FOLDER = "glibc", "lib/glibc"
@@ -67,6 +70,11 @@ class Settings:
     def recipes(self) -> Path:
         """The folder of recipes."""
         return self.tree / "recipes"
+
+    @property
+    def sources_lock(self) -> Path:
+        """The locked sources, each with its sha256."""
+        return self.tree / SOURCES_LOCK
 
     @property
     def channel(self) -> Path:

@@ -43,7 +43,7 @@ def power(tree: MiniTree) -> MiniTree:
     sysroot = ensure_sysroot(settings, POWER)
     (tree.folder / "cache" / "emulate").mkdir(parents=True)
     (tree.folder / "cache" / "emulate" / sysroot.name).symlink_to(sysroot)
-    locked = yaml.safe_load((settings.tree / "sources.lock").read_text())["sources"]
+    locked = yaml.safe_load((settings.sources_lock).read_text())["sources"]
     tree.lock_sources([s for s in locked if s["package"] == "libc6"])
     write(tree, COMPILER, 'test \\"$(machine-name)\\" = ppc64le', "test -f $PREFIX/share/lib")
     return tree

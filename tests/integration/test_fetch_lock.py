@@ -21,10 +21,10 @@ def test_sources_add_url_wants_a_digest(server: Server, settings: Settings) -> N
     assert source.sha256 in unsure.stderr
     wrong = ddlce(settings, "sources", "add", f"url:{source.url}", "--sha256", "0" * 64)
     assert wrong.returncode == 4
-    assert not (settings.tree / "sources.lock").exists()
+    assert not (settings.sources_lock).exists()
     sure = ddlce(settings, "sources", "add", f"url:{source.url}", "--sha256", source.sha256)
     assert sure.returncode == 0, sure.stderr
-    (locked,) = SourcesLock.load(settings.tree / "sources.lock").sources
+    (locked,) = SourcesLock.load(settings.sources_lock).sources
     assert (locked.package, locked.version) == ("lib", "1.2")
 
 
@@ -40,9 +40,7 @@ def test_sync_makes_lock_and_recipes_agree(server: Server, settings: Settings) -
     assert "unused.tar) is used by no recipe" in before.stderr
     done = ddlce(settings, "sources", "sync")
     assert done.returncode == 0, done.stderr
-    assert [s.file for s in SourcesLock.load(settings.tree / "sources.lock").sources] == [
-        "lib-1.tar"
-    ]
+    assert [s.file for s in SourcesLock.load(settings.sources_lock).sources] == ["lib-1.tar"]
     assert ddlce(settings, "sources", "check").returncode == 0
     (room / "recipe.yaml").write_text(RECIPE.format(url=wanted.url, sha256="f" * 64))
     wrong = ddlce(settings, "sources", "sync")

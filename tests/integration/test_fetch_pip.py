@@ -71,13 +71,13 @@ def test_sources_add_reads_a_wheel_into_the_lock(wheelhouse: Path, settings: Set
     make_wheel(wheelhouse, "demo", metadata=("License-Expression: MIT", "Requires-Dist: six"))
     done = ddlce(settings, "sources", "add", "pypi:demo")
     assert done.returncode == 0, done.stderr
-    (source,) = SourcesLock.load(settings.tree / "sources.lock").sources
+    (source,) = SourcesLock.load(settings.sources_lock).sources
     assert source.wheel is not None
     assert source.wheel.requires_dist == ["six"]
     SourceStore(settings.sources).verify(source)
     make_wheel(wheelhouse, "demo", "2.0")
     assert ddlce(settings, "sources", "update", "pypi:demo").returncode == 0
-    (source,) = SourcesLock.load(settings.tree / "sources.lock").sources
+    (source,) = SourcesLock.load(settings.sources_lock).sources
     assert source.version == "2.0"
     absent = ddlce(settings, "sources", "add", "pypi:absent")
     assert absent.returncode == 4

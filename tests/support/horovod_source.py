@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -11,13 +12,13 @@ from ddlce.model.source import SourcesLock
 from ddlce.settings import load_settings
 from ddlce.sources.store import SourceStore
 
-PATCHES = Path(__file__).parents[2] / "recipes" / "horovod" / "patches"
+RECIPE = Path(__file__).parents[2] / "recipes" / "horovod"
 
 
 def unpack(folder: Path) -> Path:
     """The locked source without our patches, in a folder below `folder`."""
     settings = load_settings()
-    lock = SourcesLock.load(settings.tree / "sources.lock")
+    lock = SourcesLock.load(settings.sources_lock)
     (source,) = [s for s in lock.sources if s.file == "horovod-0.28.1.tar.gz"]
     store = SourceStore(settings.sources)
     store.verify(source)
@@ -27,8 +28,8 @@ def unpack(folder: Path) -> Path:
 
 
 def apply_patches(source: Path) -> None:
-    """Apply the recipe's patches in the order of their numbers; AssertionError names a bad one."""
-    for patch in sorted(PATCHES.glob("*.patch")):
+    """Apply the recipe's patches by number and add its files; AssertionError names a bad one."""
+    for patch in sorted((RECIPE / "patches").glob("*.patch")):
         done = subprocess.run(
             ["patch", "--strip=1", "--force", "--fuzz=0", f"--input={patch}"],
             cwd=source,
@@ -37,6 +38,7 @@ def apply_patches(source: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, f"{patch.name}: {done.stdout}{done.stderr}"
+    shutil.copytree(RECIPE / "src", source, dirs_exist_ok=True)
 
 
 def include_options(prefix: Path, source: Path) -> list[str]:

@@ -96,4 +96,4 @@ def environment(settings: Settings) -> dict[str, str]:
 
 def lock(settings: Settings, *sources: Source) -> None:
     """Write sources.lock."""
-    SourcesLock(sources=list(sources)).dump(settings.tree / "sources.lock")
+    SourcesLock(sources=list(sources)).dump(settings.sources_lock)

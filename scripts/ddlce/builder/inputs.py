@@ -18,7 +18,7 @@ def locked_sources(settings: Settings, recipes: Iterable[Recipe]) -> dict[str, S
     Raises:
         InputError: a source without sha256, or one that sources.lock does not name.
     """
-    lock = SourcesLock.load(settings.tree / "sources.lock")
+    lock = SourcesLock.load(settings.sources_lock)
     found: dict[str, Source] = {}
     for recipe in recipes:
         for entry in recipe.sources():

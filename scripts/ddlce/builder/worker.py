@@ -51,9 +51,16 @@ class Worker:
         self.events = events
         self.phase: Phase = "prepare"
         self.package = job.name
+        self.spent = 0.0
 
     def enter(self, phase: Phase, package: str = "", packages: list[str] | None = None) -> None:
         """Tell the scheduler where we are."""
+        if phase != "prepare":  # which counts the start of this process, too
+            spent = processor_time()
+            self.log(
+                f"--- {self.package}: {self.phase} took {spent - self.spent:.1f} s of CPU time"
+            )
+            self.spent = spent
         self.phase, self.package = phase, package or self.package
         self.log(f"--- {self.package}: {phase}")
         self.send(Event(phase=phase, package=self.package, packages=packages or []))
@@ -104,7 +111,6 @@ class Worker:
             link_or_copy(final, job.store / output.subdir / output.filename)
             packages.append(f"{output.subdir}/{output.filename}")
         shutil.rmtree(job.staging, ignore_errors=True)
-        self.log(f"{sum(os.times()[:4]):.0f} s of processor time")
         self.enter("done", packages=packages)
 
     def metadata(self, output: Output) -> dict[str, object]:
@@ -125,6 +131,11 @@ class Worker:
         if findings:
             lines = "\n".join(f"  {finding}" for finding in findings)
             raise WorkError(f"{package.name} does not hold what it promises:\n{lines}")
+
+
+def processor_time() -> float:
+    """Seconds of processor time of this process and of all children that have ended."""
+    return sum(os.times()[:4])
 
 
 def render_job(job: Job) -> list[tuple[Output, Rendered]]:

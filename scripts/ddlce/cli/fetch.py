@@ -9,12 +9,11 @@ import typer
 
 from ddlce.cli.common import JsonOption, err, out, print_json
 from ddlce.errors import InputError
+from ddlce.settings import SOURCES_LOCK
 
 if TYPE_CHECKING:
     from ddlce.model.source import Source, SourcesLock
     from ddlce.sources import Fetched
-
-LOCK = "sources.lock"
 
 
 def register(app: typer.Typer) -> None:
@@ -53,19 +52,19 @@ def fetch(
 
     if into and origin:
         raise InputError("--into and --from: give one of the two")
-    if origin and not (origin / LOCK).is_file():
+    if origin and not (origin / SOURCES_LOCK).is_file():
         raise InputError(
-            f"--from {origin}: not a complete folder of sources ({LOCK} is missing)",
+            f"--from {origin}: not a complete folder of sources ({SOURCES_LOCK} is missing)",
             f"make it, where there is a network: ddlce fetch --into {origin}",
         )
     settings = load_settings()
-    lock = SourcesLock.load(settings.tree / LOCK)
+    lock = SourcesLock.load(settings.sources_lock)
     wanted = _select(lock, packages or [])
     with show_progress(wanted) as progress:
         fetched = fetch_sources(wanted, settings, progress, origin=origin)
     if into:
         export_sources(wanted, settings, into)
-        write_atomic(into / LOCK, SourcesLock(sources=wanted).to_yaml())
+        write_atomic(into / SOURCES_LOCK, SourcesLock(sources=wanted).to_yaml())
     if json:
         print_json([_report(f) for f in fetched])
     else:
@@ -82,7 +81,7 @@ def _select(lock: SourcesLock, names: list[str]) -> list[Source]:
 
             near = get_close_matches(name, known, n=3)
             raise InputError(
-                f"{LOCK} has no source of a package {name!r}",
+                f"{SOURCES_LOCK} has no source of a package {name!r}",
                 f"did you mean {', '.join(near)}?" if near else "ddlce sources add",
             )
     return [source for source in lock.sources if source.package in names]

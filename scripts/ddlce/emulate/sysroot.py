@@ -87,7 +87,7 @@ def is_glibc(source: Source) -> bool:
 def _glibc(settings: Settings, platform: str) -> Source:
     found = [
         source
-        for source in SourcesLock.load(settings.tree / "sources.lock").sources
+        for source in SourcesLock.load(settings.sources_lock).sources
         if is_glibc(source) and source.subdir == platform
     ]
     if not found:

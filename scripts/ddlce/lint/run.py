@@ -115,7 +115,7 @@ def make_room(recipe: Recipe, tree: Tree) -> Room:
 
 def read_tree(settings: Settings) -> Tree:
     """What the rules compare with: the lock, the variants, this machine's registries."""
-    lock = settings.tree / "sources.lock"
+    lock = settings.sources_lock
     variants = settings.recipes / VARIANTS
     if not variants.is_file():
         raise InputError(f"{variants}: missing", "the variants of the recipes stand in it")

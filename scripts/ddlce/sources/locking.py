@@ -11,15 +11,13 @@ from ddlce.files import locked
 from ddlce.model.source import Source, SourcesLock
 from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
 from ddlce.recipes import load_recipes
-from ddlce.settings import Settings
+from ddlce.settings import SOURCES_LOCK, Settings
 from ddlce.sources.resolve import Request, Resolver, merged, request_for
-
-LOCK = "sources.lock"
 
 
 def load_lock(settings: Settings) -> SourcesLock:
     """The tree's sources.lock; an empty one where there is none."""
-    path = settings.tree / LOCK
+    path = settings.sources_lock
     return SourcesLock.load(path) if path.exists() else SourcesLock()
 
 
@@ -45,7 +43,7 @@ def lock_sources(
         request, files=files, url=url, sha256=sha256
     )
     with locked(settings.cache / "sources.lock.lock"):
-        merged(load_lock(settings), found, keep_versions).dump(settings.tree / LOCK)
+        merged(load_lock(settings), found, keep_versions).dump(settings.sources_lock)
     return found
 
 
@@ -59,7 +57,7 @@ def update_sources(settings: Settings, request: Request) -> list[Source]:
     old = [s for s in sources if (s.client, s.package) == (request.client, request.package)]
     if not old or request.client == "url":
         raise InputError(
-            f"{LOCK} has no {request.client} {request.package} to update",
+            f"{SOURCES_LOCK} has no {request.client} {request.package} to update",
             "lock it with `ddlce sources add`",
         )
     return [
@@ -79,7 +77,7 @@ def compare(settings: Settings) -> list[str]:
         if digest not in known
     ]
     return problems + [
-        f"{LOCK}: {source.spec} ({source.file}) is used by no recipe"
+        f"{SOURCES_LOCK}: {source.spec} ({source.file}) is used by no recipe"
         for source in lock.sources
         if source.sha256 not in used
     ]
@@ -113,7 +111,7 @@ def drop_unused(settings: Settings) -> list[Source]:
         unused = [source for source in sources if source.sha256 not in used]
         if unused:
             kept = [source for source in sources if source.sha256 in used]
-            SourcesLock(sources=kept).dump(settings.tree / LOCK)
+            SourcesLock(sources=kept).dump(settings.sources_lock)
     return unused
 
 
@@ -124,7 +122,7 @@ def used_sources(settings: Settings) -> dict[str, tuple[str, Path]]:
         InputError: a source without a sha256.
     """
     sources = load_lock(settings).sources
-    found = {s.sha256: (s.recipe_url, settings.tree / LOCK) for s in sources if is_glibc(s)}
+    found = {s.sha256: (s.recipe_url, settings.sources_lock) for s in sources if is_glibc(s)}
     recipes = [r for subdir in PLATFORMS for r in load_recipes(settings, subdir).values()]
     for recipe in recipes:
         for source in recipe.sources():
