@@ -14,6 +14,7 @@ import os
 import re
 import stat
 import struct
+import subprocess
 import sys
 import zipfile
 from pathlib import Path, PurePosixPath
@@ -30,6 +31,18 @@ from {module} import {first}
 
 if __name__ == "__main__":
     sys.exit({function}())
+"""
+
+#: Reads names of modules. The bytecode holds the time that every file of a package has.
+COMPILE = """\
+import os, py_compile, sys
+time, mode = int(os.environ["SOURCE_DATE_EPOCH"]), py_compile.PycInvalidationMode.TIMESTAMP
+for name in sys.stdin.read().splitlines():
+    os.utime(name, (time, time))
+    try:
+        py_compile.compile(name, dfile=name, doraise=True, invalidation_mode=mode)
+    except py_compile.PyCompileError as error:
+        print("no bytecode:", error.msg.strip(), file=sys.stderr)
 """
 
 
@@ -53,6 +66,9 @@ def main() -> None:
         metavar="NAME",
         help="the name in the installed metadata, instead of the wheel's own",
     )
+    parser.add_argument(
+        "--compiler", metavar="PROGRAM", help="the target's Python, to compile the modules with"
+    )
     options = parser.parse_args()
     source, prefix = Path(os.environ["SRC_DIR"]), Path(os.environ["PREFIX"])
     wheels = sorted(source.glob("*.whl"))
@@ -61,6 +77,9 @@ def main() -> None:
     with zipfile.ZipFile(wheels[0]) as wheel:
         install(wheel, prefix, options)
         extract_licenses(wheel, source)
+    if options.compiler:
+        site = prefix / "lib" / f"python{options.python}" / "site-packages"
+        compile_modules(options.compiler, site)
 
 
 def install(wheel: zipfile.ZipFile, prefix: Path, options: argparse.Namespace) -> None:
@@ -190,6 +209,22 @@ def refuse_shared(content: bytes, first: int, last: int, name: str) -> None:
             (symbol,) = struct.unpack_from("<I", content, at)
             if first <= symbol < last:
                 sys.exit(f"error: {name}: its rpath shares bytes with a symbol's name")
+
+
+def compile_modules(python: str, site: Path) -> None:
+    """Compile every module: an environment whose owner is somebody else never could.
+
+    One process in one order with one seed, so that the bytes are the same each time.
+    """
+    modules = sorted(str(path.relative_to(site)) for path in site.rglob("*.py"))
+    # Without what site-packages and the current folder hold: nothing of the wheel is run.
+    command = [python, "-s", "-S", "-B", "-P", "-c", COMPILE]
+    env = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
+    env["SOURCE_DATE_EPOCH"] = os.environ["SOURCE_DATE_EPOCH"]
+    text = "".join(f"{name}\n" for name in modules)
+    done = subprocess.run(command, input=text, env=env, cwd=site, text=True, check=False)
+    if done.returncode or (modules and not list(site.rglob("*.pyc"))):
+        sys.exit(f"error: {python} compiled nothing (exit code {done.returncode})")
 
 
 def dist_info(wheel: zipfile.ZipFile) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import stat
 import subprocess
@@ -19,8 +20,12 @@ SITE = Path("lib/python3.11/site-packages")
 INFO = "demo-1.0.dist-info"
 
 
+TIME = 1767225600
+
+
 def install(source: Path, prefix: Path, *options: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "SRC_DIR": str(source), "PREFIX": str(prefix)}
+    environment["SOURCE_DATE_EPOCH"] = str(TIME)
     return subprocess.run(
         [sys.executable, "-I", str(SCRIPT), "--python", "3.11", *options],
         env=environment,
@@ -286,3 +291,34 @@ def test_excluded_files_are_left_out(tmp_path: Path) -> None:
     site = tmp_path / "prefix" / SITE
     assert not (site / "demo/tool").exists()
     assert (site / "extra.py").exists()
+
+
+def test_modules_are_compiled_for_the_time_of_their_files(tmp_path: Path) -> None:
+    """So Python takes the bytecode as it is, and compiles again what somebody edits."""
+    (tmp_path / "src").mkdir()
+    bad = b"{{ a template }} is no module"
+    hostile = b"raise SystemExit('code of the wheel was run')"
+    files = {"demo/a.py": b"x = {'a', 'b'}\n", "demo/bad.py": bad, "py_compile.py": hostile}
+    make_wheel(tmp_path / "src", files=files)
+    made = []
+    for name in ("one", "two"):
+        done = install(tmp_path / "src", tmp_path / name, "--compiler", sys.executable)
+        assert done.returncode == 0, done.stderr
+        site = tmp_path / name / SITE
+        compiled = sorted(site.rglob("*.pyc"))
+        made.append([(p.relative_to(site), p.read_bytes()) for p in compiled])
+        assert {p.name.partition(".")[0] for p in compiled} == {"__init__", "a", "py_compile"}
+        for path in compiled:
+            source = Path(importlib.util.source_from_cache(str(path)))
+            assert source.stat().st_mtime == TIME
+            head = [int.from_bytes(path.read_bytes()[at : at + 4], "little") for at in (4, 8, 12)]
+            assert head == [0, TIME, source.stat().st_size]  # PEP 552: checked by time and size
+            assert str(tmp_path).encode() not in path.read_bytes()
+    assert made[0] == made[1]
+
+
+def test_a_compiler_that_does_not_run_is_named(tmp_path: Path) -> None:
+    make(tmp_path / "src")
+    done = install(tmp_path / "src", tmp_path / "prefix", "--compiler", "/bin/false")
+    assert done.returncode != 0
+    assert "/bin/false compiled nothing (exit code 1)" in done.stderr

@@ -104,7 +104,8 @@ def test_a_compiled_wheel_is_pinned_and_left_as_it_is(tmp_path: Path) -> None:
     assert data["build"]["prefix_detection"] == {"ignore_binary_files": True}
     script = data["build"]["script"][0]
     assert "--python 3.11 --scripts --library" in script
-    assert script.endswith(" --library libstdc++.so.6")
+    assert ' --library libstdc++.so.6 --compiler "$BUILD_PREFIX/bin/python"' in script
+    assert data["requirements"]["build"] == ["python 3.11.*"]
 
 
 def test_a_compiled_wheel_is_for_one_python_only(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from ddlce.errors import InputError
 from ddlce.model.source import Source, SourcesLock, WheelMetadata
+from ddlce.platforms import BUILD_PLATFORM
 from ddlce.repackaged import command_tests, compiled_for, import_tests, requirements
 from ddlce.wheels.depends import (
     Package,
@@ -143,19 +144,25 @@ def _recipe(
         *_library_dependencies(wheel, entry),
         *entry.add,
     ]
+    compiler = {"build": [f"python {python}.*"]} if _is_compiled(wheel, subdir) else {}
     return {
         "schema_version": 1,
         "package": {"name": name, "version": conda_version(wheel.version)},
         "source": [{"url": source.recipe_url, "sha256": source.sha256}],
-        "build": _build(entry, wheel, python),
-        "requirements": requirements(name, entry, run),
+        "build": _build(entry, wheel, python, subdir),
+        "requirements": {**compiler, **requirements(name, entry, run)},
         "tests": _tests(entry, wheel),
         "about": _about(entry, wheel, source),
         "extra": {"recipe-maintainers": ["ddl-ce"]},
     }
 
 
-def _build(entry: WheelEntry, wheel: WheelMetadata, python: str) -> dict[str, Any]:
+def _is_compiled(wheel: WheelMetadata, subdir: str) -> bool:
+    """Whether the package gets bytecode: for one Python, which runs on the build machine."""
+    return not wheel.pure and subdir == BUILD_PLATFORM
+
+
+def _build(entry: WheelEntry, wheel: WheelMetadata, python: str, subdir: str) -> dict[str, Any]:
     tag = "py" if wheel.pure else f"py{python.replace('.', '')}"
     build: dict[str, Any] = {
         "number": 0,
@@ -174,6 +181,10 @@ def _build(entry: WheelEntry, wheel: WheelMetadata, python: str) -> dict[str, An
         build["prefix_detection"] = {"ignore_binary_files": True}
         build["script"][0] += " --scripts"
         build["script"][0] += "".join(f" --library {name}" for name in _needed(wheel, entry))
+        # The engine's own bytecode would carry the time of the build.
+        build["python"] = {"skip_pyc_compilation": ["**/*.py"]}
+    if _is_compiled(wheel, subdir):
+        build["script"][0] += ' --compiler "$BUILD_PREFIX/bin/python"'
     build["script"][0] += "".join(f" --exclude {shlex.quote(glob)}" for glob in entry.exclude)
     if entry.distribution:
         build["script"][0] += f" --distribution {shlex.quote(entry.distribution)}"
