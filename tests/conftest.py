@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from support.minitree import MiniTree, make_tree
+from support.parts import NAMES, part_of
 
 # A shell starts its background jobs with interrupts ignored; the programs under test must not be.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -20,3 +21,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def tree(tmp_path: Path) -> MiniTree:
     """A small real tree with three recipes."""
     return make_tree(tmp_path)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let `make test PART=ddl` choose."""
+    parser.addoption("--part", choices=NAMES, help="only the tests of this part of the project")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what belongs to other parts."""
+    if part := config.getoption("--part"):
+        left_out = [item for item in items if part_of(item.nodeid) != part]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if part_of(item.nodeid) == part]

@@ -1,0 +1,48 @@
+"""The parts of the project, and the tests that belong to each: `make test PART=ddl`."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+
+#: Part → names of test files, without `test_` and `.py`; a file belongs to the first that fits.
+PARTS: dict[str, tuple[str, ...]] = {
+    "docs": ("describe", "docs", "help", "parts", "prose", "structure"),
+    "power": ("*ppc64le", "cross", "debs_*", "emulate*", "platforms", "power_env", "sources_debs"),
+    "bench": ("bench_*", "cuda_variant"),
+    "smoke": ("parameter_server", "report", "smoke_*"),
+    "frameworks": ("horovod_*",),
+    "ddl": (
+        *("external_mpi", "guide_built", "lab_*", "libddl_source", "odd_machines", "open_mpi"),
+        "sanitizers",
+    ),
+    "builder": (
+        *("audit*", "bootstrap", "build*", "channel*", "distributions", "fetch*", "files"),
+        *("hostile_folder", "lint", "manifest", "obstructed_paths", "ownership", "plan", "program"),
+        *("recipes", "repack", "settings", "sources_*", "wheels_*", "yamltext", "doctor"),
+    ),
+    "site": (*("env*", "install", "module*", "serve*", "several_admins", "stock_conda"),),
+}
+
+#: The tests of recipes, which one file runs: the beginning of a recipe's name → part.
+RECIPES = {"lms-": "lms", "ddl-": "frameworks", "horovod": "frameworks"}
+RECIPES_FILE = "rooms_built"
+
+NAMES = (*PARTS, "lms")
+
+
+def part_of(test: str) -> str | None:
+    """The part that a test belongs to.
+
+    Args:
+        test: pytest's name of it, `tests/unit/test_plan.py::test_x[case]`, or of its file.
+    """
+    file, _, case = test.partition("::")
+    name = PurePosixPath(file).stem.removeprefix("test_")
+    if name == RECIPES_FILE:
+        recipe = case.partition("[")[2]
+        return next((part for start, part in RECIPES.items() if recipe.startswith(start)), "ddl")
+    for part, patterns in PARTS.items():
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            return part
+    return None

@@ -1,0 +1,59 @@
+"""The parts of the project: every test belongs to one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.parts import NAMES, PARTS, part_of
+
+TESTS = Path(__file__).parents[1]
+FILES = sorted(
+    path.relative_to(TESTS.parent).as_posix()
+    for kind in ("unit", "integration")
+    for path in (TESTS / kind).glob("test_*.py")
+)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_file_belongs_to_a_part(file: str) -> None:
+    assert part_of(file) in NAMES
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_pattern_finds_a_file(part: str) -> None:
+    for pattern in PARTS[part]:
+        assert [*TESTS.glob(f"*/test_{pattern}.py")], pattern
+
+
+def test_recipes_tests_belong_to_their_recipes() -> None:
+    rooms = "tests/integration/test_rooms_built.py::test_the_room_s_tests_pass"
+    assert part_of(f"{rooms}[lms-torch/tests]") == "lms"
+    assert part_of(f"{rooms}[ddl-torch/tests]") == "frameworks"
+    assert part_of(f"{rooms}[ddl/tests/launch]") == "ddl"
+
+
+def collected(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", *options, str(TESTS / "unit")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=TESTS.parent,
+    )
+
+
+def test_a_part_alone_is_collected() -> None:
+    done = collected("--part", "docs")
+    assert done.returncode == 0, done.stderr
+    files = {line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line}
+    assert {part_of(file) for file in files} == {"docs"}
+
+
+def test_a_part_that_is_none_is_named() -> None:
+    done = collected("--part", "dll")
+    assert done.returncode == 4
+    assert "invalid choice: 'dll'" in done.stderr
