@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from test_failures import MPI, RANKS, SLEEP, libmpi
+from programs import MPI, RANKS, SLEEP, libmpi
 from test_run import SHOW, show
 
 from conftest import DDLRUN, Marked, Result

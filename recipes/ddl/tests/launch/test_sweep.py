@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from test_failures import MPI, libmpi
+from programs import MPI, libmpi
 
 from conftest import SOURCE, Marked
 

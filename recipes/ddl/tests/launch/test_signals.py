@@ -1,0 +1,119 @@
+"""Signals to ddlrun reach the ranks, and a rank that a signal stops does not hold up the rest."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from programs import SLEEP, libmpi, ranks
+
+from conftest import Marked
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+def start_two(start: Start, marked: Marked, code: str) -> subprocess.Popen[str]:
+    """Two ranks, both of which have said "up"."""
+    process = start("-np", "2", *ranks(marked, code))
+    assert process.stdout
+    said = {process.stdout.readline(), process.stdout.readline()}
+    assert said == {"[0@localhost] up\n", "[1@localhost] up\n"}
+    return process
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        *((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)),
+        *((signal.SIGQUIT, 131), (signal.SIGXCPU, 152)),  # XCPU: of LSF and SGE
+    ],
+)
+def test_signals_are_passed_on(
+    start: Start, marked: Marked, number: signal.Signals, status: int
+) -> None:
+    code = (
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "try: print('up', flush=True); time.sleep(600)\n"
+        "except KeyboardInterrupt: print('interrupted', rank)\n"
+        "except SystemExit: print('terminated', rank)"
+    )
+    process = start_two(start, marked, code)
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == status
+    word = "interrupted" if number == signal.SIGINT else "terminated"
+    assert sorted(out.splitlines()) == [f"[{n}@localhost] {word} {n}" for n in (0, 1)]
+    assert errors.startswith(f"ddlrun: {number.name} (signal {number.value}): all ranks were ended")
+    assert marked.all_gone()
+
+
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2"])
+def test_a_signal_for_the_program_does_not_end_it(start: Start, marked: Marked, name: str) -> None:
+    """Slurm's --signal, LSF's -W and submitit send one or the other, to have programs save."""
+    code = (
+        "got = []\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: got.append('SIGUSR1'))\n"
+        "signal.signal(signal.SIGUSR2, lambda *_: got.append('SIGUSR2'))\n"
+        "print('up', flush=True)\n"
+        "while not got: time.sleep(0.01)\n"
+        "print('saved by', *got)"
+    )
+    process = start_two(start, marked, code)
+    process.send_signal(signal.Signals[name])
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert sorted(out.splitlines()) == [f"[{n}@localhost] saved by {name}" for n in (0, 1)]
+    assert marked.all_gone()
+
+
+def test_a_signal_that_the_program_does_not_know_is_named(start: Start, marked: Marked) -> None:
+    process = start_two(start, marked, "print('up', flush=True); " + SLEEP)
+    process.send_signal(signal.SIGUSR2)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGUSR2
+    assert "on localhost was killed by SIGUSR2 (signal 12)" in errors
+    assert marked.all_gone()
+
+
+def test_a_signal_before_the_ranks_are_there(start: Start, marked: Marked) -> None:
+    """It is kept until it can be passed on: before that, mpiexec itself would be ended by it."""
+    process = start("-np", "2", *ranks(marked, SLEEP))
+    assert marked.wait_until(lambda found: any("mpiexec" in words for words in found.values()))
+    process.send_signal(signal.SIGUSR1)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGUSR1
+    assert "on localhost was killed by SIGUSR1 (signal 10)" in errors
+    assert marked.all_gone()
+
+
+@pytest.mark.parametrize("where", ["the program", "MPI_Init"])
+def test_a_stopped_rank_ends_the_job(start: Start, marked: Marked, where: str) -> None:
+    """The library's own timeout cannot help in MPI_Init, which waits for all without a limit."""
+    stop = "os.kill(os.getpid(), signal.SIGSTOP)"
+    if where == "MPI_Init":
+        code = f"if rank: {stop}\nimport ctypes; ctypes.CDLL({libmpi()!r}).MPI_Init(None, None)"
+    else:
+        code = f"if rank: {stop}\n{SLEEP}"
+    process = start("-np", "2", "-x", "DDL_TIMEOUT=2", *ranks(marked, code))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGSTOP
+    first, *_, last = [line for line in errors.splitlines() if "ddlrun: rank" in line]
+    assert first.endswith(
+        "rank 1 on localhost was stopped by SIGSTOP (signal 19); the others may wait for it."
+    )
+    assert "rank 1 on localhost was stopped by SIGSTOP (signal 19), did not go on" in last
+    assert marked.all_gone()
+
+
+def test_a_stopped_rank_may_go_on(start: Start, marked: Marked) -> None:
+    code = "print(os.getpid(), flush=True); os.kill(os.getpid(), signal.SIGSTOP); print('well')"
+    process = start("-x", "DDL_TIMEOUT=60", *ranks(marked, code))
+    assert process.stdout
+    assert process.stderr
+    pid = int(process.stdout.readline().split()[-1])
+    assert "was stopped" in process.stderr.readline()
+    os.kill(pid, signal.SIGCONT)
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "[0@localhost] well\n")
+    assert errors == "ddlrun: rank 0 on localhost goes on.\n"
