@@ -10,7 +10,7 @@ from ddlce.engine.solve import solve
 from ddlce.engine.worker import Progress
 from ddlce.env.clone import locked_package
 from ddlce.env.freeze import protect_links, refuse_frozen
-from ddlce.env.layout import LOCK_COPY, ORIGIN, read_origin, user_lock
+from ddlce.env.layout import LOCK_COPY, ORIGIN, Origin, read_origin, user_lock
 from ddlce.env.records import leave_links_unhashed, read_records, write_history
 from ddlce.env.waiting import OnWait, waiting_lock
 from ddlce.errors import InputError
@@ -84,24 +84,41 @@ def install_specs(
             offline=offline,
             progress=progress,
         )
-        with explain_os_errors(prefix):
-            records = read_records(prefix)
-            after = {p.name: p for p in map(locked_package, records)}
-            known = {p.stem for p in before.values()}
-            new = [each for each in records if each.stem not in known]
-            leave_links_unhashed(new)
-            for each in new:
-                each.save()
-            protect_links(prefix, new)
-            updated = record.model_copy(update={"specs": wanted, "channels": channels})
-            write_atomic(prefix / ORIGIN, updated.model_dump_json(indent=2) + "\n")
-            write_history(prefix, f"ddlce env install {' '.join(specs)}", specs, records)
+        updated = record.model_copy(update={"specs": wanted, "channels": channels})
+        after = _note(prefix, updated, specs, {p.stem for p in before.values()})
     changed = {n for n in before | after if _identity(before, n) != _identity(after, n)}
     return Changed(
         prefix,
         [_identity(after, name) for name in sorted(changed & after.keys())],
         [_identity(before, name) for name in sorted(changed & before.keys())],
     )
+
+
+def _note(
+    prefix: Path, origin: Origin, specs: list[str], known: set[str]
+) -> dict[str, LockedPackage]:
+    """Write down what the clone now has and was asked for.
+
+    Args:
+        prefix: the clone.
+        origin: its new one.
+        specs: those of this change.
+        known: the packages that it had, as `name-version-build`.
+
+    Returns:
+        All packages that it has, by name.
+    """
+    with explain_os_errors(prefix):
+        records = read_records(prefix)
+        after = {p.name: p for p in map(locked_package, records)}
+        new = [each for each in records if each.stem not in known]
+        leave_links_unhashed(new)
+        for each in new:
+            each.save()
+        protect_links(prefix, new)
+        write_atomic(prefix / ORIGIN, origin.model_dump_json(indent=2) + "\n")
+        write_history(prefix, f"ddlce env install {' '.join(specs)}", specs, records)
+    return after
 
 
 def _identity(packages: dict[str, LockedPackage], name: str) -> str:

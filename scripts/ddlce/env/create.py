@@ -100,30 +100,12 @@ def create(
         check_place(place, "the root")
     with waiting_lock(layout.lock, on_wait):
         if read_origin(prefix):
-            if runner is None:
-                _switch(layout, prefix)
-            return Created(prefix, True, len(lock.packages), 0, {})
-        condarc = render_condarc(settings, list(channels.values()))
-        try:
-            with opened(layout.pkgs), staged(prefix) as staging:
-                _renew_notes(layout.pkgs)
-                result = _fill(
-                    staging,
-                    prefix,
-                    lock,
-                    channels,
-                    layout,
-                    condarc,
-                    offline,
-                    progress,
-                    runner or list,
-                )
-        except MachineError:
-            prune_packages(layout)  # a full disk: do not keep what nothing uses
-            raise
-        finally:
-            for folder in layout.pkgs.glob("*"):
-                make_read_only(folder)
+            result = Created(prefix, True, len(lock.packages), 0, {})
+        else:
+            condarc = render_condarc(settings, list(channels.values()))
+            result = _make(
+                prefix, lock, channels, layout, condarc, offline, progress, runner or list
+            )
         if runner is None:
             _switch(layout, prefix)
     return result
@@ -168,6 +150,31 @@ def render_condarc(settings: Settings, channels: list[str]) -> str:
         raise InputError(
             f"{path}: not a usable template: {error}", "compare it with the one in DDL-CE's tree"
         ) from error
+
+
+def _make(
+    prefix: Path,
+    lock: EnvLock,
+    channels: dict[str, str],
+    layout: Layout,
+    condarc: str,
+    offline: bool,
+    progress: Progress | None,
+    runner: Runner,
+) -> Created:
+    """Make the release beside its place; the packages' cache is read-only again afterwards."""
+    try:
+        with opened(layout.pkgs), staged(prefix) as staging:
+            _renew_notes(layout.pkgs)
+            return _fill(
+                staging, prefix, lock, channels, layout, condarc, offline, progress, runner
+            )
+    except MachineError:
+        prune_packages(layout)  # a full disk: do not keep what nothing uses
+        raise
+    finally:
+        for folder in layout.pkgs.glob("*"):
+            make_read_only(folder)
 
 
 def _fill(

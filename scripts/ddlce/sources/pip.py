@@ -59,21 +59,25 @@ def pip_download(
     try:
         run_client(command, folder, report, stop, env)
     except DownloadError as error:
-        if "No module named pip" in error.reason:
-            raise MachineError(
-                f"{sys.executable} has no pip, and wheels are fetched with it",
-                f"{sys.executable} -m ensurepip",
-            ) from None
-        if "DO NOT MATCH THE HASHES" in error.reason:
-            raise DownloadError(
-                f"what pip found for {requirement} is not the locked file", again=False
-            ) from None
-        gone = "No matching distribution found" in error.reason
-        raise DownloadError(error.reason, again=not gone) from None
+        raise _explained(error.reason, requirement) from None
     files = [path for path in folder.iterdir() if not path.name.startswith(".")]
     if len(files) != 1:
         raise DownloadError(f"pip delivered {len(files)} files for {requirement}", again=False)
     return files[0]
+
+
+def _explained(reason: str, requirement: str) -> DownloadError | MachineError:
+    """The error that pip's own words stand for."""
+    if "No module named pip" in reason:
+        return MachineError(
+            f"{sys.executable} has no pip, and wheels are fetched with it",
+            f"{sys.executable} -m ensurepip",
+        )
+    if "DO NOT MATCH THE HASHES" in reason:
+        return DownloadError(
+            f"what pip found for {requirement} is not the locked file", again=False
+        )
+    return DownloadError(reason, again="No matching distribution found" not in reason)
 
 
 def _wheel_target(subdir: str, python: str) -> list[str]:
