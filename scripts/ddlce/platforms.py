@@ -23,7 +23,6 @@ class Platform:
         debian: Debian's architecture.
         triple: what stands before the names of Debian's compilers for it.
         elf: `e_machine` of its ELF files, by the name in the ELF specification.
-        elf_number: the same as a number.
         page_size: in bytes, the largest that its kernels have; libraries are aligned for it.
         emulators: programs that emulate its processor; the first that is found is taken.
         old_wheel_tags: platform tags of wheels from before manylinux2014.
@@ -34,7 +33,6 @@ class Platform:
     debian: str
     triple: str
     elf: str
-    elf_number: int
     page_size: int
     emulators: tuple[str, ...] = ()
     old_wheel_tags: tuple[str, ...] = ()
@@ -52,7 +50,6 @@ PLATFORMS = {
             debian="amd64",
             triple="x86_64-linux-gnu",
             elf="EM_X86_64",
-            elf_number=62,
             page_size=4096,
             old_wheel_tags=("manylinux1", "manylinux2010"),
         ),
@@ -62,7 +59,6 @@ PLATFORMS = {
             debian="ppc64el",
             triple="powerpc64le-linux-gnu",
             elf="EM_PPC64",
-            elf_number=21,
             page_size=65536,
             emulators=("qemu-ppc64le-static", "qemu-ppc64le"),
         ),

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ddlce.audit import audit_index, audit_package, clobbered, unknown_dependencies
-from ddlce.audit.facts import installed_path, read_elf, read_info
+from ddlce.audit.facts import installed_path, read_info
+from ddlce.elf import read_elf
 from ddlce.engine.index import index_channel
 from ddlce.errors import WorkError
 from support.synthetic import compile_c, make_package, rewrite

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ddlce.audit import audit_package
-from ddlce.audit.facts import glibc_version, read_elf, read_facts
+from ddlce.audit.facts import read_facts
+from ddlce.elf import glibc_version, read_elf
 from support.synthetic import compile_c, make_package, rewrite
 
 MACHINES = "__glibc >=2.36,<3.0.a0"

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from ddlce.audit.facts import read_elf
+from ddlce.elf import read_elf
 from support.debs import HOSTILE, HardLink, make_deb, outside_of, untouched
 from support.synthetic import compile_c
 

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from ddlce.audit.facts import read_elf
+from ddlce.elf import read_elf
 from ddlce.env.bytecode import _python
 from support.synthetic import compile_c
 

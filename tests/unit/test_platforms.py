@@ -21,7 +21,6 @@ ARM = Platform(
     debian="arm64",
     triple="aarch64-linux-gnu",
     elf="EM_AARCH64",
-    elf_number=183,
     page_size=65536,
     emulators=("qemu-aarch64-static", "qemu-aarch64"),
 )

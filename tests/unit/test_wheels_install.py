@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.audit.facts import read_elf
+from ddlce.elf import read_elf
 from support.wheelfiles import make_wheel
 
 SCRIPT = Path(__file__).parents[2] / "recipes" / "wheels" / "install_wheel.py"

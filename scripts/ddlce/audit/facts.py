@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,13 +16,9 @@ from conda_package_streaming.package_streaming import (
     stream_conda_info,
     zstd,
 )
-from elftools.common.exceptions import ELFError
-from elftools.elf.dynamic import DynamicSection
-from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerNeedSection
-from elftools.elf.segments import InterpSegment
 
 from ddlce import jsontext
+from ddlce.elf import MAGIC, Elf, read_elf
 from ddlce.errors import WorkError
 
 UNREADABLE = (OSError, ValueError, BadZipFile, TarError, zstd.ZstdError)
@@ -32,31 +27,6 @@ UNREADABLE = (OSError, ValueError, BadZipFile, TarError, zstd.ZstdError)
 #: folder above the work folder and the prefix of build tools. (Not `/build_env/`: pip has one.)
 # Joined here, so that this file, packaged, does not find itself.
 BUILD_MARKS = (b"_".join([b"placehold"] * 2), b"/" + b"rattler-build_")
-
-
-@dataclass(frozen=True)
-class Elf:
-    """The dynamic section of an ELF file.
-
-    Attributes:
-        machine: as pyelftools names it, `EM_X86_64`.
-        soname: or "".
-        needed: sonames, in order.
-        rpaths: the entries of DT_RPATH and DT_RUNPATH.
-        inherited: True where they are DT_RPATH, which also serves what this file loads.
-        glibc: the newest glibc symbol version it needs, or "".
-        interpreter: the loader that a program names; "" for a library.
-        page: the smallest alignment of a loaded segment, in bytes; 0 where none is loaded.
-    """
-
-    machine: str
-    soname: str
-    needed: tuple[str, ...]
-    rpaths: tuple[str, ...]
-    inherited: bool
-    glibc: str
-    interpreter: str
-    page: int = 0
 
 
 @dataclass(frozen=True)
@@ -249,61 +219,5 @@ def _file(path: str, data: bytes, mode: int, prefix: str | None, forbidden: Sequ
         text=b"\0" not in data,
         marks=tuple(marks),
         placeholder=prefix is not None and prefix.encode() in data,
-        elf=read_elf(data) if data.startswith(b"\x7fELF") else None,
+        elf=read_elf(data) if data.startswith(MAGIC) else None,
     )
-
-
-def read_elf(data: bytes) -> Elf | None:
-    """The dynamic facts of an ELF file; None for an object file or a broken one."""
-    try:
-        elf = ELFFile(io.BytesIO(data))
-        machine = str(elf["e_machine"])
-        if elf["e_type"] not in ("ET_DYN", "ET_EXEC"):
-            return None
-        soname, inherited = "", False
-        needed: list[str] = []
-        rpaths: list[str] = []
-        versions: list[tuple[int, ...]] = []
-        for section in elf.iter_sections():
-            if isinstance(section, DynamicSection):
-                tag: Any  # its attributes depend on its kind
-                for tag in section.iter_tags():
-                    kind = tag.entry.d_tag
-                    if kind == "DT_NEEDED":
-                        needed.append(tag.needed)
-                    elif kind == "DT_SONAME":
-                        soname = tag.soname
-                    elif kind in ("DT_RPATH", "DT_RUNPATH"):
-                        text = tag.rpath if kind == "DT_RPATH" else tag.runpath
-                        rpaths += [entry for entry in text.split(":") if entry]
-                        inherited = inherited or kind == "DT_RPATH"
-            elif isinstance(section, GNUVerNeedSection):
-                for _, wanted in section.iter_versions():
-                    versions += [v for name in wanted if (v := glibc_version(name.name))]
-        programs = [part for part in elf.iter_segments() if isinstance(part, InterpSegment)]
-        interpreter = programs[0].get_interp_name() if programs else ""
-        pages = [int(part["p_align"]) for part in elf.iter_segments("PT_LOAD")]
-    except (ELFError, KeyError, AssertionError):
-        return None
-    newest = ".".join(map(str, max(versions))) if versions else ""
-    return Elf(
-        machine=machine,
-        soname=soname,
-        needed=tuple(needed),
-        rpaths=tuple(rpaths),
-        inherited=inherited,
-        glibc=newest,
-        interpreter=interpreter,
-        page=min(pages, default=0),
-    )
-
-
-def glibc_version(symbol_version: str) -> tuple[int, ...] | None:
-    """The glibc release that a symbol version came with; None for other libraries' versions.
-
-    GLIBC_ABI_DT_RELR marks relocations that glibc understands since 2.36.
-    """
-    if symbol_version == "GLIBC_ABI_DT_RELR":
-        return (2, 36)
-    match = re.fullmatch(r"GLIBC_(\d+(?:\.\d+)*)", symbol_version)
-    return tuple(int(part) for part in match[1].split(".")) if match else None

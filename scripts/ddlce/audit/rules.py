@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from ddlce.audit.facts import Elf, Facts, File, glibc_version
+from ddlce.audit.facts import Facts, File
+from ddlce.elf import Elf, glibc_version
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import OWN_GLIBC, OWN_GLIBC_FOLDER
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ddlce.cli.common import print_error
+from ddlce.elf import MAGIC, machine_number
 from ddlce.errors import DdlceError, InputError, MachineError
 from ddlce.platforms import get_platform
 
@@ -28,8 +29,9 @@ def registration(platform: str, emulator: str) -> bytes:
     Flags: P keeps the program's own argv[0]; F opens the emulator now, so that it is found
     whatever the command does to its view of the file system.
     """
-    ident = b"\x7fELF" + bytes([2, 1, 1])  # 64 bits, little-endian, ELF version 1
-    magic = ident + bytes(9) + ET_EXEC + get_platform(platform).elf_number.to_bytes(2, "little")
+    ident = MAGIC + bytes([2, 1, 1])  # 64 bits, little-endian, ELF version 1
+    machine = machine_number(get_platform(platform).elf)
+    magic = ident + bytes(9) + ET_EXEC + machine.to_bytes(2, "little")
     # The rest of e_ident (which ABI, padding) differs from file to file and says nothing here.
     mask = b"\xff" * len(ident) + bytes(9) + ET_MASK + b"\xff\xff"
     fields = [b"ddlce-" + platform.encode(), b"M", b"0", _escaped(magic), _escaped(mask)]

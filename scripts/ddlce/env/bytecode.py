@@ -13,7 +13,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
-from ddlce.audit.facts import read_elf
+from ddlce.elf import read_elf
 from ddlce.env.freeze import FROZEN
 from ddlce.env.records import Entry, Record
 from ddlce.env.sharing import Sharing

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement
 
-from ddlce.audit.facts import Elf, glibc_version, read_elf
+from ddlce.elf import MAGIC, Elf, glibc_version, read_elf
 from ddlce.errors import SourceError
 from ddlce.model.source import DebMetadata, WheelMetadata
 from ddlce.sources.debfile import deb_member
@@ -88,7 +88,7 @@ def _is_python(name: str) -> bool:
 
 def _elf(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Elf | None:
     stream = tar.extractfile(member)
-    if stream is None or stream.read(4) != b"\x7fELF":
+    if stream is None or stream.read(len(MAGIC)) != MAGIC:
         return None
     stream.seek(0)
     return read_elf(stream.read())

@@ -10,15 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.dynamic import DynamicSection
-from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerNeedSection
 from license_expression import ExpressionError, get_spdx_licensing
 from packaging.metadata import RawMetadata, parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
+from ddlce.elf import MAGIC, BrokenElfError, glibc_version, parse_elf
 from ddlce.errors import SourceError
 from ddlce.model.source import WheelMetadata
 
@@ -208,9 +205,9 @@ def _read_elf(wheel: zipfile.ZipFile) -> _Elf:
             if info.is_dir() or info.file_size < 64:
                 continue
             with wheel.open(info) as stream:
-                if stream.read(4) != b"\x7fELF":
+                if stream.read(len(MAGIC)) != MAGIC:
                     continue
-            # pyelftools seeks, and a zip member can only be read forwards.
+            # A reader of ELF seeks, and a zip member can only be read forwards.
             path = Path(wheel.extract(info, folder))
             with path.open("rb") as seekable:
                 _read_one_elf(seekable, path.name, found)
@@ -221,19 +218,10 @@ def _read_elf(wheel: zipfile.ZipFile) -> _Elf:
 def _read_one_elf(stream: IO[bytes], name: str, found: _Elf) -> None:
     found.provided.add(name)
     try:
-        elf = ELFFile(stream)
-        for section in elf.iter_sections():
-            if isinstance(section, DynamicSection):
-                for tag in section.iter_tags():
-                    if tag.entry.d_tag == "DT_NEEDED":
-                        found.needed.add(tag.needed)  # type: ignore[attr-defined]
-                    elif tag.entry.d_tag == "DT_SONAME":
-                        found.provided.add(tag.soname)  # type: ignore[attr-defined]
-            elif isinstance(section, GNUVerNeedSection):
-                for _, versions in section.iter_versions():
-                    for version in versions:
-                        if match := re.fullmatch(r"GLIBC_(\d+(?:\.\d+)+)", version.name):
-                            number = tuple(map(int, match[1].split(".")))
-                            found.glibc = max(found.glibc, number)
-    except ELFError as error:
+        elf = parse_elf(stream)
+    except BrokenElfError as error:
         raise SourceError(f"{name} inside the wheel: a broken ELF file: {error}") from error
+    if elf:
+        found.provided |= {elf.soname} - {""}
+        found.needed.update(elf.needed)
+        found.glibc = max(found.glibc, glibc_version(f"GLIBC_{elf.glibc}") or ())

@@ -1,0 +1,122 @@
+"""What an ELF file says of itself: the one place that reads them, with pyelftools."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from typing import IO, Any
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from elftools.elf.enums import ENUM_E_MACHINE
+from elftools.elf.gnuversions import GNUVerNeedSection
+from elftools.elf.segments import InterpSegment
+
+#: Every ELF file begins with it.
+MAGIC = b"\x7fELF"
+
+
+class BrokenElfError(ValueError):
+    """The file is no ELF file, or contradicts itself."""
+
+
+@dataclass(frozen=True)
+class Elf:
+    """The dynamic section of an ELF file.
+
+    Attributes:
+        machine: as pyelftools names it, `EM_X86_64`.
+        soname: or "".
+        needed: sonames, in order.
+        rpaths: the entries of DT_RPATH and DT_RUNPATH.
+        inherited: True where they are DT_RPATH, which also serves what this file loads.
+        glibc: the newest glibc symbol version it needs, or "".
+        interpreter: the loader that a program names; "" for a library.
+        page: the smallest alignment of a loaded segment, in bytes; 0 where none is loaded.
+    """
+
+    machine: str
+    soname: str
+    needed: tuple[str, ...]
+    rpaths: tuple[str, ...]
+    inherited: bool
+    glibc: str
+    interpreter: str
+    page: int = 0
+
+
+def read_elf(data: bytes) -> Elf | None:
+    """The dynamic facts of an ELF file; None for an object file or a broken one."""
+    try:
+        return parse_elf(io.BytesIO(data))
+    except BrokenElfError:
+        return None
+
+
+def parse_elf(stream: IO[bytes]) -> Elf | None:
+    """The dynamic facts of an ELF file; None for an object file.
+
+    Args:
+        stream: the file; pyelftools seeks in it.
+
+    Raises:
+        BrokenElfError: it cannot be read as ELF.
+    """
+    try:
+        elf = ELFFile(stream)
+        return _read(elf) if elf["e_type"] in ("ET_DYN", "ET_EXEC") else None
+    except (ELFError, KeyError, AssertionError) as error:
+        raise BrokenElfError(str(error) or type(error).__name__) from error
+
+
+def _read(elf: ELFFile) -> Elf:
+    soname, inherited = "", False
+    needed: list[str] = []
+    rpaths: list[str] = []
+    versions: list[tuple[int, ...]] = []
+    for section in elf.iter_sections():
+        if isinstance(section, DynamicSection):
+            tag: Any  # its attributes depend on its kind
+            for tag in section.iter_tags():
+                kind = tag.entry.d_tag
+                if kind == "DT_NEEDED":
+                    needed.append(tag.needed)
+                elif kind == "DT_SONAME":
+                    soname = tag.soname
+                elif kind in ("DT_RPATH", "DT_RUNPATH"):
+                    text = tag.rpath if kind == "DT_RPATH" else tag.runpath
+                    rpaths += [entry for entry in text.split(":") if entry]
+                    inherited = inherited or kind == "DT_RPATH"
+        elif isinstance(section, GNUVerNeedSection):
+            for _, wanted in section.iter_versions():
+                versions += [v for name in wanted if (v := glibc_version(name.name))]
+    programs = [part for part in elf.iter_segments() if isinstance(part, InterpSegment)]
+    pages = [int(part["p_align"]) for part in elf.iter_segments("PT_LOAD")]
+    return Elf(
+        machine=str(elf["e_machine"]),
+        soname=soname,
+        needed=tuple(needed),
+        rpaths=tuple(rpaths),
+        inherited=inherited,
+        glibc=".".join(map(str, max(versions))) if versions else "",
+        interpreter=programs[0].get_interp_name() if programs else "",
+        page=min(pages, default=0),
+    )
+
+
+def glibc_version(symbol_version: str) -> tuple[int, ...] | None:
+    """The glibc release that a symbol version came with; None for other libraries' versions.
+
+    GLIBC_ABI_DT_RELR marks relocations that glibc understands since 2.36.
+    """
+    if symbol_version == "GLIBC_ABI_DT_RELR":
+        return (2, 36)
+    match = re.fullmatch(r"GLIBC_(\d+(?:\.\d+)*)", symbol_version)
+    return tuple(int(part) for part in match[1].split(".")) if match else None
+
+
+def machine_number(name: str) -> int:
+    """`e_machine` as a number: 62 for `EM_X86_64`."""
+    return int(ENUM_E_MACHINE[name])
