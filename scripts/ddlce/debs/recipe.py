@@ -19,8 +19,9 @@ from ddlce.repackaged import command_tests, compiled_for, import_tests, requirem
 from ddlce.settings import OWN_GLIBC
 from ddlce.wheels.depends import Package, conda_dependencies
 
-#: Unpacks any Debian package; beside the manifest, so that it is part of every such package.
-INSTALLER = "install_deb.py"
+#: Unpacks any Debian package, and the part of it that edits ELF files. They are beside the
+#: manifest, so that they are part of every such package.
+INSTALLER, RELOCATOR = "install_deb.py", "relocate.py"
 
 #: Shared libraries that our own recipes make, and the packages that have them.
 LIBRARIES = {
@@ -172,7 +173,7 @@ def _recipe(package: _Made, context: _Context, floors: Mapping[str, str]) -> Deb
         },
         "extra": {"recipe-maintainers": ["ddl-ce"]},
     }
-    files = [context.folder / INSTALLER, *(context.folder / patch for patch in entry.patches)]
+    files = [context.folder / name for name in (INSTALLER, RELOCATOR, *entry.patches)]
     for file in files:
         if not file.is_file():
             raise InputError(f"{name}: {file} does not exist")
@@ -214,7 +215,8 @@ def _build(package: _Made, context: _Context) -> dict[str, Any]:
     build: dict[str, Any] = {
         "number": 0,
         "string": f"{entry.build_prefix}{tag}h${{{{ digest }}}}_0",
-        "script": [f'python3 "$RECIPE_DIR/{INSTALLER}" {" ".join(options)}'],
+        # -B: bytecode beside them would get into the package.
+        "script": [f'python3 -B "$RECIPE_DIR/{INSTALLER}" {" ".join(options)}'],
         # The installer gives every file its RPATH, and every program its loader.
         "dynamic_linking": {"binary_relocation": False},
     }
