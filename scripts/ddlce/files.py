@@ -101,6 +101,10 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
     The kernel drops the lock when the process ends, however it ends. Whoever can open a file can
     lock it, for reading too: so nobody can who could not make the change that it is for.
 
+    The package filelock is not used: it polls instead of waiting in the kernel's queue, so that
+    processes which come later go first. It also leaves an older lock its mode, with which readers
+    could hold it, and makes marker files by default where the kernel has no locks.
+
     Raises:
         BlockingIOError: another process holds it, and `wait` is false.
     """
