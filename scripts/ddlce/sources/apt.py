@@ -1,6 +1,9 @@
 """Debian's packages through a private apt: the machine's own sources, with `deb-src` added.
 
 The machine's apt is read, never changed: lists, caches and configuration are in our own folder.
+
+The package python-debian is not used: it is under the GPL, and ddlce is under the Apache licence.
+dpkg, which is wherever apt is, compares versions, and Python's own parser reads the fields.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import subprocess
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
+from email.message import Message
+from email.parser import Parser
 from pathlib import Path
 from threading import Event
 
@@ -25,7 +30,6 @@ ETC = Path("/etc/apt")
 HELPER = "/usr/lib/apt/apt-helper"
 ARCHIVE = re.compile(r"(?<!\S)(?:https?|file):/\S+")
 URI_LINE = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+) (?P<hash>\S+)$")
-VERSION_LINE = re.compile(r"^Version: (?P<version>\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -111,10 +115,9 @@ class Apt:
             except DownloadError:
                 continue
             found = [
-                match["version"]
-                for record in re.split(r"\n\n+", text)
-                if (match := VERSION_LINE.search(record))
-                and fnmatch.filter(_names(record), pattern)
+                record["Version"]
+                for record in map(Parser().parsestr, re.split(r"\n\n+", text))
+                if record["Version"] and fnmatch.filter(_names(record), pattern)
             ]
             if found:
                 return functools.reduce(_newer, found)
@@ -326,14 +329,13 @@ def _machine_sources() -> Iterator[tuple[str, str]]:
                 yield path.name, text
 
 
-def _names(record: str) -> list[str]:
+def _names(record: Message) -> list[str]:
     """File names in a record of a Packages or Sources list."""
-    binary = re.search(r"(?m)^Filename: (\S+)$", record)
-    if binary:
+    if binary := record["Filename"]:
         # The list says pool/…/x_1.0_amd64.deb; apt puts the epoch back in when it downloads.
-        return [Path(binary[1]).name]
-    block = re.search(r"(?m)^(?:Files|Checksums-Sha256):\n((?: .*\n?)+)", record)
-    return [line.split()[-1] for line in block[1].splitlines()] if block else []
+        return [Path(binary).name]
+    lines = (record["Files"] or record["Checksums-Sha256"] or "").splitlines()
+    return [words[-1] for words in map(str.split, lines) if words]
 
 
 def _newer(one: str, other: str) -> str:
