@@ -72,8 +72,8 @@ def main() -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
     print(f"{'case':45} {'median s':>9} {'runs':>5}")
-    for name, seconds in rows.items():
-        print(f"{name:45} {statistics.median(seconds):9.1f} {len(seconds):5}")
+    for name, times in rows.items():
+        print(f"{name:45} {statistics.median(times):9.1f} {len(times):5}")
     OUT.mkdir(exist_ok=True)
     (OUT / "build.json").write_text(
         json.dumps(

@@ -163,8 +163,9 @@ def table_of(ranks: int, times: Medians, names: list[str], state: str = "near") 
         peers = [t for name, t in found.items() if t and name not in ("ddl", *LIMITS)]
         ratio = f"{min(peers) / ours:.2f} x" if ours and peers else "-"
         alone = f"{copy / ours:.0%}" if ours and copy and nbytes >= BEYOND_CACHES else "-"
-        moves = ours and copy and exchange and nbytes >= 64 << 10  # below, it is all latency
-        both = f"{(copy + exchange) / ours:.0%}" if moves else "-"
+        both = "-"
+        if ours and copy and exchange and nbytes >= 64 << 10:  # below, it is all latency
+            both = f"{(copy + exchange) / ours:.0%}"
         table.add_row(str(nbytes), *cells, ratio, alone, both)
     return table
 

@@ -166,7 +166,7 @@ def table(case: models.Case, kind: str, ratios: list[float]) -> dict[str, Any]:
     steps = 5 if kind == "simulated" else 12
     plain, _ = run(_device(kind), nullcontext, steps=steps)
     found: dict[str, Any] = {"case": case.name, "demand": plain.peak, "plain": asdict(plain)}
-    others = {
+    others: dict[str, tuple[Scheme, bool]] = {
         "checkpointing": (nullcontext, True),
         "save_on_cpu": (save_on_cpu, False),
         "async_offload": (async_offload, False),

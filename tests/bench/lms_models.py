@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -125,7 +126,7 @@ class UNet3d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Down, across and up again."""
-        run = (lambda f, v: checkpoint(f, v, use_reentrant=False)) if self.again else _apply
+        run = partial(checkpoint, use_reentrant=False) if self.again else _apply
         across = []
         for level, part in enumerate(self.down):
             x = run(part, nn.functional.max_pool3d(x, 2) if level else x)

@@ -62,7 +62,8 @@ def _host(found: Found, state: str, what: str) -> Lines:
         for nbytes in dict.fromkeys(size for n, size, _ in times if n == ranks):
             row = {name: times.get((ranks, nbytes, name)) for name in names}
             peers = [t for name, t in row.items() if t and name not in ("ddl", *LIMITS)]
-            ratio = f"{min(peers) / row['ddl']:.2f}" if peers and row.get("ddl") else "–"
+            ours = row.get("ddl")
+            ratio = f"{min(peers) / ours:.2f}" if peers and ours else "–"
             rows.append([size_text(nbytes), *map(digits, row.values()), ratio])
         yield from table(["size", *names, "best peer / ddl"], rows)
 
@@ -79,8 +80,8 @@ def types(found: Found) -> Lines:
         )
     yield "us per call, out of place:"
     yield ""
-    rates = [f"{name}'s rate" for name in bench_types.TYPES[1:]]
-    yield from table(["ranks", "size", *bench_types.TYPES, *rates], rows)
+    heads = [f"{name}'s rate" for name in bench_types.TYPES[1:]]
+    yield from table(["ranks", "size", *bench_types.TYPES, *heads], rows)
 
 
 def lab(found: Found) -> Lines:

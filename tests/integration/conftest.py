@@ -12,7 +12,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from ddlce.engine.variants import VARIANTS
-from ddlce.env.layout import Layout, remove_tree
+from ddlce.env.layout import Layout
+from ddlce.env.trees import remove_tree
 from ddlce.settings import Settings, load_settings
 from ddlce.sources import fetch as fetch_module
 from support.minichannel import make_channel

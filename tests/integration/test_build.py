@@ -7,13 +7,15 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from ddlce.audit import read_channel
-from ddlce.env.layout import LOCK_COPY, ORIGIN, Layout, Origin, remove_tree
+from ddlce.env.layout import LOCK_COPY, ORIGIN, Layout, Origin
+from ddlce.env.trees import remove_tree
 from ddlce.model.envlock import EnvLock, LockedPackage
 from support.minitree import MiniTree, make_tree
 from support.packages import package_files
@@ -220,15 +222,27 @@ def test_index_keeps_the_files_that_a_lock_names(tree: MiniTree) -> None:
         | {"file": old.name}
     )
     lock = EnvLock(
-        **{"env": "toys", "release": "1", "platform": "linux-64", "manifest": "0" * 64},
-        **{"channels": ["ddl-ce"], "specs": ["app"], "packages": [package]},
+        env="toys",
+        release="1",
+        platform="linux-64",
+        manifest="0" * 64,
+        channels=["ddl-ce"],
+        specs=["app"],
+        packages=[package],
     )
     prefix = Layout(tree.settings.root).prefix("toys", "1", lock.digest)
     (prefix / "conda-meta").mkdir(parents=True)
     (prefix / LOCK_COPY).write_text(lock.to_yaml())
     origin = Origin(
-        **{"kind": "release", "env": "toys", "release": "1", "digest": lock.digest},
-        **{"platform": "linux-64", "manifest": "0" * 64, "channels": {}, "specs": [], "pkgs": ""},
+        kind="release",
+        env="toys",
+        release="1",
+        digest=lock.digest,
+        platform="linux-64",
+        manifest="0" * 64,
+        channels={},
+        specs=[],
+        pkgs="",
     )
     (prefix / ORIGIN).write_text(origin.model_dump_json())
     content = old.read_bytes()
@@ -304,7 +318,7 @@ def test_a_full_disk_and_a_read_only_cache_are_named(tree: MiniTree) -> None:
                 "python3",
                 "-c",
                 "import os,sys; os.execv(sys.argv[1], sys.argv[1:])",
-                f"{os.sys.executable}",
+                sys.executable,
                 "-m",
                 "ddlce",
                 "build",

@@ -88,7 +88,7 @@ def test_a_program_of_the_platform_starts_itself(sysroot: Path, tmp_path: Path) 
 def test_a_library_that_the_prefix_lacks_is_missing(sysroot: Path, tmp_path: Path) -> None:
     source, program = tmp_path / "p.c", tmp_path / "p"
     source.write_text("int main(void) { return 0; }")
-    command = [COMPILER, "-o", program, source, "-Wl,--no-as-needed", "-lgcc_s"]
+    command = [COMPILER, "-o", str(program), str(source), "-Wl,--no-as-needed", "-lgcc_s"]
     subprocess.run(command, check=True)
     done = cli(str(program))
     assert done.returncode == 127

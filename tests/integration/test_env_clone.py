@@ -14,8 +14,8 @@ import pytest
 
 from ddlce.env import clone as clone_module
 from ddlce.env.freeze import can_be_written
-from ddlce.env.layout import remove_tree
 from ddlce.env.relink import Unusual
+from ddlce.env.trees import remove_tree
 from ddlce.env.verify import verify
 from support.minienv import (
     NOBODY,
@@ -176,7 +176,7 @@ def test_an_edit_in_a_clone_has_its_effect_there_and_nowhere_else(
 def test_pip_installs_into_a_clone(user: Site) -> None:
     user.ok("env", "clone", "mine")
     prefix = user.clones / "mine"
-    command = [prefix / "bin" / "python", "-m", "pip", "install", "--no-index", "--no-deps"]
+    command = [str(prefix / "bin/python"), "-m", "pip", "install", "--no-index", "--no-deps"]
     done = subprocess.run(
         [*command, hello_wheel(user.folder)],
         env=os.environ | {"PYTHONPATH": str(packages_alone(user.folder / "pip", "pip"))},

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from ddlce.engine.index import index_channel
-from ddlce.env.layout import Layout, remove_tree
+from ddlce.env.layout import Layout
+from ddlce.env.trees import remove_tree
 from ddlce.env.verify import verify
 from ddlce.files import locked
 from support.minichannel import PLACEHOLDER, Pkg, pack
@@ -146,8 +147,8 @@ def test_every_module_has_bytecode_that_is_never_stale(installed: Site) -> None:
         "pyc_file"
     ]
     # A template that is not Python is left alone.
-    compiled = {p.name for p in (prefix / f"{LIB}/site-packages/minimod").glob("__pycache__/*")}
-    assert compiled == {"__init__.cpython-311.pyc"}
+    found = {p.name for p in (prefix / f"{LIB}/site-packages/minimod").glob("__pycache__/*")}
+    assert found == {"__init__.cpython-311.pyc"}
 
 
 def test_create_again_does_nothing(installed: Site) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ddlce.env.layout import remove_tree
+from ddlce.env.trees import remove_tree
 from ddlce.env.verify import verify
 from support.minienv import (
     Site,

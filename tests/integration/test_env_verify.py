@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.layout import remove_tree
+from ddlce.env.trees import remove_tree
 from ddlce.env.verify import verify
 from support.minienv import Site, served, site_of_channel
 
@@ -60,6 +60,11 @@ def edit(path: Path, content: bytes | Path | None, mode: int = 0o444) -> None:
 
     UNDO.append(lambda: put(old, before))
     put(content, mode)
+
+
+def bytecode_at(name: str) -> Callable[[dict[str, dict[str, object]]], None]:
+    """A change of `record` that adds a file."""
+    return lambda entries: entries.update({name: {"_path": name, "path_type": "pyc_file"}})
 
 
 def record(prefix: Path, stem: str, change: Callable[[dict[str, dict[str, object]]], None]) -> None:
@@ -136,13 +141,7 @@ def test_bytecode_without_a_source(prefix: Path) -> None:
         name = f"{LIB}/site-packages/{name}"
         (prefix / name).parent.mkdir(exist_ok=True)
         edit(prefix / name, good.read_bytes())
-        record(
-            prefix,
-            "minimod-1.0-pyh0_0",
-            lambda entries, name=name: entries.update(
-                {name: {"_path": name, "path_type": "pyc_file"}}
-            ),
-        )
+        record(prefix, "minimod-1.0-pyh0_0", bytecode_at(name))
         assert verify(prefix).modified == [name]
         UNDO.pop()()
         UNDO.pop()()

@@ -18,7 +18,9 @@ GUIDE = Path(__file__).parents[2] / "docs" / "user-guide.md"
 
 def program(name: str) -> str:
     """The block of Python that begins with its name."""
-    found = re.findall(rf"^```python\n(# {name}\n.*?)^```$", GUIDE.read_text(), re.M | re.S)
+    found: list[str] = re.findall(
+        rf"^```python\n(# {name}\n.*?)^```$", GUIDE.read_text(), re.M | re.S
+    )
     assert len(found) == 1, f"{name} is in the guide {len(found)} times"
     return found[0]
 

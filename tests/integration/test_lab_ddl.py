@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 import bench.lab
+from bench.environment import built
 from bench.lab.bar import LEAST_SIZE
 from bench.lab.cell import Budget, measure
 from bench.lab.faults import PROGRAMS, told
 from bench.lab.layout import parse_layout, rank_order
 from bench.lab.network import Lab, bring_up
-from bench.lab.peers.ddl import Ddl, built, run_probe, start_told
+from bench.lab.peers.ddl import Ddl, run_probe, start_told
 from bench.lab.run import run_on
 from support.lab import needs_lab
 

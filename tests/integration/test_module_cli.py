@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.layout import remove_tree
+from ddlce.env.trees import remove_tree
 from ddlce.modulefile.content import CONFLICTS
 from support.minienv import Site
 from support.moduleprefix import (

@@ -75,7 +75,7 @@ def state(folder: Path) -> dict[Path, tuple[int, int]]:
 @contextmanager
 def running(prefix: Path, user: int) -> Iterator[int]:
     """A job of `user` that runs from a release."""
-    command = ["setpriv", f"--reuid={user}", "--clear-groups", prefix / "bin" / "python"]
+    command = ["setpriv", f"--reuid={user}", "--clear-groups", str(prefix / "bin/python")]
     job = subprocess.Popen([*command, "-c", "print(flush=True); input()"], stdin=-1, stdout=-1)
     assert job.stdout
     assert job.stdin
@@ -163,7 +163,7 @@ def test_what_is_mounted_inside_is_not_emptied(site: Site) -> None:
     data, inside = site.folder / "data", site.clones / "mine" / "data"
     data.mkdir()
     inside.mkdir()
-    mount = ["mount", "-t", "tmpfs", "tmpfs", inside]
+    mount = ["mount", "-t", "tmpfs", "tmpfs", str(inside)]
     if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("needs root, to mount a file system")
     try:

@@ -118,7 +118,7 @@ def test_the_users_own_folder_of_environments_comes_first(
 ) -> None:
     mine = tmp_path / "mine"
     lines = ("module load mini", "conda create --yes --quiet -n c --clone mini", "conda env list")
-    found = names(session.run(*lines, **{variable: str(mine)}))
+    found = names(session.run(*lines, check=True, **{variable: str(mine)}))
     assert found["c"] == f"{mine}/c"
     assert "mini-2026.11" in found
 

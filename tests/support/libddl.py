@@ -31,7 +31,7 @@ def build_libddl(prefix: Path, folder: Path, *options: str, flags: Iterable[str]
     # __FILE__ must not name the copy, or nothing in the cache would fit.
     flags = (*flags, f"-fmacro-prefix-map={folder}=.")
     configure = [
-        *("cmake", "-S", folder / "src", "-B", build, "-G", "Ninja"),
+        *("cmake", "-S", str(folder / "src"), "-B", str(build), "-G", "Ninja"),
         *("-DDDL_PYTHON=OFF", "-DDDL_WERROR=ON", f"-DCMAKE_BUILD_RPATH={prefix}/lib"),
         *("-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=6"),  # a third less
         *(f"-DMPI_C_COMPILER={prefix}/bin/mpicc", f"-DCMAKE_PREFIX_PATH={prefix}"),
@@ -48,7 +48,7 @@ def build_libddl(prefix: Path, folder: Path, *options: str, flags: Iterable[str]
         "CCACHE_BASEDIR": str(folder),
         "CCACHE_NOHASHDIR": "1",
     }
-    for command in (configure, ["cmake", "--build", build, "-j2"]):
+    for command in (configure, ["cmake", "--build", str(build), "-j2"]):
         made = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         assert made.returncode == 0, made.stdout[-4000:] + made.stderr
     return build

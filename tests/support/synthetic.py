@@ -8,6 +8,7 @@ import json
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
 from conda_package_streaming.create import conda_builder
 from conda_package_streaming.package_streaming import stream_conda_component
@@ -39,7 +40,7 @@ def make_package(
     license_text: str | None = "Do what you like.\n",
     summary: str = "A small package",
     homepage: str = "https://example.org",
-    **more: object,
+    **more: Any,
 ) -> Path:
     """Pack the folder `files` into `subdir_folder` (its name is the platform)."""
     subdir = subdir_folder.name

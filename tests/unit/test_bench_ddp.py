@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -66,7 +67,8 @@ def test_a_peer_near_the_bound_cannot_be_beaten_by_far() -> None:
 
 
 def test_other_orders_and_flat_networks_have_no_bar() -> None:
-    for options in ({"order": "random:1"}, {"layout": "flat-4"}):
+    others: list[dict[str, Any]] = [{"order": "random:1"}, {"layout": "flat-4"}]
+    for options in others:
         assert shortfalls([run("ddl", 2, **options), run("gloo", 1, **options)]) == []
 
 

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -261,7 +262,7 @@ def test_what_knows_no_topology_is_not_judged() -> None:
 
 
 def test_the_probed_row_is_judged_as_the_told_one_and_for_its_probe() -> None:
-    found = {"probe_seconds": 11.0, "probe_wrong": ("racks h0+h1, not h0+h2",)}
+    found: dict[str, Any] = {"probe_seconds": 11.0, "probe_wrong": ("racks h0+h1, not h0+h2",)}
     cells = [cell("ddl-probe", 0.8, **found), cell("gloo", 2.0)]
     assert shortfalls(cells) == [
         "racks-2x4 sorted 4 MiB ddl-probe: 1.14 x the lower bound; at most 1.07",

@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from ddlce.elf import read_elf
-from support.debs import HOSTILE, HardLink, make_deb, outside_of, untouched
+from support.debs import HOSTILE, HardLink, Member, make_deb, outside_of, untouched
 from support.synthetic import compile_c
 
 REPO = Path(__file__).parents[2]
@@ -123,7 +123,12 @@ def test_nothing_is_written_outside(tmp_path: Path, installer: ModuleType, kind:
 
 
 def test_another_name_and_a_link_inside_are_kept(tmp_path: Path, installer: ModuleType) -> None:
-    members = [("a/x", b"#!x"), ("a/y", HardLink("./a/x")), ("b", "/a/x"), ("c", "a")]
+    members: list[tuple[str, Member]] = [
+        ("a/x", b"#!x"),
+        ("a/y", HardLink("./a/x")),
+        ("b", "/a/x"),
+        ("c", "a"),
+    ]
     installer.unpack(make_deb(tmp_path / "x.deb", members), tmp_path / "root")
     root = tmp_path / "root"
     assert (root / "a/y").read_bytes() == b"#!x"
@@ -155,18 +160,15 @@ def test_a_link_to_the_root_is_refused(tmp_path: Path, installer: ModuleType, go
 def test_a_licence_text_is_not_read_outside(tmp_path: Path, installer: ModuleType) -> None:
     """A link to it is Debian's way of sharing it; / in such a link is the package's."""
     (tmp_path / "secret").write_text("secret")
-    deb = make_deb(
-        tmp_path / "x.deb",
-        {
-            "usr/share/doc/evil/copyright": str(tmp_path / "secret"),
-            "usr/share/doc/up/copyright": "../../../../../secret",
-            "usr/share/doc/good": "other",
-            "usr/share/doc/other/copyright": b"free",
-            "usr/share/doc/round": "round",
-            "usr/share/doc/well/copyright": "/usr/share/doc/other/copyright",
-        },
-    )
-    installer.unpack(deb, tmp_path / "root")
+    files: dict[str, Member] = {
+        "usr/share/doc/evil/copyright": str(tmp_path / "secret"),
+        "usr/share/doc/up/copyright": "../../../../../secret",
+        "usr/share/doc/good": "other",
+        "usr/share/doc/other/copyright": b"free",
+        "usr/share/doc/round": "round",
+        "usr/share/doc/well/copyright": "/usr/share/doc/other/copyright",
+    }
+    installer.unpack(make_deb(tmp_path / "x.deb", files), tmp_path / "root")
     for name in ("good", "well"):
         installer.keep_text(name, tmp_path)
         assert (tmp_path / "licenses" / name).read_text() == "free"

@@ -78,7 +78,7 @@ def test_a_missing_command_is_named() -> None:
 def test_sysroot_has_links_that_stay_inside(tmp_path: Path) -> None:
     deb = make_deb(
         tmp_path / "libc6.deb",
-        {"usr/lib/machine/libc.so.6": b"c", "usr/lib64/ld64.so.2": "/lib/machine/libc.so.6"},
+        [("usr/lib/machine/libc.so.6", b"c"), ("usr/lib64/ld64.so.2", "/lib/machine/libc.so.6")],
     )
     root = tmp_path / "root"
     make_sysroot(deb, root)

@@ -10,6 +10,8 @@ import pytest
 
 from ddlce.engine import install as module
 from ddlce.engine.install import CacheLayer, install
+from ddlce.engine.unpack import is_cached
+from ddlce.engine.worker import call
 from ddlce.errors import SourceError
 from ddlce.files import sha256_file
 from ddlce.model.envlock import LockedPackage
@@ -47,7 +49,7 @@ def test_a_package_is_installed_and_kept_unpacked(tmp_path: Path) -> None:
     package = lock(good(), tmp_path / "channel")
     prefix = run(tmp_path, package)
     assert (prefix / "share/link").read_text() == "good\n"
-    assert module.is_cached(tmp_path / "pkgs", package.stem, package.sha256)
+    assert is_cached(tmp_path / "pkgs", package.stem, package.sha256)
     shutil.rmtree(prefix)
     shutil.rmtree(tmp_path / "channel")  # the cache is enough
     assert (run(tmp_path, package) / "share/good.txt").read_text() == "good\n"
@@ -59,7 +61,7 @@ def test_a_package_that_is_swapped_after_it_was_looked_at_is_refused(
     package = lock(good(), tmp_path / "channel")
     evil = pack(Pkg("good", files={"share/good.txt": "evil\n"}), tmp_path / "other")
     path = tmp_path / "channel" / "linux-64" / package.file
-    start = module.call
+    start = call
 
     def swap_and_start(*arguments: Any) -> Any:
         shutil.copyfile(evil, path)

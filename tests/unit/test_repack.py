@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ddlce.errors import WorkError
 NAME = "toy-1-h0_0"
 
 
-def tar_zst(files: dict[str, bytes | tuple[str, str]], mtime: int) -> bytes:
+def tar_zst(files: Mapping[str, bytes | tuple[str, str]], mtime: int) -> bytes:
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w") as tar:
         for name, content in files.items():

@@ -53,7 +53,7 @@ def test_a_program_in_a_release_knows_its_root(tmp_path: Path) -> None:
     env["HOME"] = str(tmp_path / "home")
 
     def ddlce(*words: str) -> str:
-        command = [prefix / "bin/python", "-I", "-m", "ddlce", *words]
+        command = [str(prefix / "bin/python"), "-I", "-m", "ddlce", *words]
         return subprocess.check_output(command, env=env, cwd=tmp_path, text=True)
 
     assert str(prefix) in ddlce("env", "list")

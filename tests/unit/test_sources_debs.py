@@ -10,7 +10,7 @@ import pytest
 from ddlce.errors import SourceError
 from ddlce.sources.debfile import unpack_deb
 from ddlce.sources.debmetadata import read_deb
-from support.debs import HOSTILE, HardLink, make_deb, outside_of, untouched
+from support.debs import HOSTILE, HardLink, Member, make_deb, outside_of, untouched
 
 DIST = "usr/lib/python3/dist-packages"
 CONTROL = {
@@ -24,7 +24,7 @@ def library(folder: Path, name: str, *options: str) -> bytes:
     """A shared library, compiled here."""
     source = folder / "x.c"
     source.write_text("#include <stdio.h>\nint x(void) { return puts(__FILE__); }")
-    command = ["gcc", "-shared", "-fPIC", "-Wl,--no-as-needed", "-o", name, source, *options]
+    command = ["gcc", "-shared", "-fPIC", "-Wl,--no-as-needed", "-o", name, str(source), *options]
     subprocess.run(command, cwd=folder, check=True)
     return (folder / name).read_bytes()
 
@@ -90,7 +90,12 @@ def test_nothing_is_written_outside(tmp_path: Path, kind: str) -> None:
 
 
 def test_files_links_and_other_names_are_unpacked(tmp_path: Path) -> None:
-    members = [("a/x", b"#!x"), ("a/y", HardLink("./a/x")), ("b", "/a/x"), ("c", "a")]
+    members: list[tuple[str, Member]] = [
+        ("a/x", b"#!x"),
+        ("a/y", HardLink("./a/x")),
+        ("b", "/a/x"),
+        ("c", "a"),
+    ]
     root = tmp_path / "root"
     unpack_deb(make_deb(tmp_path / "x.deb", members), root)
     assert (root / "a/y").read_bytes() == b"#!x"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -46,7 +48,13 @@ def test_one_line_sources_keep_the_release_alone() -> None:
     ("field", "value"), [("suite", "trixie"), ("pool", "pool/main/x/x/x_1.deb")]
 )
 def test_a_suite_and_a_pool_belong_to_a_package_of_debian(field: str, value: str) -> None:
-    fields = {"version": "1", "file": "x", "size": 1, "sha256": "0" * 64, field: value}
+    fields: dict[str, Any] = {
+        "version": "1",
+        "file": "x",
+        "size": 1,
+        "sha256": "0" * 64,
+        field: value,
+    }
     assert getattr(Source(client="debian-binary", package="x", **fields), field) == value
     assert getattr(Source(client="debian-source", package="x", **fields), field) == value
     with pytest.raises(ValidationError, match=f"only Debian's clients may have the field '{field}"):
@@ -55,6 +63,12 @@ def test_a_suite_and_a_pool_belong_to_a_package_of_debian(field: str, value: str
 
 @pytest.mark.parametrize("pool", ["main/x", "/pool/x", "pool/", "pool/a b"])
 def test_a_path_in_the_pool_begins_with_it(pool: str) -> None:
-    fields = {"version": "1", "file": "x", "size": 1, "sha256": "0" * 64, "pool": pool}
+    fields: dict[str, Any] = {
+        "version": "1",
+        "file": "x",
+        "size": 1,
+        "sha256": "0" * 64,
+        "pool": pool,
+    }
     with pytest.raises(ValidationError, match="pool"):
         Source(client="debian-source", package="x", **fields)

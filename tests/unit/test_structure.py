@@ -24,7 +24,7 @@ SUFFIXES = {".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".py", ".pyi", ".sh"}
 
 def sources() -> list[Path]:
     """The source files that git knows."""
-    command = ["git", "-c", "safe.directory=*", "-C", REPO, "ls-files", "-z"]
+    command = ["git", "-c", "safe.directory=*", "-C", str(REPO), "ls-files", "-z"]
     names = subprocess.check_output(command, text=True).split("\0")
     return [REPO / name for name in names if Path(name).suffix in SUFFIXES]
 

@@ -80,7 +80,7 @@ def checks(cells: list[Cell], quick: bool = False) -> list[Check]:
         cells: all that was measured.
         quick: as continuous integration demands, of every layout and size.
     """
-    found = []
+    found: list[Check] = []
     for rows in sections(cells):
         for name in JUDGED:
             same = rows.get(name)

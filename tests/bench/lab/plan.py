@@ -89,7 +89,7 @@ def cells_of(
     """
     given, drawn, orders = list(given), list(drawn), tuple(orders)
     if not given and extent != "all":
-        pairs = QUICK if extent == "quick" else DAILY
+        pairs: tuple[tuple[str, str], ...] = QUICK if extent == "quick" else DAILY
         if orders:
             names = dict.fromkeys(name for name, _ in pairs)
             pairs = tuple((name, order) for name in names for order in orders)

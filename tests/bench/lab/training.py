@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def _start(lab: Lab, _prefix: Path, hosts: list[str], words: list[str]) -> Start
     return Start(["sh", str(script)])
 
 
-STARTS = {
+STARTS: dict[str, Callable[[Lab, Path, list[str], list[str]], Start]] = {
     "ddl": start_told,
     "gloo": _start,
     "horovod-ddl": start_told,

@@ -222,7 +222,7 @@ def report(trainer: Trainer, times: list[float], cpu: float, loss: float) -> Non
     said = trainer.framework.every((times, cpu, trainer.differing(), socket.gethostname()))
     every_times, cpus, differing, hosts = zip(*said, strict=True)
     if trainer.framework.rank == 0:
-        found = {"times": [max(step) for step in zip(*every_times, strict=True)]}
+        found: dict[str, object] = {"times": [max(step) for step in zip(*every_times, strict=True)]}
         found |= {"differing": sum(differing), "loss": loss, "cpu": sum(cpus), "hosts": hosts}
         found |= {"library": trainer.framework.library}
         print(json.dumps(found), flush=True)
