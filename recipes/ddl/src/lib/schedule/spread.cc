@@ -54,8 +54,9 @@ class Dealer {
  private:
   std::size_t border() const {
     if (at_ + 1 == leaves_->hosts.size()) return count_;
-    const auto units = static_cast<double>((count_ + unit_ - 1) / unit_);
-    return std::min(count_, static_cast<std::size_t>(std::llround(sum_ * units)) * unit_);
+    const std::size_t units = (count_ + unit_ - 1) / unit_;
+    const auto share = std::llround(sum_ * static_cast<double>(units));
+    return std::min(count_, static_cast<std::size_t>(share) * unit_);
   }
 
   const Leaves* leaves_;

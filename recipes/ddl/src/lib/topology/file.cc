@@ -148,7 +148,7 @@ class Document {
     const std::size_t close = text.find(']', open);
     const std::size_t dash = text.find('-', open);
     const auto digits = [&](std::size_t begin, std::size_t end) {
-      const std::string part = text.substr(begin, end - begin);
+      std::string part = text.substr(begin, end - begin);
       const bool is_number = !part.empty() && part.size() < 10 &&
                              part.find_first_not_of("0123456789") == std::string::npos;
       if (!is_number) reject(yaml, "host '", text, "': a range is written node[01-18]");

@@ -59,7 +59,8 @@ std::string describe_link(const Link& link) {
 }
 
 void describe_into(const Node& node, int depth, std::string* text) {
-  *text += std::string(2 * depth, ' ') + node.name + describe_link(node.up) + "\n";
+  *text += std::string(2 * static_cast<std::size_t>(depth), ' ') + node.name +
+           describe_link(node.up) + "\n";
   for (const Node& child : node.children) describe_into(child, depth + 1, text);
 }
 
