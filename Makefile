@@ -17,7 +17,7 @@ SIDE_BY_SIDE := -n $(shell n=$$(nproc); echo $$((n < 4 ? n : 4))) --dist loadfil
 NONE_IS_FINE := $(if $(PART),|| [ $$? -eq 5 ])
 
 .DEFAULT_GOAL := all
-.PHONY: all bootstrap ppc64le test-ppc64le test test-unit test-full smoke bench lint docs clean
+.PHONY: all bootstrap ppc64le test-ppc64le test test-unit test-full smoke bench lint tidy docs clean
 
 all: bootstrap ## fetch, build, index, lock, install, write the module, smoke-test
 	@$(DDLCE) all
@@ -62,6 +62,9 @@ lint: bootstrap ## ruff, mypy, clang-format, shellcheck, codespell, and the reci
 	@echo "== shellcheck"; .venv/bin/shellcheck -S warning $$(git ls-files '*.sh' .ci/run)
 	@echo "== codespell"; .venv/bin/codespell
 	@echo "== ddlce lint"; $(DDLCE) lint
+
+tidy: bootstrap ## clang-tidy on libddl, with the headers of the installed environment: minutes
+	@bash scripts/clang-tidy.sh
 
 docs: bootstrap ## check what the docs name, and build them as a site in build/site
 	@echo "== docs"
