@@ -17,7 +17,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "sanitizers",
     ),
     "builder": (
-        *("audit*", "bootstrap", "build*", "channel*", "distributions", "fetch*", "files"),
+        *("audit*", "bootstrap", "build*", "channel*", "distributions", "elf", "fetch*", "files"),
         *("hostile_folder", "lint", "manifest", "obstructed_paths", "ownership", "plan", "program"),
         *("recipes", "repack", "settings", "sources_*", "wheels_*", "yamltext", "doctor"),
     ),

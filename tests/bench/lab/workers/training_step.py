@@ -25,6 +25,7 @@ import sys
 import time
 from contextlib import suppress
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
@@ -107,12 +108,11 @@ class Horovod(Framework):
 
     def __init__(self, operations: str) -> None:
         os.environ["HOROVOD_CPU_OPERATIONS"] = operations.upper()
-        import horovod
         import horovod.torch as hvd
 
         hvd.init()
         self.hvd = hvd
-        self.library = f"Horovod {horovod.__version__} on {operations}"
+        self.library = f"Horovod {version('horovod')} on {operations}"
         self.rank, self.size = hvd.rank(), hvd.size()
 
     def prepare(self, model: nn.Module) -> tuple[nn.Module, torch.optim.Optimizer]:
