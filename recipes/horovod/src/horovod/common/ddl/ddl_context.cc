@@ -48,19 +48,17 @@ std::vector<int> WorldRanks(MPI_Comm comm) {
   MPI_Group world_group;
   MPI_Comm_group(comm, &group);
   MPI_Comm_group(MPI_COMM_WORLD, &world_group);
-  MPI_Group_translate_ranks(group, size, ranks.data(), world_group,
-                            world_ranks.data());
+  MPI_Group_translate_ranks(group, size, ranks.data(), world_group, world_ranks.data());
   MPI_Group_free(&group);
   MPI_Group_free(&world_group);
   return world_ranks;
 }
 
-} // namespace
+}  // namespace
 
 void CheckDDL(DDL_Result result, const char* call) {
   if (result != DDL_SUCCESS) {
-    throw std::runtime_error(std::string(call) + " failed: " +
-                             ddl_last_error());
+    throw std::runtime_error(std::string(call) + " failed: " + ddl_last_error());
   }
 }
 
@@ -70,12 +68,11 @@ bool DDLContext::CanInitialize(MPI_Comm global_comm) {
 
 void DDLContext::Initialize(MPI_Comm global_comm) {
   if (!CanInitialize(global_comm)) {
-    throw std::runtime_error(
-        "DDL operations need all " + std::to_string(Size(MPI_COMM_WORLD)) +
-        " ranks of the job, and Horovod has only " +
-        std::to_string(Size(global_comm)) +
-        ": call ddl.init() on all ranks before hvd.init(), or set "
-        "HOROVOD_CPU_OPERATIONS=MPI.");
+    throw std::runtime_error("DDL operations need all " + std::to_string(Size(MPI_COMM_WORLD)) +
+                             " ranks of the job, and Horovod has only " +
+                             std::to_string(Size(global_comm)) +
+                             ": call ddl.init() on all ranks before hvd.init(), or set "
+                             "HOROVOD_CPU_OPERATIONS=MPI.");
   }
   if (!ddl_initialized()) {
     // NULL: the value of DDL_OPTIONS, if it is set.
@@ -96,8 +93,7 @@ void DDLContext::End() {
   MPI_Request request;
   MPI_Ibarrier(MPI_COMM_WORLD, &request);
   int all_have_come = 0;
-  while (MPI_Test(&request, &all_have_come, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
-         !all_have_come) {
+  while (MPI_Test(&request, &all_have_come, MPI_STATUS_IGNORE) == MPI_SUCCESS && !all_have_come) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   if (ddl_finalize() != DDL_SUCCESS) {
@@ -108,20 +104,18 @@ void DDLContext::End() {
 ddl_comm_t DDLProcessSetContext::Communicator(MPI_Comm mpi_comm) {
   if (comm_ == nullptr) {
     auto ranks = WorldRanks(mpi_comm);
-    CheckDDL(ddl_comm_create(ranks.data(), (int)ranks.size(), kTag, &comm_),
-             "ddl_comm_create");
+    CheckDDL(ddl_comm_create(ranks.data(), (int)ranks.size(), kTag, &comm_), "ddl_comm_create");
   }
   return comm_;
 }
 
 void DDLProcessSetContext::Finalize() {
   // ddl_finalize, when the program called it first, has freed it.
-  if (comm_ != nullptr && ddl_initialized() &&
-      ddl_comm_free(comm_) != DDL_SUCCESS) {
+  if (comm_ != nullptr && ddl_initialized() && ddl_comm_free(comm_) != DDL_SUCCESS) {
     LOG(WARNING) << "ddl_comm_free failed: " << ddl_last_error();
   }
   comm_ = nullptr;
 }
 
-} // namespace common
-} // namespace horovod
+}  // namespace common
+}  // namespace horovod

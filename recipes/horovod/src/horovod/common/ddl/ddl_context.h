@@ -16,9 +16,9 @@
 #ifndef HOROVOD_DDL_CONTEXT_H
 #define HOROVOD_DDL_CONTEXT_H
 
-#include <string>
-
 #include <ddl/ddl.h>
+
+#include <string>
 
 #define OMPI_SKIP_MPICXX
 #include "mpi.h"
@@ -33,7 +33,7 @@ void CheckDDL(DDL_Result result, const char* call);
 // The library's life within this process, as far as it is Horovod's: whoever
 // started it (the program, or Horovod for another framework) ends it.
 class DDLContext {
-public:
+ public:
   // Whether the library runs, or `global_comm` has all ranks of the job, as
   // starting it needs.
   static bool CanInitialize(MPI_Comm global_comm);
@@ -53,7 +53,7 @@ public:
 
   bool IsEnabled() const { return enabled_; }
 
-private:
+ private:
   bool enabled_ = false;
   bool should_finalize_ = false;
 };
@@ -61,18 +61,18 @@ private:
 // The communicator of one process set, made by its first operation: all its
 // ranks carry out the same operations in the same order.
 class DDLProcessSetContext {
-public:
+ public:
   // `mpi_comm` is the process set's. Throws std::runtime_error.
   ddl_comm_t Communicator(MPI_Comm mpi_comm);
 
   // Collective over the process set's ranks, as they agree on its end.
   void Finalize();
 
-private:
+ private:
   ddl_comm_t comm_ = nullptr;
 };
 
-} // namespace common
-} // namespace horovod
+}  // namespace common
+}  // namespace horovod
 
-#endif // HOROVOD_DDL_CONTEXT_H
+#endif  // HOROVOD_DDL_CONTEXT_H

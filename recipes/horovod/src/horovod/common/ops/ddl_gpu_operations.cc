@@ -15,16 +15,16 @@
 
 #include "ddl_gpu_operations.h"
 
-#include <cstdlib>
 #include <strings.h>
+
+#include <cstdlib>
 
 #include "../ddl/ddl_context.h"
 
 namespace horovod {
 namespace common {
 
-DDLGPUAllreduce::DDLGPUAllreduce(GPUContext* gpu_context,
-                                 HorovodGlobalState* global_state)
+DDLGPUAllreduce::DDLGPUAllreduce(GPUContext* gpu_context, HorovodGlobalState* global_state)
     : GPUAllreduce(gpu_context, global_state) {
   auto selected = std::getenv(HOROVOD_GPU_OPERATIONS);
   is_selected_ = selected == nullptr || strcasecmp(selected, HOROVOD_DDL) == 0;
@@ -34,29 +34,24 @@ bool DDLGPUAllreduce::Enabled(const ParameterManager& param_manager,
                               const std::vector<TensorTableEntry>& entries,
                               const Response& response) const {
   DDL_Type type;
-  return is_selected_ &&
-         GPUAllreduce::Enabled(param_manager, entries, response) &&
+  return is_selected_ && GPUAllreduce::Enabled(param_manager, entries, response) &&
          GetDDLDataType(entries[0].tensor->dtype(), type);
 }
 
-Status DDLGPUAllreduce::Execute(std::vector<TensorTableEntry>& entries,
-                                const Response& response) {
+Status DDLGPUAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   auto& first_entry = entries[0];
-  auto& process_set =
-      global_state_->process_set_table.Get(first_entry.process_set_id);
+  auto& process_set = global_state_->process_set_table.Get(first_entry.process_set_id);
   auto& timeline = global_state_->timeline;
   auto dtype = first_entry.tensor->dtype();
   DDL_Type type;
   DDL_Op op;
   double postscale_factor;
   GetDDLDataType(dtype, type);
-  GetDDLReduction(response, dtype, process_set.controller->GetSize(), op,
-                  postscale_factor);
+  GetDDLReduction(response, dtype, process_set.controller->GetSize(), op, postscale_factor);
 
   gpu_op_context_.InitGPU(entries);
   WaitForData(entries);
-  auto stream = gpu_context_->streams[global_state_->current_nccl_stream]
-                                     [first_entry.device];
+  auto stream = gpu_context_->streams[global_state_->current_nccl_stream][first_entry.device];
 
   const void* input;
   void* buffer;
@@ -72,8 +67,7 @@ Status DDLGPUAllreduce::Execute(std::vector<TensorTableEntry>& entries,
   // elements of the entries.
   auto num_elements = (int64_t)(buffer_len / DataType_Size(dtype));
   if (response.prescale_factor() != 1.0) {
-    ScaleBuffer(response.prescale_factor(), entries, input, buffer,
-                num_elements);
+    ScaleBuffer(response.prescale_factor(), entries, input, buffer, num_elements);
     input = buffer;
   }
 
@@ -81,12 +75,10 @@ Status DDLGPUAllreduce::Execute(std::vector<TensorTableEntry>& entries,
   // is in place for every stream.
   timeline.ActivityStartAll(entries, DDL_ALLREDUCE);
   CheckDDL(ddl_set_stream(stream), "ddl_set_stream");
-  CheckDDL(
-      ddl_comm_allreduce(
-          process_set.ddl_context.Communicator(
-              process_set.mpi_context.GetMPICommunicator(Communicator::GLOBAL)),
-          input, buffer, (size_t)num_elements, type, op),
-      "ddl_comm_allreduce");
+  CheckDDL(ddl_comm_allreduce(process_set.ddl_context.Communicator(
+                                  process_set.mpi_context.GetMPICommunicator(Communicator::GLOBAL)),
+                              input, buffer, (size_t)num_elements, type, op),
+           "ddl_comm_allreduce");
   timeline.ActivityEndAll(entries);
 
   if (postscale_factor != 1.0) {
@@ -99,5 +91,5 @@ Status DDLGPUAllreduce::Execute(std::vector<TensorTableEntry>& entries,
   return Status::OK();
 }
 
-} // namespace common
-} // namespace horovod
+}  // namespace common
+}  // namespace horovod

@@ -25,21 +25,19 @@ namespace common {
 // Allreduce of GPU tensors by the CUDA variant of the library.
 // HOROVOD_GPU_OPERATIONS=NCCL at run time leaves them to NCCL.
 class DDLGPUAllreduce : public GPUAllreduce {
-public:
+ public:
   DDLGPUAllreduce(GPUContext* gpu_context, HorovodGlobalState* global_state);
 
-  Status Execute(std::vector<TensorTableEntry>& entries,
-                 const Response& response) override;
+  Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
 
-  bool Enabled(const ParameterManager& param_manager,
-               const std::vector<TensorTableEntry>& entries,
+  bool Enabled(const ParameterManager& param_manager, const std::vector<TensorTableEntry>& entries,
                const Response& response) const override;
 
-private:
+ private:
   bool is_selected_;
 };
 
-} // namespace common
-} // namespace horovod
+}  // namespace common
+}  // namespace horovod
 
-#endif // HOROVOD_DDL_GPU_OPERATIONS_H
+#endif  // HOROVOD_DDL_GPU_OPERATIONS_H

@@ -16,15 +16,13 @@
 #include "ddl_operations.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace horovod {
 namespace common {
 
 namespace {
 
-ProcessSet& ProcessSetOf(HorovodGlobalState* state,
-                         const TensorTableEntry& entry) {
+ProcessSet& ProcessSetOf(HorovodGlobalState* state, const TensorTableEntry& entry) {
   return state->process_set_table.Get(entry.process_set_id);
 }
 
@@ -37,13 +35,8 @@ bool IsOnCPU(const std::vector<TensorTableEntry>& entries) {
   return entries[0].device == CPU_DEVICE_ID;
 }
 
-bool IsFloatingPoint(DDL_Type type) {
-  return type != DDL_TYPE_INT32 && type != DDL_TYPE_INT64;
-}
-
 // Elements that each rank receives of a reduce-scatter.
-std::vector<int64_t> ReceiveCounts(
-    const std::vector<std::vector<TensorShape>>& output_shapes) {
+std::vector<int64_t> ReceiveCounts(const std::vector<std::vector<TensorShape>>& output_shapes) {
   std::vector<int64_t> counts;
   for (auto& shapes : output_shapes) {
     counts.push_back(0);
@@ -54,66 +47,10 @@ std::vector<int64_t> ReceiveCounts(
   return counts;
 }
 
-} // namespace
-
-bool GetDDLDataType(DataType type, DDL_Type& ddl_type) {
-  switch (type) {
-  case HOROVOD_FLOAT32:
-    ddl_type = DDL_TYPE_FLOAT;
-    return true;
-  case HOROVOD_FLOAT64:
-    ddl_type = DDL_TYPE_DOUBLE;
-    return true;
-  case HOROVOD_FLOAT16:
-    ddl_type = DDL_TYPE_HALF;
-    return true;
-  case HOROVOD_BFLOAT16:
-    ddl_type = DDL_TYPE_BFLOAT16;
-    return true;
-  case HOROVOD_INT32:
-    ddl_type = DDL_TYPE_INT32;
-    return true;
-  case HOROVOD_INT64:
-    ddl_type = DDL_TYPE_INT64;
-    return true;
-  default:
-    return false;
-  }
-}
-
-void GetDDLReduction(const Response& response, DataType type, int size,
-                     DDL_Op& op, double& postscale_factor) {
-  DDL_Type ddl_type;
-  postscale_factor = response.postscale_factor();
-  switch (response.reduce_op()) {
-  case ReduceOp::AVERAGE:
-    if (GetDDLDataType(type, ddl_type) && IsFloatingPoint(ddl_type)) {
-      op = DDL_OP_AVERAGE;
-    } else {
-      op = DDL_OP_SUM;
-      postscale_factor /= size;
-    }
-    break;
-  case ReduceOp::SUM:
-    op = DDL_OP_SUM;
-    break;
-  case ReduceOp::MIN:
-    op = DDL_OP_MIN;
-    break;
-  case ReduceOp::MAX:
-    op = DDL_OP_MAX;
-    break;
-  case ReduceOp::PRODUCT:
-    op = DDL_OP_PRODUCT;
-    break;
-  default:
-    throw std::logic_error("Reduction op type not supported.");
-  }
-}
+}  // namespace
 
 // Allreduce
-DDLAllreduce::DDLAllreduce(HorovodGlobalState* global_state)
-    : AllreduceOp(global_state) {}
+DDLAllreduce::DDLAllreduce(HorovodGlobalState* global_state) : AllreduceOp(global_state) {}
 
 bool DDLAllreduce::Enabled(const ParameterManager& param_manager,
                            const std::vector<TensorTableEntry>& entries,
@@ -122,8 +59,7 @@ bool DDLAllreduce::Enabled(const ParameterManager& param_manager,
   return IsOnCPU(entries) && GetDDLDataType(entries[0].tensor->dtype(), type);
 }
 
-Status DDLAllreduce::Execute(std::vector<TensorTableEntry>& entries,
-                             const Response& response) {
+Status DDLAllreduce::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   WaitForData(entries);
 
   auto& first_entry = entries[0];
@@ -134,8 +70,7 @@ Status DDLAllreduce::Execute(std::vector<TensorTableEntry>& entries,
   DDL_Op op;
   double postscale_factor;
   GetDDLDataType(dtype, type);
-  GetDDLReduction(response, dtype, process_set.controller->GetSize(), op,
-                  postscale_factor);
+  GetDDLReduction(response, dtype, process_set.controller->GetSize(), op, postscale_factor);
 
   const void* input;
   void* buffer;
@@ -151,14 +86,13 @@ Status DDLAllreduce::Execute(std::vector<TensorTableEntry>& entries,
   }
 
   if (response.prescale_factor() != 1.0) {
-    ScaleBuffer(response.prescale_factor(), entries, input, buffer,
-                num_elements);
+    ScaleBuffer(response.prescale_factor(), entries, input, buffer, num_elements);
     input = buffer;
   }
 
   timeline.ActivityStartAll(entries, DDL_ALLREDUCE);
-  CheckDDL(ddl_comm_allreduce(DDLCommunicator(process_set), input, buffer,
-                              (size_t)num_elements, type, op),
+  CheckDDL(ddl_comm_allreduce(DDLCommunicator(process_set), input, buffer, (size_t)num_elements,
+                              type, op),
            "ddl_comm_allreduce");
   timeline.ActivityEndAll(entries);
 
@@ -175,8 +109,7 @@ Status DDLAllreduce::Execute(std::vector<TensorTableEntry>& entries,
 }
 
 // Allgather
-DDLAllgather::DDLAllgather(HorovodGlobalState* global_state)
-    : AllgatherOp(global_state) {}
+DDLAllgather::DDLAllgather(HorovodGlobalState* global_state) : AllgatherOp(global_state) {}
 
 bool DDLAllgather::Enabled(const ParameterManager& param_manager,
                            const std::vector<TensorTableEntry>& entries,
@@ -184,8 +117,7 @@ bool DDLAllgather::Enabled(const ParameterManager& param_manager,
   return IsOnCPU(entries);
 }
 
-Status DDLAllgather::Execute(std::vector<TensorTableEntry>& entries,
-                             const Response& response) {
+Status DDLAllgather::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   WaitForData(entries);
 
   auto& first_entry = entries[0];
@@ -195,8 +127,7 @@ Status DDLAllgather::Execute(std::vector<TensorTableEntry>& entries,
   int element_size = (int)DataType_Size(first_entry.tensor->dtype());
 
   // Per entry and rank: elements, and where they begin in the joint buffer.
-  std::vector<std::vector<int64_t>> entry_sizes(entries.size(),
-                                                std::vector<int64_t>(size));
+  std::vector<std::vector<int64_t>> entry_sizes(entries.size(), std::vector<int64_t>(size));
   auto entry_offsets = entry_sizes;
   std::vector<int64_t*> sizes_of;
   std::vector<int64_t*> offsets_of;
@@ -234,11 +165,9 @@ Status DDLAllgather::Execute(std::vector<TensorTableEntry>& entries,
   void* recv;
   if (entries.size() > 1) {
     // What fits into the fusion buffer.
-    std::vector<int> buffer_displacements(first_elements.begin(),
-                                          first_elements.end());
+    std::vector<int> buffer_displacements(first_elements.begin(), first_elements.end());
     timeline.ActivityStartAll(entries, MEMCPY_IN_FUSION_BUFFER);
-    MemcpyInFusionBuffer(entries, buffer_displacements.data(), element_size,
-                         recv);
+    MemcpyInFusionBuffer(entries, buffer_displacements.data(), element_size, recv);
     timeline.ActivityEndAll(entries);
   } else {
     send = first_entry.tensor->data();
@@ -263,12 +192,10 @@ void DDLAllgather::Gather(ProcessSet& process_set, const void* send, void* recv,
   auto comm = DDLCommunicator(process_set);
   int rank = process_set.controller->GetRank();
   auto own_block = static_cast<uint8_t*>(recv) + displacements[rank];
-  bool same_counts = std::all_of(counts.begin(), counts.end(), [&](size_t n) {
-    return n == counts[0];
-  });
+  bool same_counts =
+      std::all_of(counts.begin(), counts.end(), [&](size_t n) { return n == counts[0]; });
   if (same_counts) {
-    CheckDDL(ddl_comm_allgather(comm, send != nullptr ? send : own_block, recv,
-                                counts[0]),
+    CheckDDL(ddl_comm_allgather(comm, send != nullptr ? send : own_block, recv, counts[0]),
              "ddl_comm_allgather");
     return;
   }
@@ -281,15 +208,13 @@ void DDLAllgather::Gather(ProcessSet& process_set, const void* send, void* recv,
   }
   std::vector<size_t> send_counts(counts.size(), counts[rank]);
   std::vector<size_t> send_offsets(counts.size(), 0);
-  CheckDDL(ddl_comm_alltoallv(comm, send, send_counts.data(),
-                              send_offsets.data(), recv, counts.data(),
-                              displacements.data()),
+  CheckDDL(ddl_comm_alltoallv(comm, send, send_counts.data(), send_offsets.data(), recv,
+                              counts.data(), displacements.data()),
            "ddl_comm_alltoallv");
 }
 
 // Broadcast
-DDLBroadcast::DDLBroadcast(HorovodGlobalState* global_state)
-    : BroadcastOp(global_state) {}
+DDLBroadcast::DDLBroadcast(HorovodGlobalState* global_state) : BroadcastOp(global_state) {}
 
 bool DDLBroadcast::Enabled(const ParameterManager& param_manager,
                            const std::vector<TensorTableEntry>& entries,
@@ -297,8 +222,7 @@ bool DDLBroadcast::Enabled(const ParameterManager& param_manager,
   return IsOnCPU(entries);
 }
 
-Status DDLBroadcast::Execute(std::vector<TensorTableEntry>& entries,
-                             const Response& response) {
+Status DDLBroadcast::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   WaitForData(entries);
 
   auto& e = entries[0];
@@ -307,8 +231,7 @@ Status DDLBroadcast::Execute(std::vector<TensorTableEntry>& entries,
   auto& data = is_root ? e.tensor : e.output;
 
   global_state_->timeline.ActivityStartAll(entries, DDL_BCAST);
-  CheckDDL(ddl_comm_broadcast(DDLCommunicator(process_set),
-                              const_cast<void*>(data->data()),
+  CheckDDL(ddl_comm_broadcast(DDLCommunicator(process_set), const_cast<void*>(data->data()),
                               (size_t)e.tensor->size(), e.root_rank),
            "ddl_comm_broadcast");
   global_state_->timeline.ActivityEndAll(entries);
@@ -316,8 +239,7 @@ Status DDLBroadcast::Execute(std::vector<TensorTableEntry>& entries,
 }
 
 // Alltoall
-DDLAlltoall::DDLAlltoall(HorovodGlobalState* global_state)
-    : AlltoallOp(global_state) {}
+DDLAlltoall::DDLAlltoall(HorovodGlobalState* global_state) : AlltoallOp(global_state) {}
 
 bool DDLAlltoall::Enabled(const ParameterManager& param_manager,
                           const std::vector<TensorTableEntry>& entries,
@@ -325,14 +247,12 @@ bool DDLAlltoall::Enabled(const ParameterManager& param_manager,
   return IsOnCPU(entries);
 }
 
-Status DDLAlltoall::Execute(std::vector<TensorTableEntry>& entries,
-                            const Response& response) {
+Status DDLAlltoall::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   WaitForData(entries);
 
   auto& e = entries[0];
   std::vector<int64_t> sdispls, rdispls, sendcounts, recvcounts;
-  Status status =
-      PrepareOutputAndParams(e, sdispls, rdispls, sendcounts, recvcounts);
+  Status status = PrepareOutputAndParams(e, sdispls, rdispls, sendcounts, recvcounts);
   if (!status.ok()) {
     return status;
   }
@@ -347,12 +267,11 @@ Status DDLAlltoall::Execute(std::vector<TensorTableEntry>& entries,
 
   global_state_->timeline.ActivityStartAll(entries, DDL_ALLTOALL);
   auto& process_set = ProcessSetOf(global_state_, e);
-  CheckDDL(ddl_comm_alltoallv(
-               DDLCommunicator(process_set), e.tensor->data(),
-               bytes(sendcounts).data(), bytes(sdispls).data(),
-               const_cast<void*>(e.output->data()), bytes(recvcounts).data(),
-               bytes(rdispls).data()),
-           "ddl_comm_alltoallv");
+  CheckDDL(
+      ddl_comm_alltoallv(DDLCommunicator(process_set), e.tensor->data(), bytes(sendcounts).data(),
+                         bytes(sdispls).data(), const_cast<void*>(e.output->data()),
+                         bytes(recvcounts).data(), bytes(rdispls).data()),
+      "ddl_comm_alltoallv");
   global_state_->timeline.ActivityEndAll(entries);
   return Status::OK();
 }
@@ -365,19 +284,15 @@ bool DDLReducescatter::Enabled(const ParameterManager& param_manager,
                                const std::vector<TensorTableEntry>& entries,
                                const Response& response) const {
   DDL_Type type;
-  if (!IsOnCPU(entries) ||
-      !GetDDLDataType(entries[0].tensor->dtype(), type)) {
+  if (!IsOnCPU(entries) || !GetDDLDataType(entries[0].tensor->dtype(), type)) {
     return false;
   }
   auto& process_set = ProcessSetOf(global_state_, entries[0]);
-  auto counts = ReceiveCounts(
-      ComputeOutputShapes(entries, process_set.controller->GetSize()));
-  return std::all_of(counts.begin(), counts.end(),
-                     [&](int64_t n) { return n == counts[0]; });
+  auto counts = ReceiveCounts(ComputeOutputShapes(entries, process_set.controller->GetSize()));
+  return std::all_of(counts.begin(), counts.end(), [&](int64_t n) { return n == counts[0]; });
 }
 
-Status DDLReducescatter::Execute(std::vector<TensorTableEntry>& entries,
-                                 const Response& response) {
+Status DDLReducescatter::Execute(std::vector<TensorTableEntry>& entries, const Response& response) {
   WaitForData(entries);
 
   auto& first_entry = entries[0];
@@ -386,8 +301,7 @@ Status DDLReducescatter::Execute(std::vector<TensorTableEntry>& entries,
   auto dtype = first_entry.tensor->dtype();
   DDL_Type type;
   GetDDLDataType(dtype, type);
-  auto output_shapes =
-      ComputeOutputShapes(entries, process_set.controller->GetSize());
+  auto output_shapes = ComputeOutputShapes(entries, process_set.controller->GetSize());
   size_t count = (size_t)ReceiveCounts(output_shapes)[0];
 
   const void* send = first_entry.tensor->data();
@@ -397,8 +311,7 @@ Status DDLReducescatter::Execute(std::vector<TensorTableEntry>& entries,
     size_t buffer_len;
     auto element_size = DataType_Size(dtype);
     timeline.ActivityStartAll(entries, MEMCPY_IN_FUSION_BUFFER);
-    MemcpyInFusionBuffer(entries, output_shapes, element_size, buffer,
-                         buffer_len);
+    MemcpyInFusionBuffer(entries, output_shapes, element_size, buffer, buffer_len);
     if (response.prescale_factor() != 1.0) {
       ScaleBuffer(response.prescale_factor(), entries, buffer, buffer,
                   (int64_t)(buffer_len / element_size));
@@ -407,16 +320,16 @@ Status DDLReducescatter::Execute(std::vector<TensorTableEntry>& entries,
     send = buffer;
     if (entries.size() > 1) {
       // In place: this rank's block within the buffer.
-      recv = static_cast<uint8_t*>(buffer) +
-             process_set.controller->GetRank() * count * element_size;
+      recv =
+          static_cast<uint8_t*>(buffer) + process_set.controller->GetRank() * count * element_size;
     }
   }
 
   timeline.ActivityStartAll(entries, DDL_REDUCESCATTER);
   // Horovod averages by the postscale factor here.
-  CheckDDL(ddl_comm_reduce_scatter(DDLCommunicator(process_set), send, recv,
-                                   count, type, DDL_OP_SUM),
-           "ddl_comm_reduce_scatter");
+  CheckDDL(
+      ddl_comm_reduce_scatter(DDLCommunicator(process_set), send, recv, count, type, DDL_OP_SUM),
+      "ddl_comm_reduce_scatter");
   timeline.ActivityEndAll(entries);
 
   if (entries.size() > 1) {
@@ -427,12 +340,11 @@ Status DDLReducescatter::Execute(std::vector<TensorTableEntry>& entries,
   if (response.postscale_factor() != 1.0) {
     for (auto& e : entries) {
       ScaleBuffer(response.postscale_factor(), entries, e.output->data(),
-                  const_cast<void*>(e.output->data()),
-                  e.output->shape().num_elements());
+                  const_cast<void*>(e.output->data()), e.output->shape().num_elements());
     }
   }
   return Status::OK();
 }
 
-} // namespace common
-} // namespace horovod
+}  // namespace common
+}  // namespace horovod

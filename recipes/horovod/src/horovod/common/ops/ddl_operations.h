@@ -18,6 +18,7 @@
 
 #include <ddl/ddl.h>
 
+#include "../ddl/ddl_types.h"
 #include "collective_operations.h"
 
 namespace horovod {
@@ -27,85 +28,64 @@ namespace common {
 // element types that the library knows; what it leaves, the MPI operation of
 // the same name takes.
 
-// Sets `ddl_type` and returns true if the library reduces elements of `type`.
-bool GetDDLDataType(DataType type, DDL_Type& ddl_type);
-
-// How the library carries out `response`: sets `op`, and `postscale_factor` to
-// what remains to be multiplied with afterwards. The library averages floating
-// point numbers itself, which rounds once; integers are summed and scaled, as
-// in Horovod's other operations. Throws std::logic_error for another operation.
-void GetDDLReduction(const Response& response, DataType type, int size,
-                     DDL_Op& op, double& postscale_factor);
-
 class DDLAllreduce : public AllreduceOp {
-public:
+ public:
   explicit DDLAllreduce(HorovodGlobalState* global_state);
 
-  Status Execute(std::vector<TensorTableEntry>& entries,
-                 const Response& response) override;
+  Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
 
-  bool Enabled(const ParameterManager& param_manager,
-               const std::vector<TensorTableEntry>& entries,
+  bool Enabled(const ParameterManager& param_manager, const std::vector<TensorTableEntry>& entries,
                const Response& response) const override;
 };
 
 class DDLAllgather : public AllgatherOp {
-public:
+ public:
   explicit DDLAllgather(HorovodGlobalState* global_state);
 
-  Status Execute(std::vector<TensorTableEntry>& entries,
-                 const Response& response) override;
+  Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
 
-  bool Enabled(const ParameterManager& param_manager,
-               const std::vector<TensorTableEntry>& entries,
+  bool Enabled(const ParameterManager& param_manager, const std::vector<TensorTableEntry>& entries,
                const Response& response) const override;
 
-private:
+ private:
   // `counts` and `displacements` in bytes, one per rank. A null `send` means
   // that this rank's block is in its place in `recv`.
   void Gather(ProcessSet& process_set, const void* send, void* recv,
-              const std::vector<size_t>& counts,
-              const std::vector<size_t>& displacements) const;
+              const std::vector<size_t>& counts, const std::vector<size_t>& displacements) const;
 };
 
 class DDLBroadcast : public BroadcastOp {
-public:
+ public:
   explicit DDLBroadcast(HorovodGlobalState* global_state);
 
-  Status Execute(std::vector<TensorTableEntry>& entries,
-                 const Response& response) override;
+  Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
 
-  bool Enabled(const ParameterManager& param_manager,
-               const std::vector<TensorTableEntry>& entries,
+  bool Enabled(const ParameterManager& param_manager, const std::vector<TensorTableEntry>& entries,
                const Response& response) const override;
 };
 
 class DDLAlltoall : public AlltoallOp {
-public:
+ public:
   explicit DDLAlltoall(HorovodGlobalState* global_state);
 
-  Status Execute(std::vector<TensorTableEntry>& entries,
-                 const Response& response) override;
+  Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
 
-  bool Enabled(const ParameterManager& param_manager,
-               const std::vector<TensorTableEntry>& entries,
+  bool Enabled(const ParameterManager& param_manager, const std::vector<TensorTableEntry>& entries,
                const Response& response) const override;
 };
 
 // Only where every rank gets the same number of elements.
 class DDLReducescatter : public ReducescatterOp {
-public:
+ public:
   explicit DDLReducescatter(HorovodGlobalState* global_state);
 
-  Status Execute(std::vector<TensorTableEntry>& entries,
-                 const Response& response) override;
+  Status Execute(std::vector<TensorTableEntry>& entries, const Response& response) override;
 
-  bool Enabled(const ParameterManager& param_manager,
-               const std::vector<TensorTableEntry>& entries,
+  bool Enabled(const ParameterManager& param_manager, const std::vector<TensorTableEntry>& entries,
                const Response& response) const override;
 };
 
-} // namespace common
-} // namespace horovod
+}  // namespace common
+}  // namespace horovod
 
-#endif // HOROVOD_DDL_OPERATIONS_H
+#endif  // HOROVOD_DDL_OPERATIONS_H
