@@ -13,14 +13,13 @@ from ddlce.smoke import clean_environment
 
 pytestmark = pytest.mark.built
 
-GUIDE = Path(__file__).parents[2] / "docs" / "user-guide.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "user"
 
 
 def program(name: str) -> str:
     """The block of Python that begins with its name."""
-    found: list[str] = re.findall(
-        rf"^```python\n(# {name}\n.*?)^```$", GUIDE.read_text(), re.M | re.S
-    )
+    pages = "".join(page.read_text() for page in sorted(GUIDE.glob("*.md")))
+    found: list[str] = re.findall(rf"^```python\n(# {name}\n.*?)^```$", pages, re.M | re.S)
     assert len(found) == 1, f"{name} is in the guide {len(found)} times"
     return found[0]
 
