@@ -34,9 +34,9 @@ def at_work(strike: Callable[[], object]) -> None:
 
 def flip_result_of(name: str) -> None:
     """One wrong element in the middle of each longer result of a collective."""
-    from ddl_ce_smoke.ways import ThroughDdl
+    from ddl_ce_smoke.adapters import DdlAdapter
 
-    method = getattr(ThroughDdl, name)
+    method = getattr(DdlAdapter, name)
 
     def flipped(*args: Any) -> Any:
         tensor = method(*args)
@@ -45,7 +45,7 @@ def flip_result_of(name: str) -> None:
             tensor[len(tensor) // 2] += 1
         return tensor
 
-    setattr(ThroughDdl, name, flipped)
+    setattr(DdlAdapter, name, flipped)
 
 
 def fail() -> None:
@@ -87,9 +87,9 @@ def drift() -> None:
 
 def no_barrier() -> None:
     """A barrier that waits for nobody. On every rank."""
-    from ddl_ce_smoke.ways import ThroughDdl
+    from ddl_ce_smoke.adapters import DdlAdapter
 
-    ThroughDdl.barrier = lambda self: None  # type: ignore[method-assign]
+    DdlAdapter.barrier = lambda self: None  # type: ignore[method-assign]
 
 
 FAULTS: dict[str, Callable[[], object]] = {

@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from ddl_ce_smoke import oracle
+from ddl_ce_smoke.adapters import ADAPTERS, Collectives, TorchAdapter
 from ddl_ce_smoke.rank import Journal, Rank, Session, journal, session
-from ddl_ce_smoke.ways import WAYS, Collectives, ThroughTorch
 
 #: Bytes. One pass of the suite sets ddl's piece (DDL_SHM_CHUNK) so small that its borders, and
 #: many pieces in flight, are cheap to reach.
@@ -53,27 +53,27 @@ def checks(via: Collectives, rank: int, size: int, quick: bool) -> Iterator[Chec
         for op in oracle.OPS:
             if via.unsupported(dtype, op):
                 continue
-            plan = Plan(via, dtype, op, rank, size)
+            trials = Trials(via, dtype, op, rank, size)
             yield Check(
-                f"allreduce {op} {dtype}", [(f"{n} elements", plan.allreduce(n)) for n in counts]
+                f"allreduce {op} {dtype}", [(f"{n} elements", trials.allreduce(n)) for n in counts]
             )
             if via.scatters(op):
                 yield Check(
                     f"reduce-scatter {op} {dtype}",
-                    [(f"{n} elements per rank", plan.reduce_scatter(n)) for n in counts],
+                    [(f"{n} elements per rank", trials.reduce_scatter(n)) for n in counts],
                 )
-        plan = Plan(via, dtype, "max", rank, size)
+        trials = Trials(via, dtype, "max", rank, size)
         yield Check(
             f"broadcast {dtype}",
-            [(f"{n} elements from rank {n % size}", plan.broadcast(n, n % size)) for n in counts],
+            [(f"{n} elements from rank {n % size}", trials.broadcast(n, n % size)) for n in counts],
         )
         yield Check(
-            f"allgather {dtype}", [(f"{n} elements per rank", plan.allgather(n)) for n in counts]
+            f"allgather {dtype}", [(f"{n} elements per rank", trials.allgather(n)) for n in counts]
         )
 
 
 @dataclass(frozen=True)
-class Plan:
+class Trials:
     """The trials for one data type and operation on one rank."""
 
     via: Collectives
@@ -179,10 +179,12 @@ def run_all(via: Collectives, job: Session, record: Journal, quick: bool) -> int
     return failures
 
 
-def way(text: str) -> str:
-    """A name in WAYS, or `torch:BACKEND`."""
-    if text not in WAYS and not text.partition("torch:")[2]:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(WAYS)}, torch:BACKEND")
+def adapter_name(text: str) -> str:
+    """A name in ADAPTERS, or `torch:BACKEND`."""
+    if text not in ADAPTERS and not text.partition("torch:")[2]:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is none of {', '.join(ADAPTERS)}, torch:BACKEND"
+        )
     return text
 
 
@@ -193,20 +195,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--via",
         action="append",
         required=True,
-        type=way,
-        help=f"{', '.join(WAYS)} or torch:BACKEND",
+        type=adapter_name,
+        help=f"{', '.join(ADAPTERS)} or torch:BACKEND",
     )
     parser.add_argument("--quick", action="store_true", help="fewer sizes")
     parser.add_argument("--timeout", type=float, default=60, help="seconds of any wait")
     parser.add_argument("--journal", type=Path, help="folder for a JSON lines file per rank")
     args = parser.parse_args(argv)
-    backend = next((v.partition(":")[2] for v in args.via if v not in WAYS), None)
+    backend = next((v.partition(":")[2] for v in args.via if v not in ADAPTERS), None)
     failures = 0
     with journal(args.journal, Rank.from_environment()) as record:
         with session(backend, args.timeout) as job:
             for via in args.via:
-                through = WAYS[via]() if via in WAYS else ThroughTorch(str(backend))
-                failures += run_all(through, job, record, args.quick)
+                adapter = ADAPTERS[via]() if via in ADAPTERS else TorchAdapter(str(backend))
+                failures += run_all(adapter, job, record, args.quick)
     return 1 if failures else 0
 
 

@@ -118,9 +118,9 @@ class Session:
         ranks: dict[str, int] = {}
         cpus: dict[str, set[int]] = {}
         for index in range(self.rank.size):
-            place = json.loads(self.store.get(f"place of {index}"))
-            ranks[place["host"]] = ranks.get(place["host"], 0) + (index < count)
-            cpus.setdefault(place["host"], set()).update(place["cpus"])
+            binding = json.loads(self.store.get(f"binding of {index}"))
+            ranks[binding["host"]] = ranks.get(binding["host"], 0) + (index < count)
+            cpus.setdefault(binding["host"], set()).update(binding["cpus"])
         return any(number > len(cpus[host]) for host, number in ranks.items())
 
 
@@ -142,8 +142,8 @@ def session(backend: str | None, timeout_seconds: float) -> Iterator[Session]:
         timeout=timeout,
         use_libuv=False,  # not every build of torch has it
     )
-    place = {"host": rank.host, "cpus": sorted(os.sched_getaffinity(0))}
-    store.set(f"place of {rank.index}", json.dumps(place))
+    binding = {"host": rank.host, "cpus": sorted(os.sched_getaffinity(0))}
+    store.set(f"binding of {rank.index}", json.dumps(binding))
     if backend is None:
         yield Session(rank, "", store, timeout, torch.device("cpu"))
     else:

@@ -1,7 +1,7 @@
-"""The ways to the collectives: ddl itself, and each framework that stands on it.
+"""One interface for the collectives of ddl, and of each framework that stands on it.
 
-All speak PyTorch tensors here, which share their memory with NumPy's, except for the frameworks
-that take their own: those are converted, and bfloat16 goes through its bits.
+Its tensors are PyTorch's. They share their memory with NumPy's arrays, and are converted for
+TensorFlow, which takes its own: bfloat16 goes through its bits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Collectives(Protocol):
         return True
 
 
-class ThroughDdl(Collectives):
+class DdlAdapter(Collectives):
     """`import ddl`."""
 
     name = "ddl"
@@ -76,7 +76,7 @@ class ThroughDdl(Collectives):
         return op == "average" and dtype.startswith("int")
 
 
-class ThroughTorch(Collectives):
+class TorchAdapter(Collectives):
     """torch.distributed on its current process group."""
 
     OPS = {  # noqa: RUF012
@@ -118,7 +118,7 @@ class ThroughTorch(Collectives):
         return op == "average" and (dtype.startswith("int") or self.name == "torch:gloo")
 
 
-class ThroughHorovod(Collectives):
+class HorovodAdapter(Collectives):
     """horovod.torch. Every operation gets a name: Horovod pairs the ranks' calls by it."""
 
     name = "horovod"
@@ -165,7 +165,7 @@ class ThroughHorovod(Collectives):
         return op in ("sum", "average")
 
 
-class ThroughTensorFlow(Collectives):
+class TensorFlowAdapter(Collectives):
     """ddl's TensorFlow operations."""
 
     name = "tensorflow"
@@ -210,7 +210,7 @@ class ThroughTensorFlow(Collectives):
         return op == "average" and dtype.startswith("int")
 
 
-#: Each way by the word that chooses it; torch.distributed is chosen by its backend instead.
-WAYS: dict[str, Callable[[], Collectives]] = {
-    way.name: way for way in (ThroughDdl, ThroughHorovod, ThroughTensorFlow)
+#: By the word that chooses each; torch.distributed is chosen by its backend instead.
+ADAPTERS: dict[str, Callable[[], Collectives]] = {
+    adapter.name: adapter for adapter in (DdlAdapter, HorovodAdapter, TensorFlowAdapter)
 }
