@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "lane.h"
+#include "background_thread.h"
 #include "operation.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -19,8 +19,8 @@ DDL_Type to_ddl(tensorflow::DataType type);
 DDL_Op to_ddl(const std::string& op);
 bool is_widened(tensorflow::DataType type);
 
-// An operation of a kernel's call. Outputs may be allocated on the lane's thread: the context lives
-// until `done`.
+// An operation of a kernel's call. Outputs may be allocated on the background thread: the context
+// lives until `done`.
 class KernelOperation : public Operation {
  public:
   using Done = tensorflow::AsyncOpKernel::DoneCallback;

@@ -78,7 +78,7 @@ class BroadcastKernel : public Kernel {
     for (int i = 0; i < context->num_inputs(); ++i) {
       operation->add_line(absl::StrCat("tensor ", i, ": ", describe(context->input(i))));
     }
-    Lane::instance().give(std::move(operation));
+    BackgroundThread::instance().give(std::move(operation));
   }
 
  private:
@@ -130,7 +130,7 @@ class AllgatherKernel : public Kernel {
     auto operation = std::make_unique<Allgather>(name_in(*context), context, done);
     operation->add_line("allgather");
     operation->add_line(describe(input, /*any_rows=*/true));
-    Lane::instance().give(std::move(operation));
+    BackgroundThread::instance().give(std::move(operation));
   }
 };
 
@@ -202,7 +202,7 @@ class AlltoallKernel : public Kernel {
     auto operation = std::make_unique<Alltoall>(name_in(*context), context, done);
     operation->add_line("alltoall");
     operation->add_line(describe(input, /*any_rows=*/true));
-    Lane::instance().give(std::move(operation));
+    BackgroundThread::instance().give(std::move(operation));
   }
 };
 

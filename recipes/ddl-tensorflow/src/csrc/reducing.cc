@@ -100,7 +100,7 @@ class AllreduceKernel : public Kernel {
                           i < num_labels ? labels_[i] : absl::StrCat("tensor ", i));
       operation->add(input, output, to_ddl(op_));
     }
-    Lane::instance().give(std::move(operation));
+    BackgroundThread::instance().give(std::move(operation));
   }
 
  private:
@@ -161,7 +161,7 @@ class ReduceScatterKernel : public Kernel {
     auto operation = std::make_unique<ReduceScatter>(name_in(*context), context, done, to_ddl(op_));
     operation->add_line(absl::StrCat("reduce_scatter (", op_, ")"));
     operation->add_line(describe(input));
-    Lane::instance().give(std::move(operation));
+    BackgroundThread::instance().give(std::move(operation));
   }
 
  private:

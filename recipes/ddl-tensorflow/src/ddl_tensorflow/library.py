@@ -51,13 +51,13 @@ def ready() -> int:
 @cache
 def _leave_at_exit() -> None:
     """Once, and after ddl's start: what ddl does at the exit, it does after us."""
-    atexit.register(_leave)
+    atexit.register(_shut_down)
 
 
-def _leave() -> None:
+def _shut_down() -> None:
     """Tell the ranks that wait for this one, or will. After an exception ddl ends the job."""
     if getattr(sys, "last_value", None) is None:
-        ctypes.CDLL(_PATH).ddl_tensorflow_leave()
+        ctypes.CDLL(_PATH).ddl_tensorflow_shutdown()
 
 
 def call(operation: str, *inputs: Any, name: str, **attributes: Any) -> Any:

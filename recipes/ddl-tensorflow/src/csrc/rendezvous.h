@@ -1,5 +1,6 @@
-// Making a communicator waits for ever for a rank that does not make it; so all ranks say first
-// that they are there, by messages whose waits end.
+// The ranks meet before the first operation. Making a communicator would wait for ever for a rank
+// that does not make it, so all ranks first say by messages that they are there, and wait no longer
+// than the timeout.
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,9 +11,9 @@ constexpr int kTag = 32001;  // ours: apart from those that users take
 
 // OK on all ranks once all have called it. Else, on all that have, an error that names a rank which
 // did not come within the timeout, has gone, or was itself tired of waiting. Once in a life of ddl.
-absl::Status meet(int rank, int size);
+absl::Status rendezvous(int rank, int size);
 
-// Instead of meeting: this rank will not come.
-void decline(int rank, int size);
+// Tells the others in their rendezvous that this rank will not come.
+void decline_rendezvous(int rank, int size);
 
 }  // namespace ddl_tensorflow

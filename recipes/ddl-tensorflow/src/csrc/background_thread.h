@@ -1,4 +1,4 @@
-// The thread that carries out this process's operations: TensorFlow's own threads never wait.
+// The thread that carries out this process's operations, so that TensorFlow's threads never wait.
 #pragma once
 
 #include <condition_variable>
@@ -15,18 +15,18 @@
 
 namespace ddl_tensorflow {
 
-class Lane {
+class BackgroundThread {
  public:
-  // The process's lane; it lives as long as the process.
-  static Lane& instance();
+  // The only one of the process; it lives as long as the process.
+  static BackgroundThread& instance();
 
-  // Returns at once; the operation's `finish` comes from the lane's thread.
+  // Returns at once; the thread calls the operation's `finish`.
   void give(std::unique_ptr<Operation> operation);
 
   // This rank's program ends: operations that others have asked for, or will, fail there. Returns
-  // at once; `wait_left` waits for at most `seconds` until all others have heard it.
-  void leave();
-  void wait_left(double seconds);
+  // at once; `wait_shut_down` waits for at most `seconds` until all others have heard it.
+  void shut_down();
+  void wait_shut_down(double seconds);
 
  private:
   struct Pending {
@@ -38,12 +38,12 @@ class Lane {
   struct Message;
   using Pendings = std::vector<Pending>;
 
-  Lane() = default;
+  BackgroundThread() = default;
   void start();
   void loop();
   bool wait_for_work(double seconds);
-  bool is_told_to_leave();
-  void set_left();
+  bool should_shut_down();
+  void set_shut_down();
   absl::Status open();
   absl::Status round();
   Message next_message(Pendings& fresh);
@@ -58,8 +58,8 @@ class Lane {
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Operation>> given_;
   bool is_running_ = false;
-  bool is_leaving_ = false;
-  bool has_left_ = false;
+  bool is_shutting_down_ = false;
+  bool is_shut_down_ = false;
 
   // The rest belongs to the thread.
   ddl_comm_t comm_ = DDL_COMM_WORLD;

@@ -1,4 +1,4 @@
-#include "meeting.h"
+#include "rendezvous.h"
 
 #include <ddl/ddl.h>
 
@@ -41,7 +41,7 @@ absl::Status hear_others(int rank, int size, Word expected) {
 
 }  // namespace
 
-absl::Status meet(int rank, int size) {
+absl::Status rendezvous(int rank, int size) {
   tell_others(rank, size, Word::kHere);
   const absl::Status status = hear_others(rank, size, Word::kHere);
   // One rank may be late for some of the others only: none shall go on without those.
@@ -49,6 +49,6 @@ absl::Status meet(int rank, int size) {
   return status.ok() ? hear_others(rank, size, Word::kAllAreHere) : status;
 }
 
-void decline(int rank, int size) { tell_others(rank, size, Word::kGone); }
+void decline_rendezvous(int rank, int size) { tell_others(rank, size, Word::kGone); }
 
 }  // namespace ddl_tensorflow

@@ -1,4 +1,4 @@
-#include "lane.h"
+#include "background_thread.h"
 
 #include <pthread.h>
 
@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "meeting.h"
+#include "rendezvous.h"
 #include "status.h"
 
 namespace ddl_tensorflow {
@@ -72,36 +72,36 @@ std::string ranks_text(const std::vector<int>& ranks) {
 
 }  // namespace
 
-struct Lane::Message {
+struct BackgroundThread::Message {
   std::uint64_t count = 0;
   std::uint64_t is_giving_up = 0;
-  std::uint64_t is_leaving = 0;
+  std::uint64_t is_shutting_down = 0;
   Announcement slots[kSlots] = {};
 };
 
-Lane& Lane::instance() {
-  static Lane* const lane = new Lane;  // never destroyed: its thread has no end
-  return *lane;
+BackgroundThread& BackgroundThread::instance() {
+  static auto* const only = new BackgroundThread;  // never destroyed: its thread has no end
+  return *only;
 }
 
-void Lane::give(std::unique_ptr<Operation> operation) {
+void BackgroundThread::give(std::unique_ptr<Operation> operation) {
   const std::lock_guard<std::mutex> lock(mutex_);
   given_.push_back(std::move(operation));
   start();
 }
 
-void Lane::leave() {
+void BackgroundThread::shut_down() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  is_leaving_ = true;
+  is_shutting_down_ = true;
   start();
 }
 
-void Lane::wait_left(double seconds) {
+void BackgroundThread::wait_shut_down(double seconds) {
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return has_left_; });
+  changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return is_shut_down_; });
 }
 
-void Lane::start() {
+void BackgroundThread::start() {
   if (!is_running_) {
     is_running_ = true;
     std::thread([this] { loop(); }).detach();
@@ -109,18 +109,18 @@ void Lane::start() {
   changed_.notify_all();
 }
 
-bool Lane::is_told_to_leave() {
+bool BackgroundThread::should_shut_down() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return is_leaving_ && !has_left_;
+  return is_shutting_down_ && !is_shut_down_;
 }
 
-void Lane::set_left() {
+void BackgroundThread::set_shut_down() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  has_left_ = true;
+  is_shut_down_ = true;
   changed_.notify_all();
 }
 
-void Lane::loop() {
+void BackgroundThread::loop() {
   pthread_setname_np(pthread_self(), "ddl-tensorflow");
   double pause = kShortest;
   while (true) {
@@ -130,15 +130,15 @@ void Lane::loop() {
     if (status.ok()) status = round();
     if (status.ok()) continue;
     fail_all(status);
-    if (is_told_to_leave()) set_left();  // they have heard it, or cannot
+    if (should_shut_down()) set_shut_down();  // they have heard it, or cannot
   }
 }
 
 // Until something is given; when we wait for other ranks, not for longer than `seconds`. False when
 // nothing new is there.
-bool Lane::wait_for_work(double seconds) {
+bool BackgroundThread::wait_for_work(double seconds) {
   std::unique_lock<std::mutex> lock(mutex_);
-  const auto is_given = [this] { return !given_.empty() || (is_leaving_ && !has_left_); };
+  const auto is_given = [this] { return !given_.empty() || (is_shutting_down_ && !is_shut_down_); };
   if (announced_.empty()) {
     changed_.wait(lock, is_given);
   } else if (!is_progressing_) {
@@ -148,7 +148,7 @@ bool Lane::wait_for_work(double seconds) {
 }
 
 // A communicator of our own, so that the program's calls and ours do not meet.
-absl::Status Lane::open() {
+absl::Status BackgroundThread::open() {
   if (ddl_initialized() == 0) {
     negotiation_.reset();
     return absl::FailedPreconditionError("ddl is not initialised; call ddl.init() first");
@@ -161,11 +161,11 @@ absl::Status Lane::open() {
   absl::Status status = to_status(ddl_size(&size_), "size");
   if (status.ok()) status = to_status(ddl_rank(&rank_), "rank");
   if (!status.ok()) return status;
-  if (is_told_to_leave()) {
-    decline(rank_, size_);
+  if (should_shut_down()) {
+    decline_rendezvous(rank_, size_);
     return absl::AbortedError("this rank's program has ended");
   }
-  closed_ = meet(rank_, size_);
+  closed_ = rendezvous(rank_, size_);
   if (!closed_.ok()) return closed_;
   std::vector<int> ranks(size_);
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -175,7 +175,7 @@ absl::Status Lane::open() {
 }
 
 // Tells the others what is new here, hears what is new there, and does what all have asked for.
-absl::Status Lane::round() {
+absl::Status BackgroundThread::round() {
   Pendings fresh;
   const Message mine = next_message(fresh);
   for (Pending& pending : fresh) announced_[pending.name].push_back(std::move(pending));
@@ -190,7 +190,7 @@ absl::Status Lane::round() {
   for (int rank = 0; rank < size_; ++rank) {
     is_giving_up = is_giving_up || all[rank].is_giving_up != 0;
     is_progressing_ = is_progressing_ || all[rank].count > 0;
-    if (all[rank].is_leaving != 0) gone.push_back(rank);
+    if (all[rank].is_shutting_down != 0) gone.push_back(rank);
     for (std::size_t i = 0; i < all[rank].count; ++i) negotiation_->hear(rank, all[rank].slots[i]);
   }
   Pendings ready;
@@ -211,7 +211,7 @@ absl::Status Lane::round() {
   return closed_;
 }
 
-Lane::Message Lane::next_message(Pendings& fresh) {
+BackgroundThread::Message BackgroundThread::next_message(Pendings& fresh) {
   Message message;
   message.is_giving_up = is_overdue() ? 1 : 0;
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -222,11 +222,11 @@ Lane::Message Lane::next_message(Pendings& fresh) {
     message.slots[message.count++] = {name, hash_of(operation->lines()), operation->rows()};
     fresh.push_back({std::move(operation), name, now(), {}});
   }
-  message.is_leaving = is_leaving_ && given_.empty() ? 1 : 0;
+  message.is_shutting_down = is_shutting_down_ && given_.empty() ? 1 : 0;
   return message;
 }
 
-Lane::Pending Lane::take(const Agreement& agreement) {
+BackgroundThread::Pending BackgroundThread::take(const Agreement& agreement) {
   const auto found = announced_.find(agreement.name);
   Pending pending = std::move(found->second.front());
   found->second.pop_front();
@@ -236,7 +236,7 @@ Lane::Pending Lane::take(const Agreement& agreement) {
 }
 
 // The allreduces of a round as one, then the others in the order agreed on.
-void Lane::carry_out(Pendings ready) {
+void BackgroundThread::carry_out(Pendings ready) {
   std::vector<Reduction> reductions;
   for (const Pending& pending : ready) {
     for (const Reduction& one : pending.operation->reductions()) reductions.push_back(one);
@@ -255,7 +255,7 @@ void Lane::carry_out(Pendings ready) {
 }
 
 // All ranks know that they asked for different things under one name: say what differs first.
-absl::Status Lane::explain_difference(const Pending& pending) {
+absl::Status BackgroundThread::explain_difference(const Pending& pending) {
   const std::string text = text_of(*pending.operation);
   const std::uint64_t length = text.size();
   std::vector<std::uint64_t> lengths(size_);
@@ -288,7 +288,7 @@ absl::Status Lane::explain_difference(const Pending& pending) {
   return absl::InternalError(absl::StrCat(what, ": hashes differ, texts do not"));
 }
 
-bool Lane::is_overdue() const {
+bool BackgroundThread::is_overdue() const {
   double timeout = 0;
   if (announced_.empty() || ddl_get_timeout(&timeout) != DDL_SUCCESS) return false;
   const double limit = now() - timeout;
@@ -297,7 +297,7 @@ bool Lane::is_overdue() const {
 }
 
 // Every rank does so in the same round: what is not agreed on by now fails everywhere.
-void Lane::give_up() {
+void BackgroundThread::give_up() {
   auto failed = std::exchange(announced_, {});
   for (auto& [name, pendings] : failed) {
     const std::string who = ranks_text(negotiation_->missing(name));
@@ -310,7 +310,7 @@ void Lane::give_up() {
   negotiation_->forget_all();
 }
 
-void Lane::fail_all(const absl::Status& status) {
+void BackgroundThread::fail_all(const absl::Status& status) {
   auto failed = std::exchange(announced_, {});
   std::deque<std::unique_ptr<Operation>> given;
   {
