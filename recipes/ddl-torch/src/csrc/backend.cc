@@ -54,8 +54,8 @@ DdlBackend::DdlBackend(int rank, std::vector<int> world_ranks, const std::string
 #endif
   use_timeout(timeout);
   check(ddl_comm_create(world_ranks.data(), getSize(), tag_of(group_id), &comm_));
-  completer_ = std::make_shared<Completer>();
-  threads_ = {std::make_shared<Lane>("ddl-collectives"), std::make_shared<Strands>()};
+  completions_ = std::make_shared<CompletionPool>();
+  threads_ = {std::make_shared<SerialQueue>("ddl-collectives"), std::make_shared<Strands>()};
   init();
   const std::lock_guard<std::mutex> lock(registry().mutex);
   registry().backends.insert(this);
@@ -96,7 +96,7 @@ DdlBackend::OperationPtr DdlBackend::make_work(OpType type, const char* title, m
     sequence = ++sequence_;
   }
   return c10::make_intrusive<OperationWork>(getRank(), type, sequence, title, std::move(outputs),
-                                            where, std::move(timed), completer_);
+                                            where, std::move(timed), completions_);
 }
 
 DdlBackend::WorkPtr DdlBackend::given(OperationPtr work) {
@@ -146,7 +146,7 @@ void DdlBackend::close() {
   if (!threads.collectives) return;
   threads = {};  // waits for their ends
   // What hangs on futures is done before the group is; it can begin no operation any more.
-  completer_->close();
+  completions_->close();
   // Without ddl there is nothing left to free; an error here has nobody to tell.
   if (ddl_initialized()) ddl_comm_free(comm_);
 }
@@ -222,7 +222,7 @@ std::string DdlBackend::leave(std::chrono::milliseconds patience) {
     if (current.messages && !current.messages->drain(deadline)) {
       return waits(current.messages->current());
     }
-    if (!completer_->drain(deadline)) {
+    if (!completions_->drain(deadline)) {
       return "it exits while code that hangs on a future (then) is still running";
     }
   }

@@ -8,13 +8,13 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "api.h"
-#include "lane.h"
+#include "serial_queue.h"
 #include "strands.h"
 #include "tensors.h"
 
 namespace ddl_torch {
 
-// One process group. Its collectives run in order on one lane. Sends and receives run beside them,
+// One process group. Its collectives run in order on one queue. Sends and receives run beside them,
 // in order for each peer, tag and direction, since a send may wait for the receive behind it.
 class DdlBackend : public c10d::Backend {
  public:
@@ -115,14 +115,14 @@ class DdlBackend : public c10d::Backend {
   int next_monitored_tag();
   WorkPtr run_message(const Strands::Key& key, OperationPtr work);
   struct Threads {
-    std::shared_ptr<Lane> collectives;  // null once the group is destroyed
+    std::shared_ptr<SerialQueue> collectives;  // null once the group is destroyed
     std::shared_ptr<Strands> messages;
   };
   Threads threads();
   Threads threads_for(const char* title);  // refuses when the group is destroyed
   void close();
 
-  // The bodies that several operations share; they return what is to be run on the lane.
+  // The bodies that several operations share; they return a body for the queue.
   Body allreduce_body(const char* what, const at::Tensor& tensor, const c10d::ReduceOp& op);
   Body allgather_body(const char* what, const at::Tensor& output, const at::Tensor& input);
   Body allgather_list_body(const char* what, const Tensors& outputs, const at::Tensor& input);
@@ -131,7 +131,7 @@ class DdlBackend : public c10d::Backend {
 
   c10::intrusive_ptr<Options> options_;
   ddl_comm_t comm_ = nullptr;
-  std::shared_ptr<Completer> completer_;
+  std::shared_ptr<CompletionPool> completions_;
   std::mutex mutex_;  // of what follows
   std::uint64_t sequence_ = 0;
   std::uint64_t num_monitored_ = 0;

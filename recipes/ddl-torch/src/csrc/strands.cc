@@ -3,7 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <pthread.h>
 
-#include "lane.h"
+#include "serial_queue.h"
 
 namespace ddl_torch {
 namespace {

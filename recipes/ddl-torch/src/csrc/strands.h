@@ -1,5 +1,5 @@
-// Many queues on few threads: each queue's operations run one after the other, in the order in
-// which they were given; different queues wait for nothing of each other.
+// Many queues on few threads. The operations of a queue run one after the other in the order given;
+// different queues do not wait for each other.
 #pragma once
 
 #include <chrono>
@@ -31,13 +31,13 @@ class Strands {
   };
 
   Strands() = default;
-  ~Strands();  // after all that has been given
+  ~Strands();  // runs the operations that have been given
   Strands(const Strands&) = delete;
   Strands& operator=(const Strands&) = delete;
 
   void give(const Key& key, c10::intrusive_ptr<OperationWork> work);
 
-  // As Lane has them.
+  // As those of SerialQueue.
   bool drain(std::chrono::steady_clock::time_point deadline);
   void cancel_waiting(const std::string& reason);
   std::string current();

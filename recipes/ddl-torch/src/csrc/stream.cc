@@ -16,7 +16,7 @@ namespace {
 using c10::impl::VirtualGuardImpl;
 
 #if DDL_TORCH_AT_LEAST_2_13
-// One for each thread, so that a lane's staging buffers can be used again.
+// One for each thread, so that a queue's staging buffers can be used again.
 c10::Stream own_stream(c10::Device device) {
   thread_local std::optional<c10::Stream> stream;
   if (!stream || stream->device() != device) {

@@ -1,4 +1,4 @@
-// Lanes and torch's streams: what runs on a lane's thread is in order with the tensors' GPU.
+// Puts an operation, which runs on a queue's thread, in order with the streams of its tensors' GPU.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -10,14 +10,14 @@
 
 namespace ddl_torch {
 
-// Of the first tensor; the CPU when there is none.
+// The first tensor's device; the CPU when there is none.
 c10::Device device_of(const c10::IValue& tensors);
 
-// Made where an operation is asked for, and run on the lane's thread. For the CPU it does nothing
-// special. It names no GPU library: the same build serves a torch with CUDA and one without.
+// Made where an operation is asked for, and run on its queue's thread. For the CPU it only runs the
+// body. It names no GPU library: one build serves a torch with CUDA and one without.
 class StreamOrder {
  public:
-  // Notes how far the current stream of `device` has been given work.
+  // Records the work that the current stream of `device` has been given so far.
   explicit StreamOrder(c10::Device device);
 
   // Runs `body` after that work, with a stream of this thread as the current one, and returns when

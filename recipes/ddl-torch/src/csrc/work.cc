@@ -15,13 +15,13 @@ std::vector<c10::Device> devices_of(c10::Device device) {
 
 OperationWork::OperationWork(int rank, c10d::OpType type, std::uint64_t sequence, const char* title,
                              c10::IValue outputs, c10::Device device, std::function<void()> body,
-                             std::shared_ptr<Completer> completer)
+                             std::shared_ptr<CompletionPool> completions)
     : c10d::Work(rank, type, title),
       sequence_(sequence),
       title_(title),
       outputs_(std::move(outputs)),
       body_(std::move(body)),
-      completer_(std::move(completer)),
+      completions_(std::move(completions)),
       future_(c10::make_intrusive<c10::ivalue::Future>(outputs_.type(), devices_of(device))) {}
 
 void OperationWork::run() {
@@ -46,7 +46,7 @@ void OperationWork::complete(const std::exception_ptr& error) {
   }
   if (is_taken) {
     const auto self = c10::intrusive_ptr<OperationWork>::reclaim_copy(this);
-    completer_->give([self, error] { self->settle(error); });
+    completions_->give([self, error] { self->settle(error); });
   }
   finish(error);
 }

@@ -1,4 +1,4 @@
-// One operation under way: torch waits on it, or takes its future.
+// One operation under way, on which torch waits or whose future it takes.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -9,7 +9,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
-#include "completer.h"
+#include "completion_pool.h"
 
 namespace ddl_torch {
 
@@ -18,9 +18,9 @@ class OperationWork : public c10d::Work {
   // `outputs` is what the future holds: a list of tensors on `device`, or a list of such lists.
   OperationWork(int rank, c10d::OpType type, std::uint64_t sequence, const char* title,
                 c10::IValue outputs, c10::Device device, std::function<void()> body,
-                std::shared_ptr<Completer> completer);
+                std::shared_ptr<CompletionPool> completions);
 
-  void run();                           // on the lane's thread; never throws
+  void run();                           // on the queue's thread; never throws
   void fail(std::exception_ptr error);  // instead of run
 
   bool wait(std::chrono::milliseconds timeout) override;
@@ -41,13 +41,13 @@ class OperationWork : public c10d::Work {
   std::shared_ptr<const std::atomic<int>> source_;
   c10::IValue outputs_;
   std::function<void()> body_;
-  std::shared_ptr<Completer> completer_;
+  std::shared_ptr<CompletionPool> completions_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::mutex future_mutex_;  // of what follows
   bool is_future_taken_ = false;
 };
 
-// Several operations as one: what a coalescing manager returns.
+// Several operations as one, which a coalescing manager returns.
 class CoalescedWork : public c10d::Work {
  public:
   CoalescedWork(int rank, std::vector<c10::intrusive_ptr<OperationWork>> works);

@@ -1,4 +1,4 @@
-#include "completer.h"
+#include "completion_pool.h"
 
 #include <pthread.h>
 
@@ -10,7 +10,7 @@
 
 namespace ddl_torch {
 
-struct Completer::State {
+struct CompletionPool::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> waiting;
@@ -23,24 +23,24 @@ struct Completer::State {
 
 namespace {
 
-// Whose thread this is, if any completer's.
+// The state of the pool whose thread this is, or null.
 thread_local const void* own = nullptr;
 
 }  // namespace
 
-Completer::Completer() : state_(std::make_shared<State>()) {}
+CompletionPool::CompletionPool() : state_(std::make_shared<State>()) {}
 
-Completer::~Completer() { close(); }
+CompletionPool::~CompletionPool() { close(); }
 
-void Completer::close() {
+void CompletionPool::close() {
   std::unique_lock<std::mutex> lock(state_->mutex);
   state_->is_closing = true;
   state_->changed.notify_all();
-  // A task that drops the last reference to us cannot wait for its own end.
+  // A task that drops the last reference to the pool cannot wait for its own end.
   if (own != state_.get()) state_->changed.wait(lock, [&] { return state_->is_done(); });
 }
 
-void Completer::give(std::function<void()> task) {
+void CompletionPool::give(std::function<void()> task) {
   std::unique_lock<std::mutex> lock(state_->mutex);
   if (state_->is_closing) {
     lock.unlock();
@@ -55,12 +55,12 @@ void Completer::give(std::function<void()> task) {
   }
 }
 
-bool Completer::drain(std::chrono::steady_clock::time_point deadline) {
+bool CompletionPool::drain(std::chrono::steady_clock::time_point deadline) {
   std::unique_lock<std::mutex> lock(state_->mutex);
   return state_->changed.wait_until(lock, deadline, [&] { return state_->is_done(); });
 }
 
-void Completer::work(const std::shared_ptr<State>& state) {
+void CompletionPool::work(const std::shared_ptr<State>& state) {
   pthread_setname_np(pthread_self(), "ddl-futures");
   own = state.get();
   std::unique_lock<std::mutex> lock(state->mutex);
@@ -74,11 +74,11 @@ void Completer::work(const std::shared_ptr<State>& state) {
     ++state->running;
     lock.unlock();
     task();
-    task = nullptr;  // what it holds may want Python's lock
+    task = nullptr;  // the destruction of its captures may want Python's lock
     lock.lock();
     --state->running;
     state->changed.notify_all();
-    if (state->idle > 0) return;  // one is enough to wait for the next
+    if (state->idle > 0) return;  // one idle thread is enough for the next task
   }
 }
 

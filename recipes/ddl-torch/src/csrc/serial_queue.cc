@@ -1,4 +1,4 @@
-#include "lane.h"
+#include "serial_queue.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
@@ -11,9 +11,9 @@ void fail_cancelled(OperationWork& work, const std::string& reason) {
       {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, "ddl: " + reason)));
 }
 
-Lane::Lane(const std::string& name) : thread_([this, name] { loop(name); }) {}
+SerialQueue::SerialQueue(const std::string& name) : thread_([this, name] { loop(name); }) {}
 
-Lane::~Lane() {
+SerialQueue::~SerialQueue() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     is_closing_ = true;
@@ -22,7 +22,7 @@ Lane::~Lane() {
   thread_.join();
 }
 
-void Lane::give(c10::intrusive_ptr<OperationWork> work) {
+void SerialQueue::give(c10::intrusive_ptr<OperationWork> work) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     waiting_.push_back(std::move(work));
@@ -30,12 +30,12 @@ void Lane::give(c10::intrusive_ptr<OperationWork> work) {
   changed_.notify_all();
 }
 
-bool Lane::drain(std::chrono::steady_clock::time_point deadline) {
+bool SerialQueue::drain(std::chrono::steady_clock::time_point deadline) {
   std::unique_lock<std::mutex> lock(mutex_);
   return changed_.wait_until(lock, deadline, [&] { return waiting_.empty() && !running_; });
 }
 
-void Lane::cancel_waiting(const std::string& reason) {
+void SerialQueue::cancel_waiting(const std::string& reason) {
   std::deque<c10::intrusive_ptr<OperationWork>> cancelled;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -44,14 +44,14 @@ void Lane::cancel_waiting(const std::string& reason) {
   for (const auto& work : cancelled) fail_cancelled(*work, reason);
 }
 
-std::string Lane::current() {
+std::string SerialQueue::current() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return running_ ? running_->title() : "";
 }
 
-void Lane::loop(const std::string& name) {
+void SerialQueue::loop(const std::string& name) {
   pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
-  // Operations write into tensors as memory: autograd has no part in it.
+  // Operations write into the tensors' memory, without autograd.
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
@@ -63,7 +63,7 @@ void Lane::loop(const std::string& name) {
     running_->run();
     lock.lock();
     {
-      // Its destruction may want Python's lock, whose holder may be waiting for ours.
+      // The work's destruction may want Python's lock, whose holder may be waiting for this mutex.
       c10::intrusive_ptr<OperationWork> done;
       done.swap(running_);
       lock.unlock();

@@ -1,4 +1,4 @@
-// A thread that runs operations one after the other, in the order in which they were given.
+// A queue with a thread, which runs operations one after the other in the order given.
 #pragma once
 
 #include <chrono>
@@ -12,22 +12,22 @@
 
 namespace ddl_torch {
 
-// Ends an operation that never began with `reason`.
+// Fails an operation that has not begun, with `reason`.
 void fail_cancelled(OperationWork& work, const std::string& reason);
 
-class Lane {
+class SerialQueue {
  public:
-  explicit Lane(const std::string& name);  // at most 15 characters show up in ps and gdb
-  ~Lane();                                 // after what has been given
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  explicit SerialQueue(const std::string& name);  // at most 15 characters show up in ps and gdb
+  ~SerialQueue();                                 // runs the operations that have been given
+  SerialQueue(const SerialQueue&) = delete;
+  SerialQueue& operator=(const SerialQueue&) = delete;
 
   void give(c10::intrusive_ptr<OperationWork> work);
 
   // Waits until nothing is left to do; false when `deadline` comes first.
   bool drain(std::chrono::steady_clock::time_point deadline);
 
-  // What has not begun fails with `reason`; what runs goes on.
+  // Fails the operations that have not begun with `reason`; the one under way goes on.
   void cancel_waiting(const std::string& reason);
 
   // The operation under way, "" when idle.
