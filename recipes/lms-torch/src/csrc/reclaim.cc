@@ -2,7 +2,7 @@
 // tensors that no plan moves are copied to the host and their memory is given up, oldest first.
 //
 // `Execute` is called with the allocator's lock held, and without a size. So no Python runs here,
-// and nothing is allocated: what is offered comes with its room on the host.
+// and nothing is allocated: each offered storage comes with its slot on the host.
 #include <c10/core/StorageImpl.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
@@ -22,9 +22,9 @@ using Storage = c10::intrusive_ptr<c10::StorageImpl>;
 
 struct Offer {
   Storage storage;
-  void* room;       // pinned host memory of the storage's size
+  void* slot;       // pinned host memory of the storage's size
   uint32_t owners;  // how many the storage has when nothing but LMS holds it
-  std::list<uint64_t>::iterator place;
+  std::list<uint64_t>::iterator position;
   bool gone = false;
 };
 
@@ -42,24 +42,24 @@ class Net {
     step_ = step;
   }
 
-  uint64_t offer(uintptr_t storage, uintptr_t room, uint32_t owners) {
+  uint64_t offer(uintptr_t storage, uintptr_t slot, uint32_t owners) {
     auto kept = Storage::reclaim_copy(reinterpret_cast<c10::StorageImpl*>(storage));
     std::lock_guard guard(mutex_);
     const uint64_t ticket = ++last_;
     order_.push_back(ticket);
-    offers_.emplace(ticket, Offer{std::move(kept), reinterpret_cast<void*>(room), owners + 1,
+    offers_.emplace(ticket, Offer{std::move(kept), reinterpret_cast<void*>(slot), owners + 1,
                                   std::prev(order_.end())});
     return ticket;
   }
 
-  // Takes an offer back; whether its memory is gone, and the room holds its bytes.
+  // Takes an offer back; whether its memory is gone, and the slot holds its bytes.
   bool withdraw(uint64_t ticket) {
     std::unique_lock guard(mutex_);
     const auto found = offers_.find(ticket);
     if (found == offers_.end()) return false;
     Offer offer = std::move(found->second);
     offers_.erase(found);
-    if (!offer.gone) order_.erase(offer.place);
+    if (!offer.gone) order_.erase(offer.position);
     guard.unlock();  // the storage may die here, and that takes the allocator's lock
     return offer.gone;
   }
@@ -84,7 +84,7 @@ class Net {
         continue;
       }
       const size_t bytes = offer.storage->nbytes();
-      if (cudaMemcpyAsync(offer.room, offer.storage->data(), bytes, cudaMemcpyDeviceToHost,
+      if (cudaMemcpyAsync(offer.slot, offer.storage->data(), bytes, cudaMemcpyDeviceToHost,
                           stream.stream()) != cudaSuccess ||
           cudaStreamSynchronize(stream.stream()) != cudaSuccess) {
         break;
@@ -126,11 +126,11 @@ PYBIND11_MODULE(_reclaim, module) {
       "Begin at `limit` reserved bytes (0: never) and give up `step` at a time.");
   module.def(
       "offer",
-      [](uintptr_t storage, uintptr_t room, uint32_t owners) {
-        return Net::get().offer(storage, room, owners);
+      [](uintptr_t storage, uintptr_t slot, uint32_t owners) {
+        return Net::get().offer(storage, slot, owners);
       },
       free, "Offer a storage; returns a ticket.");
   module.def(
       "withdraw", [](uint64_t ticket) { return Net::get().withdraw(ticket); }, free,
-      "Take an offer back; whether the storage's bytes are in the room now.");
+      "Take an offer back; whether the storage's bytes are in the slot now.");
 }

@@ -205,8 +205,8 @@ class Engine:
             everything[:] = [parameter for parameter in everything if parameter not in gone]
             for parameter in gone:
                 parameter.forget(keep)
-            for place, parameter in enumerate(everything):
-                parameter.place = place
+            for index, parameter in enumerate(everything):
+                parameter.index = index
 
     def before_use(self, parameter: PagedParameter) -> None:
         """The program is about to use a paged parameter."""

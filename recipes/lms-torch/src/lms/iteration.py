@@ -153,7 +153,7 @@ class Iteration:
         self._event_begins(key, number)
         parameter.idle = self.idle[number] = IdlePeriod(parameter, number)
         if self.guide.recorder is not None:
-            self.guide.recorder.idle_begins(key, parameter.place)
+            self.guide.recorder.idle_begins(key, parameter.index)
         if self.guide.plan is None:
             self.runtime.releases.put(parameter.idle)
         self._event_ends()
@@ -305,7 +305,7 @@ class Iteration:
         guide = self.guide
         if guide.plan is None or guide.trace is None or not guide.trace.stepped:
             return False
-        return parameter.place not in guide.plan.moves
+        return parameter.index not in guide.plan.moves
 
     @property
     def step_is_planned(self) -> bool:

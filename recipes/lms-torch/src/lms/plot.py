@@ -15,9 +15,9 @@ def _path(curve: Sequence[int], most: int) -> str:
     """Steps from interval to interval."""
     count = max(1, len(curve))
     words = []
-    for place, size in enumerate(curve):
+    for index, size in enumerate(curve):
         y = _TOP + _HEIGHT * (1 - size / most)
-        words += [f"{_LEFT + _WIDTH * (place + end) / count:.1f},{y:.1f}" for end in (0, 1)]
+        words += [f"{_LEFT + _WIDTH * (index + end) / count:.1f},{y:.1f}" for end in (0, 1)]
     return " ".join(words)
 
 

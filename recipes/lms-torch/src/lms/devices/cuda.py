@@ -47,14 +47,14 @@ class _Copy:
 class _Offer:
     """A storage within the reach of the net under the plan (`csrc/reclaim.cc`)."""
 
-    def __init__(self, net: ModuleType, flat: torch.Tensor, room: HostSlot, owners: int) -> None:
-        self._net, self._room = net, room
-        self._ticket = net.offer(flat.untyped_storage()._cdata, room.bytes.data_ptr(), owners)
+    def __init__(self, net: ModuleType, flat: torch.Tensor, slot: HostSlot, owners: int) -> None:
+        self._net, self._slot = net, slot
+        self._ticket = net.offer(flat.untyped_storage()._cdata, slot.bytes.data_ptr(), owners)
 
     def withdraw(self) -> HostSlot | None:
-        """The room with the bytes, if the allocator took the storage."""
+        """The slot with the bytes, if the allocator took the storage."""
         ticket, self._ticket = self._ticket, 0
-        return self._room if ticket and self._net.withdraw(ticket) else None
+        return self._slot if ticket and self._net.withdraw(ticket) else None
 
     def __del__(self) -> None:
         self.withdraw()
@@ -84,14 +84,14 @@ class CudaDevice:
 
     def _measure(self) -> TransferRates:
         """Both ways at once, as in training: the middle one of some copies."""
-        room, other = self.pool.take(_TRIAL_BYTES), self.pool.take(_TRIAL_BYTES)
+        slot, other = self.pool.take(_TRIAL_BYTES), self.pool.take(_TRIAL_BYTES)
         there = torch.empty(2, _TRIAL_BYTES, dtype=torch.uint8, device=self.index)
         times: list[tuple[float, float]] = []
         for _ in range(_TRIAL_COPIES):
             spans = [[torch.cuda.Event(enable_timing=True) for _ in "ab"] for _ in "ab"]
             torch.cuda.synchronize()
             for stream, (first, last), target, source in (
-                (self._out, spans[0], room.bytes, there[0]),
+                (self._out, spans[0], slot.bytes, there[0]),
                 (self._back, spans[1], there[1], other.bytes),
             ):
                 with torch.cuda.stream(stream):
@@ -153,34 +153,34 @@ class CudaDevice:
         """On the stream for copies out, after all computing so far."""
         compute = torch.cuda.current_stream(self.index)
         source = flat.view(torch.uint8)
-        room = self.pool.take(source.numel())
+        slot = self.pool.take(source.numel())
         self._out.wait_stream(compute)
         with torch.cuda.stream(self._out):
-            room.bytes.copy_(source, non_blocking=True)
-        return room, _Copy(compute, self._out, flat)
+            slot.bytes.copy_(source, non_blocking=True)
+        return slot, _Copy(compute, self._out, flat)
 
-    def page_in(self, room: HostSlot, like: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
+    def page_in(self, slot: HostSlot, like: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
         """Into memory of the compute stream, on the stream for copies in."""
-        flat = like.new_empty(room.bytes.numel() // like.element_size())
-        return flat, self._copy_back(room, flat)
+        flat = like.new_empty(slot.bytes.numel() // like.element_size())
+        return flat, self._copy_back(slot, flat)
 
     def vacate(self, tensor: torch.Tensor) -> None:
         """Given up on the compute stream, which is where it is used."""
         tensor.untyped_storage().resize_(0)
 
-    def refill(self, room: HostSlot, tensor: torch.Tensor, nbytes: int) -> _Copy:
+    def refill(self, slot: HostSlot, tensor: torch.Tensor, nbytes: int) -> _Copy:
         """Into memory of the compute stream, on the stream for copies in."""
-        return self._copy_back(room, restore_storage(tensor, nbytes))
+        return self._copy_back(slot, restore_storage(tensor, nbytes))
 
-    def _copy_back(self, room: HostSlot, flat: torch.Tensor) -> _Copy:
+    def _copy_back(self, slot: HostSlot, flat: torch.Tensor) -> _Copy:
         compute = torch.cuda.current_stream(self.index)
         self._back.wait_stream(compute)
         with torch.cuda.stream(self._back):
-            flat.view(torch.uint8).copy_(room.bytes, non_blocking=True)
-        return _Copy(compute, self._back, room)
+            flat.view(torch.uint8).copy_(slot.bytes, non_blocking=True)
+        return _Copy(compute, self._back, slot)
 
     def offer(self, flat: torch.Tensor) -> _Offer | None:
-        """Only with room that is pinned already: pinning more would cost more than it may save."""
+        """None without a free pinned slot: to pin more would cost more than it may save."""
         nbytes = flat.untyped_storage().nbytes()
         if not self._net or self.pool.free < nbytes:
             return None

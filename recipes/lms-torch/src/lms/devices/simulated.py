@@ -160,7 +160,7 @@ class SimulatedDevice(TorchDispatchMode):
         """Counts the tensor's storage as the device's until it dies.
 
         Raises:
-            SimulatedOutOfMemory: there is no room for it.
+            SimulatedOutOfMemory: it does not fit.
         """
         if tensor.layout is not torch.strided:
             return
@@ -226,11 +226,11 @@ class SimulatedDevice(TorchDispatchMode):
         with self.aside():
             return flat.clone(), _Copy(self, self._out_free)
 
-    def page_in(self, room: torch.Tensor, like: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
+    def page_in(self, slot: torch.Tensor, like: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
         """The bytes again, metered."""
-        copy = self._copy_back(nbytes_of(room))
+        copy = self._copy_back(nbytes_of(slot))
         with self.aside():
-            tensor = room.clone()
+            tensor = slot.clone()
         self.adopt(tensor)
         return tensor, copy
 
@@ -248,11 +248,11 @@ class SimulatedDevice(TorchDispatchMode):
             if storage._cdata in self._storages:
                 self._forget(storage._cdata)
 
-    def refill(self, room: torch.Tensor, tensor: torch.Tensor, nbytes: int) -> _Copy:
+    def refill(self, slot: torch.Tensor, tensor: torch.Tensor, nbytes: int) -> _Copy:
         """Metered again."""
         copy = self._copy_back(nbytes)
         with self.aside():
-            restore_storage(tensor, nbytes).copy_(room)
+            restore_storage(tensor, nbytes).copy_(slot)
         self.adopt(tensor)
         return copy
 

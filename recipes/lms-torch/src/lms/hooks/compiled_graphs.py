@@ -37,13 +37,13 @@ def mark_activations(graph: fx.GraphModule, wanted: int, smallest: int) -> int:
     Returns:
         Bytes marked; fewer than wanted if there are no more.
     """
-    place = {node: number for number, node in enumerate(graph.graph.nodes)}
+    number_of = {node: number for number, node in enumerate(graph.graph.nodes)}
     backward = _after_tangents(graph)
     found = []
-    for node, number in place.items():
+    for node, number in number_of.items():
         if node.op != "call_function" or node in backward or _bytes(node) < smallest:
             continue
-        later = [place[user] for user in node.users if user in backward]
+        later = [number_of[user] for user in node.users if user in backward]
         if later:
             found.append((min(later) - number, number, node))
     marked = 0

@@ -34,7 +34,7 @@ class Copy(Protocol):
 
 
 class HostMemory(Protocol):
-    """A place in the host's memory. It is given back when nothing refers to it any more."""
+    """A slot in the host's memory, which is given back when nothing refers to it any more."""
 
 
 class AllocatorOffer(Protocol):
@@ -44,7 +44,7 @@ class AllocatorOffer(Protocol):
         """Takes it back.
 
         Returns:
-            The place of its bytes if the allocator took it, None if it is still there.
+            The slot with its bytes if the allocator took the storage, None if it is still there.
         """
 
 
@@ -81,11 +81,11 @@ class Device(Protocol):
     def page_out(self, flat: torch.Tensor) -> tuple[HostMemory, Copy]:
         """Begins to copy a whole storage (flat) to the host, after all computing so far."""
 
-    def page_in(self, room: Any, like: torch.Tensor) -> tuple[torch.Tensor, Copy]:
+    def page_in(self, slot: Any, like: torch.Tensor) -> tuple[torch.Tensor, Copy]:
         """Begins to copy back into new memory.
 
         Args:
-            room: the host memory that `page_out` returned.
+            slot: the host memory that `page_out` returned.
             like: a tensor without bytes that has the dtype and device of the storage.
 
         Returns:
@@ -95,7 +95,7 @@ class Device(Protocol):
     def vacate(self, tensor: torch.Tensor) -> None:
         """Gives up the memory of a tensor's storage, which stays the tensor's."""
 
-    def refill(self, room: Any, tensor: torch.Tensor, nbytes: int) -> Copy:
+    def refill(self, slot: Any, tensor: torch.Tensor, nbytes: int) -> Copy:
         """Begins to copy back into a storage that was vacated."""
 
     def offer(self, flat: torch.Tensor) -> AllocatorOffer | None:

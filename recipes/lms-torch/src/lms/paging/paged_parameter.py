@@ -142,14 +142,14 @@ class PagedParameter:
     Attributes:
         allocated: bytes that it takes of the device's memory.
         resident: whether its bytes are on the device, or on their way to it.
-        place: its number among all of them; also that of its period before the first use.
+        index: its number among all of them; also that of its period before the first use.
         pins: how many functions are running that were given it.
         idle: the period since its last use.
         watched: whether functions that are given it are seen.
     """
 
-    def __init__(self, owner: ParameterOwner, parameter: torch.nn.Parameter, place: int) -> None:
-        self.owner, self.parameter, self.place = owner, parameter, place
+    def __init__(self, owner: ParameterOwner, parameter: torch.nn.Parameter, index: int) -> None:
+        self.owner, self.parameter, self.index = owner, parameter, index
         with torch._C.DisableTorchFunctionSubclass():
             self.storage = StorageWeakRef(parameter.untyped_storage())
             self.nbytes = parameter.untyped_storage().nbytes()

@@ -25,9 +25,9 @@ class _Slab:
 
     def take(self, nbytes: int) -> int | None:
         """The beginning of the first range that has room for `nbytes`, or None."""
-        for place, (begin, end) in enumerate(self.free):
+        for index, (begin, end) in enumerate(self.free):
             if end - begin >= nbytes:
-                self.free[place : place + 1] = [(begin + nbytes, end)] * (end - begin > nbytes)
+                self.free[index : index + 1] = [(begin + nbytes, end)] * (end - begin > nbytes)
                 return begin
         return None
 

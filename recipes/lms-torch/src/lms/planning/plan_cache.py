@@ -43,8 +43,8 @@ class PlanCache:
         # counts on; where there were more, it is good enough.
         events = len(keys)
         fitting = [
-            (trace.base - base, place)
-            for place, (trace, _) in enumerate(self.entries)
+            (trace.base - base, index)
+            for index, (trace, _) in enumerate(self.entries)
             if len(trace.keys) >= events
             and -self._tolerance <= trace.base - base <= self._limit // 8
             and trace.keys[:events] == keys

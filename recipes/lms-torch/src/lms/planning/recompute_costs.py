@@ -146,14 +146,14 @@ def _by_rate(
 
 
 def _spread(layers: Sequence[int]) -> Iterable[int]:
-    """In an order whose every beginning is spread evenly over all of them.
+    """The layers in an order of which every beginning is spread evenly over all layers.
 
-    So copies have computing to hide behind all the time. Places by their bits, reversed (van der
-    Corput's sequence).
+    So copies have computing to hide behind all the time. The order is van der Corput's sequence:
+    the indices by their reversed bits.
     """
     width = max(1, (len(layers) - 1).bit_length())
-    places = (int(f"{n:0{width}b}"[::-1], 2) for n in range(1 << width))
-    return [layers[place] for place in places if place < len(layers)]
+    indices = (int(f"{n:0{width}b}"[::-1], 2) for n in range(1 << width))
+    return [layers[index] for index in indices if index < len(layers)]
 
 
 def _minimum(most: int, cost: Callable[[int], float]) -> tuple[int, float]:
