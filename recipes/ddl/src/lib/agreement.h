@@ -39,7 +39,7 @@ class Agreement {
   // begin() in two halves, for collectives within one host that bring their input along.
   void announce(const Call& call);
   void agree_on_host();
-  // Tells apart the places where consecutive calls announce their input.
+  // Tells apart the two buffers in which consecutive calls announce their input.
   int parity() const { return static_cast<int>(num_calls_ & 1); }
 
   std::uint64_t num_calls() const { return num_calls_; }

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "bindings.h"
-#include "places.h"
-#include "schedules.h"
+#include "place_bindings.h"
+#include "schedule_bindings.h"
 
 namespace nb = nanobind;
 

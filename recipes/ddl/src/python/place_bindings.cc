@@ -1,5 +1,5 @@
 // Where hosts stand, for Python: what `ddlrun -show_topology` asks every host, and makes of it.
-#include "places.h"
+#include "place_bindings.h"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

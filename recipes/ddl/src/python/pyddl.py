@@ -61,9 +61,9 @@ def malloc(alignment: int, nbytes: int) -> tuple[int, Memory]:
         raise ValueError(f"alignment: {alignment} is not a power of two")
     if nbytes < 0:
         raise ValueError(f"nbytes: {nbytes} is below 0")
-    room = np.empty(nbytes + alignment, np.uint8)
-    begin = -room.ctypes.data % alignment
-    return DDL_SUCCESS, Memory(room[begin : begin + nbytes])
+    raw = np.empty(nbytes + alignment, np.uint8)
+    begin = -raw.ctypes.data % alignment
+    return DDL_SUCCESS, Memory(raw[begin : begin + nbytes])
 
 
 def free(memory: Memory) -> int:
@@ -79,7 +79,7 @@ def memcpy_host_to_device(memory: Memory, array: np.ndarray[Any, Any]) -> int:
         TypeError, ValueError: not a contiguous array, or it does not fit; names the argument.
     """
     count = buffer_of("array", array).nbytes
-    _check_room("memory", memory.data.nbytes, count)
+    _check_capacity("memory", memory.data.nbytes, count)
     memory.data[:count] = np.frombuffer(array, np.uint8)
     return DDL_SUCCESS
 
@@ -91,7 +91,7 @@ def memcpy_device_to_host(array: np.ndarray[Any, Any], memory: Memory) -> int:
         As `memcpy_host_to_device`.
     """
     count = buffer_of("array", array, writable=True).nbytes
-    _check_room("memory", memory.data.nbytes, count)
+    _check_capacity("memory", memory.data.nbytes, count)
     np.frombuffer(array, np.uint8)[:] = memory.data[:count]
     return DDL_SUCCESS
 
@@ -122,12 +122,12 @@ def allreduce(buffer: Memory | np.ndarray[Any, Any], count: int, kind: int, op: 
         raise TypeError(f"buffer: {data.dtype}, which is not what the DDL_TYPE_ says")
     if count < 0:
         raise ValueError(f"count: {count} is below 0")
-    _check_room("buffer", data.nbytes, count * _BYTES[kind])
+    _check_capacity("buffer", data.nbytes, count * _BYTES[kind])
     ddl.size()  # starts the library under ddlrun
     check(_core.run("allreduce", 0, data.address, data.address, count, kind, op, 0))
     return DDL_SUCCESS
 
 
-def _check_room(name: str, room: int, nbytes: int) -> None:
-    if nbytes > room:
-        raise ValueError(f"{name}: {room} bytes, but {nbytes} are asked for")
+def _check_capacity(name: str, capacity: int, nbytes: int) -> None:
+    if nbytes > capacity:
+        raise ValueError(f"{name}: {capacity} bytes, but {nbytes} are asked for")

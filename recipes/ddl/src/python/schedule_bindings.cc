@@ -1,6 +1,6 @@
 // The schedules for Python: a tree in, what the library would do on it out. Nothing here needs MPI
 // to run. Errors are ValueErrors with the library's own sentence.
-#include "schedules.h"
+#include "schedule_bindings.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -34,7 +34,7 @@ ddl::Node parse_tree(const std::string& text, const std::string& source,
   const ddl::Node tree = ddl::parse_topology(text, source);
   Names all;
   collect_hosts(tree, &all);
-  return ddl::place_hosts(tree, hosts ? *hosts : all, source);
+  return ddl::assign_hosts(tree, hosts ? *hosts : all, source);
 }
 
 ddl::Node tree_of_sizes(const Names& hosts, const std::vector<int>& sizes) {

@@ -160,9 +160,9 @@ TEST(ChooseTest, OnlyRadixesThatMakeADifferenceAreTried) {
   EXPECT_EQ(useful_radixes(flat(9)), (std::vector<int>{kDirect, 3, 2}));
 }
 
-TEST(ChooseTest, RingsAndTreesAreOtherWaysForThreeOrMore) {
-  EXPECT_EQ(other_ways(flat(2)), (std::vector<int>{}));
-  EXPECT_EQ(other_ways(flat(3)), (std::vector<int>{kTree, kRing}));
+TEST(ChooseTest, RingsAndTreesAreUsefulForThreeOrMore) {
+  EXPECT_EQ(useful_exchanges(flat(2)), (std::vector<int>{}));
+  EXPECT_EQ(useful_exchanges(flat(3)), (std::vector<int>{kTree, kRing}));
 }
 
 // What the model must say of them: a ring moves the bytes of a direct exchange in k - 1 times the
@@ -198,8 +198,8 @@ TEST(ChooseTest, NothingElseIsMuchFaster) {
       for (const int radix : useful_radixes(tree)) {
         EXPECT_GE(1.11 * predict(tree, radix, nbytes).seconds, time);
       }
-      for (const int way : other_ways(tree)) {
-        EXPECT_GE(1.11 * predict(tree, way, nbytes).seconds, time);
+      for (const int exchange : useful_exchanges(tree)) {
+        EXPECT_GE(1.11 * predict(tree, exchange, nbytes).seconds, time);
       }
     }
   }

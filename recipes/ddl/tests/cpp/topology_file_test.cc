@@ -35,15 +35,15 @@ TEST(TopologyFileTest, ReadsRacksLinksAndRanges) {
 
 TEST(TopologyFileTest, HostsKeepTheirSockets) {
   const Node tree =
-      place_hosts(parse_topology("children: [{host: 'h[0-1]', sockets: 2}, {host: h2}]", "t.yaml"),
-                  {"h2", "h1"}, "t.yaml");
+      assign_hosts(parse_topology("children: [{host: 'h[0-1]', sockets: 2}, {host: h2}]", "t.yaml"),
+                   {"h2", "h1"}, "t.yaml");
   EXPECT_EQ(tree.children[0].sockets, 2);
   EXPECT_EQ(tree.children[1].sockets, 0);
 }
 
 TEST(TopologyFileTest, PlacesTheJobsHosts) {
   const Node tree =
-      place_hosts(parse_topology(kRacks, "lab.yaml"), {"h4.site.org", "h0", "h2"}, "lab.yaml");
+      assign_hosts(parse_topology(kRacks, "lab.yaml"), {"h4.site.org", "h0", "h2"}, "lab.yaml");
   ASSERT_EQ(tree.children.size(), 2U);
   // The only host of its rack takes the rack's place, behind the narrower link.
   EXPECT_EQ(tree.children[0].host, 1);
@@ -55,7 +55,7 @@ TEST(TopologyFileTest, PlacesTheJobsHosts) {
 
 std::string message_of(const std::string& text) {
   try {
-    place_hosts(parse_topology(text, "t.yaml"), {"h0"}, "t.yaml");
+    assign_hosts(parse_topology(text, "t.yaml"), {"h0"}, "t.yaml");
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), DDL_ERROR_ARGUMENT);
     return error.what();

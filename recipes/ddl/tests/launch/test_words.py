@@ -70,9 +70,9 @@ def test_wrong_options(words: str, message: str, hint: str) -> None:
     ("words", "message"),
     [
         ("-H a -hostfile f", "-host and -hostfile exclude each other"),
-        ("-H a:2 -np 3", "-np 3, but the hosts have room for 2 ranks"),
+        ("-H a:2 -np 3", "-np 3, but the hosts have space for 2 ranks"),
         ("-H a:2 -accelerators 3", "-accelerators 3, but a has 2 slots"),
-        ("-H a,b -accelerators 2 -np 5", "-np 5, but the hosts have room for 4 ranks"),
+        ("-H a,b -accelerators 2 -np 5", "-np 5, but the hosts have space for 4 ranks"),
         ("-x 1A=2", "-x 1A=2: '1A' is not a variable's name"),
         ("-x NOT_SET", "-x NOT_SET: this variable is not set"),
         ("-mode q:2", "-mode q:2 is not understood"),

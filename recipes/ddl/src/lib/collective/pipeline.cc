@@ -22,9 +22,10 @@ int tag_of(std::size_t slot, const Step& step) {
 }  // namespace
 
 std::size_t chunk_elements(const Comm& comm, std::size_t nbytes, std::size_t width) {
-  const std::size_t room = comm.host().chunk_bytes() / width;
-  const std::size_t chunk = std::min(comm.chunking().chunk_bytes(nbytes) / width, room) / 64 * 64;
-  return std::max(chunk, room < 64 ? std::size_t{1} : std::size_t{64});
+  const std::size_t capacity = comm.host().chunk_bytes() / width;
+  const std::size_t chunk =
+      std::min(comm.chunking().chunk_bytes(nbytes) / width, capacity) / 64 * 64;
+  return std::max(chunk, capacity < 64 ? std::size_t{1} : std::size_t{64});
 }
 
 Pipeline::Pipeline(Comm& comm, std::size_t chunks, std::size_t width, ReduceFunction reduce,

@@ -1,5 +1,5 @@
-// The collectives of one communicator on GPUs, see cuda_device.cc for the ways and cuda_ways.cc for
-// what each does.
+// The collectives of one communicator on GPUs, see cuda_device.cc for the ways and
+// cuda_collectives.cc for what each does.
 #pragma once
 
 #include <array>

@@ -34,7 +34,7 @@ std::vector<int> useful_radixes(const Node& tree) {
   return radixes;
 }
 
-std::vector<int> other_ways(const Node& tree) {
+std::vector<int> useful_exchanges(const Node& tree) {
   return largest_group(tree) > 2 ? std::vector<int>{kTree, kRing} : std::vector<int>{};
 }
 
@@ -54,10 +54,10 @@ int choose_schedule(const Node& tree, std::size_t nbytes, const Chunking& chunki
   }
   int chosen = radixes[best];
   double seconds = found[best].seconds;
-  for (const int way : other_ways(tree)) {
-    const double now = predict_allreduce(arrange(tree, way), nbytes, chunking, wire).seconds;
+  for (const int exchange : useful_exchanges(tree)) {
+    const double now = predict_allreduce(arrange(tree, exchange), nbytes, chunking, wire).seconds;
     if (kAlike * now >= seconds) continue;
-    chosen = way;
+    chosen = exchange;
     seconds = now;
   }
   return chosen;

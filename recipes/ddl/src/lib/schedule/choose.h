@@ -12,8 +12,8 @@ namespace ddl {
 // The radixes that make different trees of this one, kDirect first.
 std::vector<int> useful_radixes(const Node& tree);
 
-// kTree and kRing, where a group is large enough for them to differ.
-std::vector<int> other_ways(const Node& tree);
+// kTree and kRing where a group is large enough for them to differ, else none.
+std::vector<int> useful_exchanges(const Node& tree);
 
 // The schedule for messages of `nbytes`: of the radixes whose predicted time is hardly more than
 // the least, the one with the fewest messages, and of these the largest, since each level rounds

@@ -48,9 +48,9 @@ struct Prediction {
   std::size_t messages = 0;  // that the busiest rank sends for a chunk
   std::size_t chunk = 0;     // bytes
   std::size_t chunks = 0;
-  // Chunks under way that keep the busiest link busy. Where that is a narrow place, into which more
-  // can be sent than it carries, more of them only fill the queue before it, which drops packets
-  // when it is full; elsewhere, and where links are not known: all slots.
+  // Chunks under way that keep the busiest link busy. A bottleneck is a link into which more can be
+  // sent than it carries: more chunks only fill its queue, which drops packets when it is full.
+  // Without one, and where links are not known: all slots.
   std::size_t window = 0;
 };
 

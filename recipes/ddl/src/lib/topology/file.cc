@@ -198,8 +198,8 @@ Node parse_topology(const std::string& text, const std::string& source) {
   return root;
 }
 
-Node place_hosts(const Node& tree, const std::vector<std::string>& host_names,
-                 const std::string& source) {
+Node assign_hosts(const Node& tree, const std::vector<std::string>& host_names,
+                  const std::string& source) {
   Node numbered = tree;
   int in_file = 0;
   std::map<std::string, int> index_of;

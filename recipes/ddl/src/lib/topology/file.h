@@ -18,13 +18,13 @@
 
 namespace ddl {
 
-// `source` names the text in messages. Leaves have no host index yet: see place_hosts. Throws
+// `source` names the text in messages. Leaves have no host index yet: see assign_hosts. Throws
 // DDL_ERROR_ARGUMENT with "source:line: what is wrong".
 Node parse_topology(const std::string& text, const std::string& source);
 
 // The part of `tree` that the job uses: host_names[i] becomes host i. A name in the file may be the
 // short form of the host's. Throws DDL_ERROR_ARGUMENT when the file does not have a host.
-Node place_hosts(const Node& tree, const std::vector<std::string>& host_names,
-                 const std::string& source);
+Node assign_hosts(const Node& tree, const std::vector<std::string>& host_names,
+                  const std::string& source);
 
 }  // namespace ddl

@@ -170,7 +170,7 @@ Topology Topology::discover(MPI_Comm comm, const Settings& settings) {
 }
 
 void Topology::follow_file(const std::string& text, const std::string& source) {
-  tree_ = place_hosts(parse_topology(text, source), names_of(hosts_), source);
+  tree_ = assign_hosts(parse_topology(text, source), names_of(hosts_), source);
   spread_over_sockets(tree_, &hosts_);
 }
 

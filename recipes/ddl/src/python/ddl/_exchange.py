@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Counts: TypeAlias = "Sequence[int] | np.ndarray[tuple[int], np.dtype[np.integer]]"
 
 
-def _place(root: int, group: Group | None) -> tuple[bool, int]:
+def _is_root_and_size(root: int, group: Group | None) -> tuple[bool, int]:
     """Whether this rank is `root`, and the number of ranks."""
     rank, size = rank_and_size(group)
     if not 0 <= root < size:
@@ -52,7 +52,7 @@ def gather(
         DDLError: a bad root, the ranks disagree, or one is lost or late.
     """
     handle = handle_of(group)
-    is_root, size = _place(root, group)
+    is_root, size = _is_root_and_size(root, group)
     send = buffer_of("x", x)
     if not is_root:
         check(_core.run("gather", handle, send.address, 0, send.nbytes, 0, 0, root))
@@ -81,7 +81,7 @@ def scatter(x: ArrayT | None, out: ArrayT, root: int = 0, group: Group | None = 
         As `gather`.
     """
     handle = handle_of(group)
-    is_root, size = _place(root, group)
+    is_root, size = _is_root_and_size(root, group)
     recv = buffer_of("out", out, writable=True)
     address = 0
     if is_root:

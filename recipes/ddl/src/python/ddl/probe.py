@@ -46,7 +46,7 @@ IN_DOUBT = 0.85
 CHANCES = 3
 """Times that what was held up, it seems, is measured again."""
 UNSEEN = 0.9
-"""An uplink that carries this share of what its hosts can send together is not the narrow place."""
+"""An uplink that carries this share of what its hosts can send together is no bottleneck."""
 
 
 @dataclass

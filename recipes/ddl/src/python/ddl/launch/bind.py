@@ -116,13 +116,15 @@ def cores_by_node(cpus: set[int], root: str = "") -> dict[int, list[Core]]:
         folder = f"{root}/sys/devices/system/cpu/cpu{cpu}/topology/"
         node = node_of.get(cpu, -1)
         try:
-            place = (node, int(read(folder + "physical_package_id")), int(read(folder + "core_id")))
+            package, core = (
+                int(read(folder + name)) for name in ("physical_package_id", "core_id")
+            )
         except ValueError:
-            place = (node, -1, cpu)  # not told: every CPU is a core
-        cores.setdefault(place, []).append(cpu)
+            package, core = -1, cpu  # not told: every CPU is a core
+        cores.setdefault((node, package, core), []).append(cpu)
     nodes: dict[int, list[Core]] = {}
-    for place in sorted(cores):
-        nodes.setdefault(place[0], []).append(cores[place])
+    for key in sorted(cores):
+        nodes.setdefault(key[0], []).append(cores[key])
     return nodes
 
 

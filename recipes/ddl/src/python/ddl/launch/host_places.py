@@ -1,4 +1,4 @@
-"""Asks every host of a job where it stands, as the library's ranks will find it there."""
+"""Asks every host of a job for its place, as the library's ranks will find it there."""
 
 import json
 import subprocess
@@ -17,10 +17,10 @@ ASK = "import json; from ddl import _core; print(json.dumps(_core.own_place()))"
 def ask_places(job: Job) -> list[str]:
     """The place of each host, "" where nobody tells it; LaunchError if not all have answered.
 
-    One rank is started on each, by what starts the job's own.
+    One rank is started on each host, by the launcher of the job's own ranks.
     """
     if len(job.hosts) == 1 and is_local(job.hosts[0]):
-        return [""]  # a single host stands nowhere
+        return [""]  # a single host has no place
     launcher = HydraLauncher()
     asked = replace(
         job,

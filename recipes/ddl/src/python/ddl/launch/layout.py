@@ -108,22 +108,22 @@ def _ranks_per_host(hosts: list[Host], options: Options, *, are_reserved: bool) 
                 raise LaunchError(
                     f"-accelerators {options.accelerators}, but {host.name} has {host.slots} slots"
                 )
-        room = [options.accelerators] * len(hosts)
+        slots = [options.accelerators] * len(hosts)
     elif options.np and all(host.slots is None for host in hosts):
         each, more = divmod(options.np, len(hosts))
         return [each + (n < more) for n in range(len(hosts))]
     else:
         default = _count_gpus() or 1
-        room = [host.slots or default for host in hosts]
-    wanted = options.np or sum(room)
-    if wanted > sum(room):
+        slots = [host.slots or default for host in hosts]
+    wanted = options.np or sum(slots)
+    if wanted > sum(slots):
         raise LaunchError(
-            f"-np {wanted}, but the hosts have room for {sum(room)} ranks",
+            f"-np {wanted}, but the hosts have space for {sum(slots)} ranks",
             "Give more slots, as in -H localhost:4, or more hosts.",
         )
     counts = []
-    for capacity in room:
-        counts.append(min(capacity, wanted))
+    for space in slots:
+        counts.append(min(space, wanted))
         wanted -= counts[-1]
     return counts
 

@@ -1,6 +1,6 @@
 """Runs on every host around one rank: `python -I -S rank.py PROGRAM [ARGUMENTS]`.
 
-It gives the program its place (variables, cores), tells ddlrun through its stderr how the
+It gives the program its variables and cores, tells ddlrun through its stderr how the
 program ended, and sees to it that nothing the program started outlives it. It runs beside every
 rank, so it imports next to nothing.
 """
@@ -98,8 +98,8 @@ def report(
 ) -> None:
     """Tells ddlrun in one write, so that it stays one piece; it takes it out of the stream.
 
-    Words, with their numbers, are: started, input (bytes for which there is room now), stopped
-    (signal), continued, exit (code), signal (number). `was_told`: somebody had asked us to end.
+    Words, with their numbers, are: started, input (the bytes that fit now), stopped (signal),
+    continued, exit (code), signal (number). `was_told`: somebody had asked us to end.
     """
     if token:
         text = f"\x1f{token} {word} {number} {was_told:d} {at or time.time():.6f}\n"
@@ -183,15 +183,15 @@ def start_pump(source: int, sink: int, token: str) -> "_thread.LockType":
     """Has a thread pass on the input: a lock that is free when it has come to its end.
 
     mpiexec's proxy writes to `source` without waiting, and gives up the job when that pipe is full.
-    ddlrun sends no more than there is room for, of which it is told here. Half of the pipe's size
-    fits in any case: the kernel fills no page with parts of two writes that do not fit together.
+    So ddlrun is told here how much fits, and sends no more. Half of the pipe's size fits in any
+    case: the kernel fills no page with parts of two writes that do not fit together.
     """
     done = _thread.allocate_lock()
     done.acquire()
     try:
-        room = fcntl.fcntl(source, fcntl.F_GETPIPE_SZ) // 2
+        space = fcntl.fcntl(source, fcntl.F_GETPIPE_SZ) // 2
     except OSError:  # not a pipe
-        room = 2048
+        space = 2048
 
     def pump() -> None:
         takes = True
@@ -209,7 +209,7 @@ def start_pump(source: int, sink: int, token: str) -> "_thread.LockType":
             os.close(sink)
             done.release()
 
-    report(token, "input", room)
+    report(token, "input", space)
     _thread.start_new_thread(pump, ())
     return done
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ddl.launch.errors import LaunchError
+from ddl.launch.host_places import ask_places
 from ddl.launch.hosts import MAX_HOSTS, Host
 from ddl.launch.layout import make_job, read_mode
 from ddl.launch.options import Options
-from ddl.launch.places import ask_places
 
 if TYPE_CHECKING:
     from ddl._core import Tree

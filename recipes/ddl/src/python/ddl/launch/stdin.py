@@ -27,7 +27,7 @@ class Input:
         self._sink = sink
 
     def allow(self, size: int) -> None:
-        """Rank 0 has room for so many bytes more."""
+        """Rank 0 can take `size` bytes more."""
         self._credit += size
 
     def waits_until(self) -> float | None:

@@ -99,9 +99,9 @@ def _of_srun(nodes: list[int], rank: str, local: str, hosts: str) -> dict[str, s
     """What srun would set for this task of a step with all ranks."""
     node, size = nodes[int(rank)], str(len(nodes))
     counts = [0] * (max(nodes) + 1)
-    for place in nodes:
-        counts[place] += 1
-    of_host = [str(other) for other, place in enumerate(nodes) if place == node]
+    for other in nodes:
+        counts[other] += 1
+    of_host = [str(other) for other, its_node in enumerate(nodes) if its_node == node]
     told = {
         **{"SLURM_PROCID": rank, "SLURM_LOCALID": local, "SLURM_NODEID": str(node)},
         **{"SLURM_NTASKS": size, "SLURM_NPROCS": size, "SLURM_STEP_NUM_TASKS": size},
