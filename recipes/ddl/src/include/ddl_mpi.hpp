@@ -12,7 +12,7 @@ extern "C" {
 // In place over `comm`. Starts the library with `options` if need be (collective over
 // MPI_COMM_WORLD then). The types are MPI_FLOAT, MPI_DOUBLE, MPI_INT, MPI_INT32_T, MPI_INT64_T,
 // MPI_LONG and MPI_LONG_LONG; the operations MPI_SUM, MPI_PROD, MPI_MIN and MPI_MAX.
-// What the library sets up for a communicator is kept with it and freed by MPI_Comm_free.
+// The library keeps its own state with the communicator, and MPI_Comm_free frees it.
 DDL_API DDL_Result ddl_allreduce_mpi(const char* options, void* buffer, size_t count,
                                      MPI_Datatype type, MPI_Op op, MPI_Comm comm);
 }

@@ -18,7 +18,7 @@ class Error : public std::runtime_error {
   DDL_Result code_;
 };
 
-// What another rank has told when it gave up: its words say who and why.
+// The error of another rank, which told it when it gave up: its words say who and why.
 class Relayed : public Error {
  public:
   Relayed(DDL_Result code, const std::string& message) : Error(code, message) {}

@@ -1,4 +1,4 @@
-// Where exceptions stop: no C++ exception crosses the C interface.
+// Stops exceptions: no C++ exception crosses the C interface.
 #pragma once
 
 #include <ddl/ddl.h>

@@ -11,7 +11,7 @@ namespace ddl {
 namespace {
 
 // Bytes of every rank's part of a chunk. Inside a host, chunks that stay in the caches are best;
-// between hosts, longer messages are. A chunk has room for a piece for every rank.
+// between hosts, longer messages are. A chunk has space for a piece of every rank.
 std::size_t choose_chunk(const Topology& topology, const Settings& settings) {
   constexpr std::size_t kWithinHost = std::size_t{64} << 10;
   constexpr std::size_t kBetweenHosts = std::size_t{2} << 20;
@@ -62,9 +62,9 @@ HostGroup make_host_group(MpiTransport& transport, const Topology& topology,
   const int rank = transport.rank();
   const std::size_t chunk = choose_chunk(topology, settings);
   check_same_on_all_ranks(transport, chunk, settings);
-  // Chunks under way: between hosts, so that every link has something to carry; inside one, for a
-  // rank that would wait, and so that a slot's last chunk has left the caches of those who read it
-  // before it is written again. Memory that nobody touches is none.
+  // Chunks under way. Between hosts, they give every link something to carry. Inside one, they
+  // spare ranks waiting, and a slot's last chunk has left its readers' caches before it is written
+  // again. Untouched slots take no memory.
   const int slots = topology.hosts().size() > 1 ? 16 : 32;
   std::optional<HostGroup> group;
   std::optional<Error> error;

@@ -105,7 +105,7 @@ constexpr long kMany = 1'000'000'000;
 
 using Setter = void (*)(const std::string& name, const std::string& value, Settings* settings);
 
-// What each word of the options means; kValidOptions says it to people.
+// The meaning of each word of the options; kValidOptions says it to people.
 const std::map<std::string, Setter>& options_by_name() {
   using Text = const std::string&;
   static const std::map<std::string, Setter> table = {

@@ -1,4 +1,4 @@
-// What the user can set: DDL_OPTIONS (the library's documented option string) and DDL_* variables.
+// The user's settings: DDL_OPTIONS (the library's documented option string) and DDL_* variables.
 #pragma once
 
 #include <cstddef>

@@ -21,8 +21,8 @@ inline void cpu_relax() {
 
 using Clock = std::chrono::steady_clock;
 
-// How long to spin before yielding: long when every rank has a core, else hardly. 1000 pauses are
-// some 50 us: more than a hand-over takes, less than anyone minds.
+// The time to spin before yielding: long when every rank has a core, else hardly any. 1000 pauses
+// are some 50 us: more than a hand-over takes, and too short to matter.
 class SpinBudget {
  public:
   explicit SpinBudget(int ranks_on_host);

@@ -53,9 +53,9 @@ typedef enum {
 typedef enum {
   DDL_TYPE_FLOAT = 0,  /* IEEE binary32 */
   DDL_TYPE_DOUBLE = 1, /* IEEE binary64 */
-  /* 16-bit floats are accumulated in binary32 and rounded once per level of the topology: once on
-   * one host, and before in each of its sockets where many ranks are on several; on several hosts,
-   * inside each and at each level (racks, ...) between them. */
+  /* 16-bit floats are accumulated in binary32 and rounded once per level of the topology. The
+   * levels are the sockets of a host, where many ranks are on several, the host, and those between
+   * hosts (racks, ...). */
   DDL_TYPE_HALF = 2,     /* IEEE binary16 */
   DDL_TYPE_BFLOAT16 = 3, /* bfloat16 */
   DDL_TYPE_INT32 = 4,
@@ -99,7 +99,7 @@ DDL_API void ddl_abort(int exit_code, const char* reason);
 /* The sentence for this thread's latest error ("" before any). Valid until its next error. */
 DDL_API const char* ddl_last_error(void);
 
-/* "0.1.0", and the MPI library's own description. Both may be called at any time. */
+/* "0.1.0", and the MPI library's own description. Both functions may be called at any time. */
 DDL_API const char* ddl_version(void);
 DDL_API const char* ddl_mpi_library(void);
 
@@ -117,7 +117,8 @@ DDL_API const char* ddl_mpi_library(void);
  * addition, MIN and MAX need not pass a NaN on, and an average multiplies each input by 1/size
  * first. Where NCCL cannot be used, because ranks share a GPU, and with `-deterministic 1`, the
  * data goes through host memory and the sums are those of host buffers. `-dev_sync 1` or `2` lets
- * every call wait for all that the GPU does, not for one stream only: to find missing order. */
+ * every call wait for all that the GPU does, not for one stream only. It helps to find missing
+ * order. */
 
 /* "CUDA 12.9, NCCL 2.32.3": what the library was built with. "" in the CPU variant. */
 DDL_API const char* ddl_cuda_library(void);
@@ -192,8 +193,8 @@ DDL_API DDL_Result ddl_comm_alltoallv(ddl_comm_t comm, const void* send, const s
                                       const size_t* recv_bytes, const size_t* recv_offsets);
 
 /* Point to point, blocking; a receive must ask for exactly the bytes sent. `tag` is 0 .. 2^31 - 1.
- * Of the tags, MPI has room for all but the last (with MPICH for some 2^29); a message with one of
- * those must be shorter than 1 GiB, and is copied once more on both sides. */
+ * MPI itself carries all but the last tags (with MPICH the first 2^29, about). A message with one
+ * of the last tags must be shorter than 1 GiB, and is copied once more on both sides. */
 DDL_API DDL_Result ddl_comm_send(ddl_comm_t comm, const void* buffer, size_t nbytes, int dest,
                                  int tag);
 DDL_API DDL_Result ddl_comm_recv(ddl_comm_t comm, void* buffer, size_t nbytes, int source, int tag);
@@ -209,16 +210,16 @@ DDL_API DDL_Result ddl_comm_recv_any(ddl_comm_t comm, void* buffer, size_t nbyte
  *
  * The operations of a communicator run one after the other, in the order of the calls, on a thread
  * that the first of them starts and that sleeps when there is nothing to do. A blocking collective
- * waits its turn behind them: on all ranks, the order of all calls must be the same, and as in MPI
- * a blocking call is not matched by an asynchronous one. ddl_comm_free and ddl_finalize wait for
- * what is pending. When the communicator has failed, all that is pending ends with its error.
+ * waits its turn behind them. The order of all calls must be the same on all ranks. As in MPI, a
+ * blocking call is not matched by an asynchronous one. ddl_comm_free and ddl_finalize wait for the
+ * pending operations. When the communicator has failed, all pending operations end with its error.
  *
- * Fusion: consecutive pending allreduces of the same type and operation travel as one message, of
- * at most `-fusion_bytes N` or DDL_FUSION_BYTES (1 MiB; 0: never), as soon as there are so many, a
- * call of another kind follows, some thread waits, or the first is `-fusion_wait MS` or
+ * Fusion: consecutive pending allreduces of the same type and operation travel as one message. It
+ * has at most `-fusion_bytes N` or DDL_FUSION_BYTES (1 MiB; 0: never). It is sent when it is full,
+ * a call of another kind follows, some thread waits, or the first call is `-fusion_wait MS` or
  * DDL_FUSION_WAIT old (1 ms). The ranks agree first on how many they all have. The results are bit
- * by bit the same as without, on one host and with `-deterministic 1` or one `-schedule`; else the
- * schedule, and with it the order of summation, goes by the size of the fused message. */
+ * by bit the same as without fusion on one host, and with `-deterministic 1` or one `-schedule`.
+ * Else the schedule, and with it the order of summation, goes by the size of the fused message. */
 
 /* An operation under way. DDL_REQUEST_NULL stands for one that is done and succeeded. */
 typedef struct ddl_request* ddl_request_t;
@@ -248,9 +249,9 @@ DDL_API DDL_Result ddl_test(ddl_request_t* request, int* is_done);
 /* As ddl_test, but waits for at most `seconds` (>= 0) until the request is done. */
 DDL_API DDL_Result ddl_wait_for(ddl_request_t* request, double seconds, int* is_done);
 
-/* What a communicator has done so far on this rank. */
+/* The work that a communicator has done so far on this rank. */
 typedef struct {
-  uint64_t collectives;    /* carried out with success; what is fused counts once */
+  uint64_t collectives;    /* carried out with success; a fused message counts once */
   uint64_t requests;       /* operations queued: asynchronous, or blocking behind such */
   uint64_t fused_requests; /* allreduces that travelled together with others */
   uint64_t fused_messages; /* the messages in which they did */

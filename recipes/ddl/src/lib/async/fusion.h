@@ -18,11 +18,11 @@ class Fusion {
  public:
   Fusion(Comm& comm, std::size_t max_bytes);
 
-  // How the first operations of `queued`, which are one Group, ended: one outcome for each that was
-  // carried out. All ranks carry out as many.
+  // Carries out some of the first operations of `queued`, which are one Group, and returns an
+  // outcome for each of these. All ranks carry out the same number.
   std::vector<Outcome> run(const std::vector<Arguments>& queued);
 
-  // Operations that travelled together with others, and the messages in which they did.
+  // The operations that travelled together with others, and the messages that carried them.
   std::uint64_t num_requests() const { return num_requests_.load(std::memory_order_relaxed); }
   std::uint64_t num_messages() const { return num_messages_.load(std::memory_order_relaxed); }
 

@@ -1,4 +1,4 @@
-// Which allreduces at the head of a queue can travel as one message.
+// Groups the allreduces at the head of a queue that can travel as one message.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace ddl {
 
-// Whether an allreduce can leave room for another one beside it. All ranks come to the same answer.
+// Whether an allreduce leaves space for another one beside it. All ranks come to the same answer.
 inline bool is_fusable(const Arguments& allreduce, std::size_t max_bytes) {
   return allreduce.nbytes() < max_bytes;
 }
 
-// Consecutive allreduces of one type and operation, of at most `max_bytes` together, of which none
-// reads what an earlier one writes: the result is as if they ran one after the other. What cannot
-// be fused is a group of its own.
+// Consecutive allreduces of one type and operation, with at most `max_bytes` together. None reads
+// the memory that an earlier one writes, so the result is as if they ran one after the other. An
+// operation that cannot be fused is a group of its own.
 class Group {
  public:
   explicit Group(std::size_t max_bytes) : max_bytes_(max_bytes) {}
@@ -26,7 +26,7 @@ class Group {
 
   // Operations.
   std::size_t size() const { return size_; }
-  // Whatever comes next will not join.
+  // Whether the group is closed: no later operation will join.
   bool is_complete() const { return is_complete_; }
 
  private:

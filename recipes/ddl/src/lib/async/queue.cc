@@ -110,7 +110,7 @@ void Queue::hold_back(std::unique_lock<std::mutex>& lock) {
 }
 
 std::vector<Outcome> Queue::carry_out_first(std::unique_lock<std::mutex>& lock) {
-  // What is added meanwhile leaves the first operation where it is.
+  // Operations are only added at the end meanwhile, so this reference stays valid.
   const Operation& first = operations_.front();
   std::vector<Arguments> allreduces;
   for (std::size_t i = 0; first.allreduce && i < group_.size(); ++i) {

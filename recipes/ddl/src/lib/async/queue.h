@@ -1,4 +1,4 @@
-// The operations of one communicator that run on a thread of its own, in the order given.
+// The operations of one communicator that run on its own thread, in the order given.
 #pragma once
 
 #include <atomic>
@@ -18,13 +18,13 @@ namespace ddl {
 
 class Queue {
  public:
-  // When allreduces are fused: of at most `max_bytes` together (0: never); the first waits at most
-  // `max_wait` for others to join it.
+  // Limits of fusion: fused allreduces have at most `max_bytes` together (0: never), and the first
+  // waits at most `max_wait` for others to join it.
   struct Limits {
     std::size_t max_bytes;
     std::chrono::duration<double, std::milli> max_wait;
   };
-  // Carries out the first of these, or several, and says how each of them ended.
+  // Carries out the first of these allreduces, or several, and says how each of them ended.
   using Reduce = std::function<std::vector<Outcome>(const std::vector<Arguments>&)>;
 
   Queue(Limits limits, Reduce reduce);
@@ -33,7 +33,7 @@ class Queue {
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  // The first of these starts the thread.
+  // Adds an operation; the first call starts the thread.
   std::shared_ptr<Request> submit(const Arguments& allreduce);
   std::shared_ptr<Request> submit(std::function<void()> run);
 

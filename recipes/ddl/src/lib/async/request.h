@@ -13,7 +13,7 @@
 
 namespace ddl {
 
-// How an operation ended; `message` is the error's sentence.
+// The end of an operation; `message` is the error's sentence.
 struct Outcome {
   DDL_Result code = DDL_SUCCESS;
   std::string message;
@@ -25,8 +25,8 @@ Outcome outcome_of(const Body& body) {
   return code == DDL_SUCCESS ? Outcome{} : Outcome{code, last_error()};
 }
 
-// What a worker and those who wait for it share. It outlives the worker: a request may be asked
-// for its outcome after its communicator is gone.
+// Shared by a worker and the threads that wait for it. The board outlives the worker, since a
+// request may be asked for its outcome after its communicator is gone.
 struct Board {
   std::mutex mutex;
   std::condition_variable work;  // for the worker: there is more to do, or someone waits
@@ -43,9 +43,9 @@ class Request {
 
   bool is_done() const;
   void wait();
-  // False when it is not done by then.
+  // False when the request is not done by `deadline`.
   bool wait_until(Clock::time_point deadline);
-  // Of a request that is done: it does not change any more.
+  // The request must be done; the outcome does not change any more.
   const Outcome& outcome() const { return *outcome_; }
 
  private:

@@ -1,6 +1,7 @@
-// Allreduce between hosts. A chunk's slices lie one after the other, as in the data; the k-th rank
-// of every host sums slice k of its host straight from the others' shared memory; where the host
-// has several sockets, from the sockets' sums, of which each rank has added up its part.
+// Allreduce between hosts. A chunk's slices lie one after the other, as in the data. The k-th rank
+// of every host sums slice k of its host straight from the others' shared memory. Where the host
+// has several sockets, each rank adds up a part of its socket's sum first, and slice k is summed
+// from these.
 #include <algorithm>
 
 #include "collective/between_hosts.h"
@@ -50,7 +51,7 @@ class PipelinedAllreduce final : public Pipeline {
     }
   }
 
-  // Of our socket's sum, what we add up.
+  // The part of its socket's sum that this rank adds up.
   Span part(std::size_t c) const {
     return part_of(length(c), static_cast<int>(host_.neighbours().size()), host_.socket_rank());
   }

@@ -1,6 +1,6 @@
-// All-gather and reduce-scatter between hosts. A chunk has a piece of every rank's block. It lies
-// in shared memory lane by lane, and in a lane's slice host by host, so that what a host has, or
-// gets, is one span of the slice.
+// All-gather and reduce-scatter between hosts. A chunk has a piece of every rank's block. The
+// pieces lie in shared memory lane by lane, and in a lane's slice host by host. So the data of a
+// host is one span of the slice.
 #include <algorithm>
 
 #include "collective/between_hosts.h"
@@ -13,7 +13,7 @@ namespace {
 
 class PipelineOfBlocks : public Pipeline {
  protected:
-  // `block`: elements of every rank's; `piece` of them are in a chunk.
+  // Every rank's block has `block` elements, and a chunk has `piece` of each.
   PipelineOfBlocks(Comm& comm, Collective kind, std::size_t block, std::size_t piece,
                    std::size_t width, ReduceFunction reduce, double divisor)
       : Pipeline(comm, (block + piece - 1) / piece, width, reduce, divisor),
@@ -27,7 +27,7 @@ class PipelineOfBlocks : public Pipeline {
     for (int h = 0; h < comm.host_index(); ++h) first_ += hosts[h].ranks.size();
   }
 
-  // Of every block's piece in chunk c, what goes through `lane`.
+  // The part of every block's piece in chunk c that goes through `lane`.
   Span part(std::size_t c, int lane) const {
     return part_of(std::min(piece_, block_ - c * piece_), lanes_, lane);
   }

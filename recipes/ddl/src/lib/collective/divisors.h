@@ -1,6 +1,6 @@
-// How an average is divided. 16-bit floats are summed in float32 and rounded once per level: inside
-// a socket, inside the host, and at every level of the tree. Their averages are divided by a power
-// of two on the first level, so that no sum overflows, and by the rest on the last.
+// The divisors of an average. 16-bit floats are summed in float32 and rounded once per level:
+// inside a socket, inside the host, and at every level of the tree. Their averages are divided by a
+// power of two on the first level, so that no sum overflows, and by the rest on the last.
 #pragma once
 
 #include "arguments.h"

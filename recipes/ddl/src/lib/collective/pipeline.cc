@@ -6,7 +6,7 @@
 namespace ddl {
 namespace {
 
-// What a message is: of which slot and step, and which reduction of the step it is for.
+// Identifies a message by its slot, its step, and the reduction of the step that it is for.
 constexpr std::uint64_t kNoReduction = 0xffffffff;
 constexpr std::uint64_t kSent = 0xffff;
 std::uint64_t make_id(std::size_t slot, std::uint64_t step, std::uint64_t reduction) {

@@ -10,13 +10,13 @@
 
 namespace ddl {
 
-// Elements of `width` bytes that a chunk has, of a collective that moves `nbytes` in all.
+// The elements of `width` bytes in a chunk of a collective that moves `nbytes` in all.
 std::size_t chunk_elements(const Comm& comm, std::size_t nbytes, std::size_t width);
 
-// A chunk is cut into one slice per lane. The k-th rank
-// of every host follows a plan for slice k with the k-th ranks of the other hosts, and leaves the
-// result in shared memory for its host. Each chunk is in a step of its own: while one moves inside
-// the racks, another is between racks and a third on its way back, so that all links are busy.
+// A chunk is cut into one slice per lane. The k-th rank of every host follows a plan for slice k
+// with the k-th ranks of the other hosts, and leaves the result in shared memory for its host. Each
+// chunk is in a step of its own: while one moves inside the racks, another is between racks and a
+// third on its way back, so that all links are busy.
 class Pipeline {
  public:
   virtual ~Pipeline() = default;
@@ -42,7 +42,7 @@ class Pipeline {
            double last_divisor, bool by_socket = false);
 
   // Hooks that each collective implements, called in this order for each chunk. A slot's memory is
-  // reserved until every rank on the host has released it.
+  // reserved until every rank on the host has released it:
   // - bring copies this rank's input to shared memory;
   // - sum adds up this rank's part of its socket's inputs;
   // - start adds up the host's inputs, and sets the slot's plan, own and work;
@@ -53,7 +53,7 @@ class Pipeline {
   virtual void start(std::size_t c, Slot* slot) = 0;
   virtual void finish(std::size_t c, const Slot& slot) = 0;
   virtual void release(std::size_t c) = 0;
-  // The bytes that a plan of start() receives for reductions, at most. Only lanes are asked.
+  // The most bytes that a plan of start() receives for reductions. Only ranks of a lane are asked.
   virtual std::size_t inbox_bytes() = 0;
 
   bool is_lane() const { return host_.rank() < lanes_; }
@@ -68,7 +68,7 @@ class Pipeline {
   std::vector<const void*> inputs_;  // of the sum at hand
 
  private:
-  // Each says whether it could do its part for the next chunk.
+  // Each returns whether it could do its part for the next chunk.
   bool bring_next();
   bool sum_next();
   bool start_next();

@@ -12,8 +12,8 @@
 namespace ddl {
 namespace {
 
-// Of the driver, not of the runtime, whose own function would make a context on the current GPU:
-// host buffers shall cost no GPU memory. Null on a machine without a driver.
+// The function of the driver. The runtime's own would make a context on the current GPU, but host
+// buffers shall cost no GPU memory. Null on a machine without a driver.
 using GetAttribute = decltype(&cuPointerGetAttribute);
 GetAttribute find_get_attribute() {
   void* driver = dlopen("libcuda.so.1", RTLD_LAZY);  // as the runtime does
@@ -21,7 +21,7 @@ GetAttribute find_get_attribute() {
   return reinterpret_cast<GetAttribute>(dlsym(driver, "cuPointerGetAttribute"));
 }
 
-// False for what is not CUDA's, and as long as the program has not begun to use CUDA.
+// False for memory that is not CUDA's, and as long as the program has not begun to use CUDA.
 bool get_attribute(void* out, CUpointer_attribute attribute, const void* pointer) {
   static const GetAttribute get = find_get_attribute();
   return get != nullptr &&

@@ -13,7 +13,7 @@ void check_cuda(cudaError_t code, const char* what);
 // The GPU that the memory belongs to.
 int device_of(const void* pointer);
 
-// While it lives, `device` is the thread's current one.
+// Makes `device` the thread's current one for its lifetime.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device);
@@ -48,7 +48,7 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(cudaStream_t stream);
-  // What `stream` is given from now on waits for the event.
+  // Work that `stream` is given from now on waits for the event.
   void block(cudaStream_t stream) const;
   bool has_come() const;
 

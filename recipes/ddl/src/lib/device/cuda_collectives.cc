@@ -1,4 +1,4 @@
-// What each collective does on GPUs: by NCCL, by NCCL and lanes, or through host memory.
+// The collectives on GPUs: by NCCL, by NCCL and lanes, or through host memory.
 #include <algorithm>
 
 #include "collective/run.h"
@@ -8,8 +8,8 @@
 namespace ddl {
 namespace {
 
-// Of a slice between hosts, or of a part of a chunk in host memory. Two are under way: one on the
-// network, one between the GPU and the host.
+// The size of a slice between hosts, or of a part of a chunk in host memory. Two of them are under
+// way: one on the network, one between the GPU and the host.
 constexpr std::size_t kPartBytes = std::size_t{4} << 20;
 
 const std::byte* bytes(const void* data) { return static_cast<const std::byte*>(data); }
@@ -24,7 +24,8 @@ void copy(void* to, const void* from, std::size_t nbytes, cudaMemcpyKind kind,
 
 }  // namespace
 
-// Of one block of a chunk, a multiple of `width`; at most kPartBytes for all blocks together.
+// The bytes of one block in a chunk: a multiple of `width`, at most kPartBytes for all blocks
+// together.
 std::size_t CudaDevice::part_bytes(std::size_t blocks, std::size_t width) const {
   const std::size_t wanted = comm_.settings().chunk_bytes;
   const std::size_t part = (wanted > 0 ? wanted : kPartBytes) / blocks / width * width;
@@ -32,8 +33,8 @@ std::size_t CudaDevice::part_bytes(std::size_t blocks, std::size_t width) const 
 }
 
 // The stream has, in this order: bring 0, bring 1, deliver 0, bring 2, deliver 1, … on every rank,
-// so that NCCL's operations meet. What bring(c) writes in a slot was read by deliver(c - 2), which
-// is before it in the stream, and by exchange(c - 2), which has returned.
+// so that NCCL's operations meet. So bring(c) may overwrite its slot: deliver(c - 2) read it
+// earlier in the stream, and exchange(c - 2) has returned.
 void CudaDevice::in_chunks(Gpu& gpu, std::size_t chunks, const Steps& steps) {
   const auto bring = [&](std::size_t c) {
     steps.bring(c);
@@ -48,8 +49,8 @@ void CudaDevice::in_chunks(Gpu& gpu, std::size_t chunks, const Steps& steps) {
   }
 }
 
-// A chunk is one slice per lane. It is worked on in memory of our own: the last one's slices are
-// padded with what is left there of earlier ones, and nobody keeps those sums.
+// A chunk has one slice per lane, and is worked on in memory of the library's own. The slices of
+// the last chunk are padded with leftovers of earlier ones, and nobody keeps those sums.
 void CudaDevice::allreduce_between_hosts(Gpu& gpu, const Arguments& args) {
   constexpr std::size_t kUnit = 16;  // elements: NCCL likes its slices aligned
   const std::byte* send = bytes(args.send);
@@ -71,7 +72,7 @@ void CudaDevice::allreduce_between_hosts(Gpu& gpu, const Arguments& args) {
   const auto slice = [&](std::size_t c) {
     return round_up((length(c) + lanes - 1) / lanes, kUnit);
   };
-  // Of our slice, without the padding; all of its lane have as many.
+  // The elements of this rank's slice without the padding; all ranks of its lane have as many.
   const auto own = [&](std::size_t c) {
     if (!gpu.lane) return std::size_t{0};
     const std::size_t begin = std::min(lane * slice(c), length(c));
@@ -134,7 +135,7 @@ void CudaDevice::through_host(Gpu& gpu, const Row& row, const Call& call, const 
     }
   };
   steps.exchange = [&](std::size_t c) {
-    // From the second part on: nobody still reads what the last one left in shared memory.
+    // From the second part on, this ensures that nobody still reads the last part in shared memory.
     if (c > 0) comm_.agreement().begin(call);
     Arguments in_host_memory = args;
     in_host_memory.send = input(c);

@@ -76,7 +76,7 @@ int CudaDevice::find_device(const Row& row, const Call& call, const Arguments& a
   return device;
 }
 
-void CudaDevice::run_on(int device, const Call& call, const std::function<void(Gpu&)>& way) {
+void CudaDevice::run_on(int device, const Call& call, const std::function<void(Gpu&)>& body) {
   void* const stream = t_stream;  // the call may have to wait its turn on another thread
   comm_.run(call, [&] {
     const CurrentDevice current(device);
@@ -91,7 +91,7 @@ void CudaDevice::run_on(int device, const Call& call, const std::function<void(G
       if (comm_.settings().device_sync > 0) check_cuda(cudaDeviceSynchronize(), "the GPU's work");
       gpu.ready.record(static_cast<cudaStream_t>(stream));
       gpu.ready.block(gpu.stream);
-      way(gpu);
+      body(gpu);
       gpu.finished.record(gpu.stream);
       wait(gpu.finished);
     } catch (...) {
@@ -160,7 +160,7 @@ ncclUniqueId CudaDevice::share_nccl_id() {
   return id;
 }
 
-// After an error: the program may free its buffers, so nothing shall be using them any more. What
+// After an error, the program may free its buffers, so nothing shall use them any more. Work that
 // waits for a stream that never comes is left alone.
 void CudaDevice::stop(Gpu& gpu) {
   constexpr std::chrono::seconds kPatience{2};

@@ -1,5 +1,5 @@
-// The collectives of one communicator on GPUs, see cuda_device.cc for the ways and
-// cuda_collectives.cc for what each does.
+// The collectives of one communicator on GPUs: cuda_device.cc sets the GPU up, and
+// cuda_collectives.cc moves the data.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ class CudaDevice final : public Device {
   // Chunks that are under way at a time.
   static constexpr std::size_t kSlots = 2;
 
-  // What a communicator has on its GPU, from its first collective on.
+  // A communicator's state on its GPU, from its first collective on.
   struct Gpu {
     Stream stream;  // of all that is done here, so that all ranks of a host do it in one order
     Event ready;    // the program's stream has come to the call
@@ -43,9 +43,9 @@ class CudaDevice final : public Device {
     std::unique_ptr<Comm> lane;     // the same local rank on every host; several hosts only
   };
 
-  // Runs `way` on the communicator's GPU, after what the thread's stream has been given, and
-  // returns when the GPU is done with it.
-  void run_on(int device, const Call& call, const std::function<void(Gpu&)>& way);
+  // Runs `body` on the communicator's GPU, after the work that the thread's stream has been given,
+  // and returns when the GPU is done with it.
+  void run_on(int device, const Call& call, const std::function<void(Gpu&)>& body);
   // The GPU of the call's buffers.
   int find_device(const Row& row, const Call& call, const Arguments& args);
   int check_device(const Call& call, const void* buffer);
@@ -58,9 +58,9 @@ class CudaDevice final : public Device {
   void wait(const std::function<bool()>& is_done) const;
   void wait(const Event& event) const;
 
-  // What is done with chunk c, in slot c % kSlots. `bring` and `deliver` only give work to the
-  // stream; what `bring` gave is done when `exchange` runs, and what `deliver` gave when the slot
-  // is used again.
+  // The steps of chunk c, in slot c % kSlots. `bring` and `deliver` only give work to the stream.
+  // The work of `bring` is done when `exchange` runs, and that of `deliver` when the slot is used
+  // again.
   struct Steps {
     std::function<void(std::size_t c)> bring;
     std::function<void(std::size_t c)> exchange;

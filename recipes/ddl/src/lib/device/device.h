@@ -24,7 +24,7 @@ const char* cuda_library();
 // so far. Null is CUDA's default stream.
 inline thread_local void* t_stream = nullptr;
 
-// While it lives, `stream` is the thread's.
+// Makes `stream` the thread's for its lifetime.
 class StreamScope {
  public:
   explicit StreamScope(void* stream) : before_(t_stream) { t_stream = stream; }

@@ -1,5 +1,5 @@
-// What a collective that knows host memory only gets for a buffer of the program: the buffer
-// itself, or a copy in host memory if it is on a GPU.
+// Gives a collective that knows host memory only the program's buffer itself, or a copy in host
+// memory if the buffer is on a GPU.
 #pragma once
 
 #include <cstddef>

@@ -64,9 +64,9 @@ inline std::uint16_t float_to_bfloat(float value) {
   return static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
-// An element type: how it is stored, what it is accumulated in, and the way between, for one and in
-// bulk; and by blocks of `kBlock` elements in two vectors (which elements are in which is its own
-// affair), where the compiler does not find the instructions itself.
+// An element type: the type in which it is stored, the one in which it is accumulated, and the
+// conversion between them, for one and in bulk. Where the compiler does not find the instructions
+// itself, it also converts blocks of `kBlock` elements in two vectors, in any order of its own.
 template <class T>
 struct Plain {
   using Stored = T;
@@ -197,7 +197,7 @@ struct Bfloat {
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     return _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
   }
-  // What is no number without what rounding might carry, and so that it stays none.
+  // Clears the lower half of NaNs, so that rounding carries nothing, and keeps them NaNs.
   static __m256 quiet(__m256 values) {
     const __m256 is_nan = _mm256_cmp_ps(values, values, _CMP_UNORD_Q);
     const __m256i upper = _mm256_and_si256(_mm256_castps_si256(values), _mm256_set1_epi32(~0xffff));

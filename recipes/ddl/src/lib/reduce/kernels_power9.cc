@@ -1,5 +1,5 @@
-// The same loops, compiled for POWER9 and later, which convert 16-bit floats in vectors. What is
-// generic has VSX already: little-endian Linux begins with POWER8. Only reached where it runs.
+// The same loops, compiled for POWER9 and later, which convert 16-bit floats in vectors. The
+// generic kernels have VSX already, since little-endian Linux begins with POWER8.
 #include "reduce/kernels.h"
 
 #if defined(_ARCH_PWR9)

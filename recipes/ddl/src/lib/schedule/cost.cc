@@ -12,7 +12,7 @@
 namespace ddl {
 namespace {
 
-// What the plans of all hosts carry over every link, found in one walk.
+// The load that the plans of all hosts put on every link, found in one walk.
 class Loads {
  public:
   Loads(const Rates& rates, const Wire& wire, double bytes_per_element, std::size_t lanes)

@@ -1,4 +1,4 @@
-// How long an allreduce between hosts takes, predicted from the tree, and how long at least.
+// The time of an allreduce between hosts, predicted from the tree, and the least that it can be.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace ddl {
 
-// How a message between hosts is cut: into chunks that are under way together, each into one slice
-// per lane. There should be enough of them to fill the pipeline.
+// Cuts a message between hosts into chunks that are under way together, and each chunk into one
+// slice per lane. There should be enough chunks to fill the pipeline.
 struct Chunking {
   std::size_t least_chunk = std::size_t{32} << 10;  // bytes
   std::size_t most_chunk = std::size_t{128} << 10;
@@ -21,12 +21,12 @@ struct Chunking {
   std::size_t chunk_bytes(std::size_t nbytes) const;
 };
 
-// With chunks as long as the widest group needs: a slice is cut once more, into a message for each
-// of its children, which should be long against its overhead.
+// The chunks are as long as the widest group needs. A slice is cut once more, into a message for
+// each of the group's children, which should be long against its overhead.
 Chunking usual_chunking(const Node& tree, int lanes);
 
-// What the tree does not say. The defaults are those of MPI over TCP; in tests/bench's lab a
-// message costs 75 us where four ranks share a processor.
+// The costs of messages that the tree does not have. The defaults are those of MPI over TCP; in
+// tests/bench's lab a message costs 75 us where four ranks share a processor.
 struct Wire {
   double goodput = 1.0;       // the share of a bandwidth that is payload
   double bandwidth = 1.25e9;  // bytes/s of a host's link when none is known (else: their mean)
@@ -36,8 +36,8 @@ struct Wire {
   double within_host = 0;     // s per byte of the message, for the sum and the copies in a host
 };
 
-// What libddl assumes when it chooses: the defaults, but for messages that cost no more than the
-// latency of a host's link, of which they are a part (which tells RDMA from TCP).
+// The values that libddl assumes when it chooses. They are the defaults, but a message costs no
+// more than the latency of a host's link, of which it is a part. This tells RDMA from TCP.
 Wire usual_wire(const Node& tree);
 
 struct Prediction {
@@ -68,8 +68,8 @@ bool is_measured(const Node& tree);
 Prediction predict_allreduce(const Node& tree, std::size_t nbytes, const Chunking& chunking,
                              const Wire& wire);
 
-// The least time of an allreduce, whatever the schedule: all hosts' data must enter and leave each
-// part of the tree through its link, and over all links of a partition into n parts each byte must
+// The least time of an allreduce, whatever the schedule. All hosts' data must enter and leave each
+// part of the tree through its link. Over all links of a partition into n parts, each byte must
 // pass 2(n-1) times (Patarasuk and Yuan, 2009).
 double lower_bound(const Node& tree, double nbytes, const Wire& wire);
 

@@ -23,7 +23,7 @@ int depth_of(const Node& tree) {
   return deepest;
 }
 
-// What of the walk concerns one host.
+// Collects the steps of one host from the walk.
 class Planner {
  public:
   Planner(const Node& tree, int host) : me_(host), most_rounds_(most_rounds(tree)) {}

@@ -1,4 +1,4 @@
-// What one host does in a collective between hosts: messages and reductions in steps.
+// The plan of one host in a collective between hosts: messages and reductions in steps.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ struct Step {
 
 constexpr int kMaxTags = 1024;
 
-// How many tags the plans of a tree take.
+// The number of tags that the plans of a tree take.
 int num_tags(const Node& tree);
 
 // Steps that reduce come before those that only move.

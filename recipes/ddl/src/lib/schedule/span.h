@@ -13,7 +13,7 @@ struct Span {
   std::size_t count() const { return end - begin; }
 };
 
-// Who has which part of the data; in order, without gaps.
+// A part of the data and its host. A list of pieces is in order, without gaps.
 struct Piece {
   Span span;
   int host;

@@ -72,7 +72,7 @@ class Spreader {
   // `root`: the host that has all already, as the only one; or kNobody.
   Spreader(int host, int root, std::size_t unit) : me_(host), root_(root), unit_(unit) {}
 
-  // What to send and to receive in one step; of each span of ours, who gets it in every child.
+  // The messages of one step, and for each span of this host, who gets it in every child.
   struct Exchange {
     Step step;
     std::vector<Reduction> ours;
@@ -101,7 +101,8 @@ class Spreader {
     return i;
   }
 
-  // What only the root has goes to all children in equal parts; the root keeps its own child's.
+  // Sends the parts that only the root has to all children in equal parts; the root keeps its own
+  // child's.
   Pieces scatter(const Node& node, const std::vector<Leaves>& children, const Pieces& pieces,
                  int tag) {
     Leaves all;

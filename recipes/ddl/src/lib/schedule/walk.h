@@ -1,4 +1,4 @@
-// The way of the data up a tree, for whoever wants to know it: one host's plan, or the cost of all.
+// The way of the data up a tree, from which one host's plan or the cost of all is made.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 
 namespace ddl {
 
-// Visits the tree from the leaves to the root and tells `use`, in this order:
+// Visits the tree from the leaves to the root and calls the methods of `use`, in this order:
 //   enter(node)       a node, before what is below it;
 //   part(owners)      at a group: `owners[j]` holds child j's sum of the next part of the data;
-//   reduce(span, j)   and owners[j] owns the sum of this piece of it: to there it goes (route.h);
+//   reduce(span, j)   the sum of this piece of the part goes to owners[j], which owns it (route.h);
 //   leave(node, depth)  the group is done; `depth` is its distance to the root.
 // Borders of pieces are multiples of `unit` elements.
 template <class Use>

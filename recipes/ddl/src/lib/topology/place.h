@@ -1,4 +1,4 @@
-// Where hosts stand in their cluster, as the site, Kubernetes or Slurm tells each of them.
+// The place of a host in its cluster, as the site, Kubernetes or Slurm tells the host.
 #pragma once
 
 #include <cstddef>

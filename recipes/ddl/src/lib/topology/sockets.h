@@ -14,9 +14,9 @@ int own_socket(const std::string& root = "");
 std::vector<int> number_sockets(const std::vector<int>& socket_of);
 
 // Whether an allreduce on a host whose ranks are on these sockets (-1: not known) is faster if each
-// socket sums its own ranks' data before the others read it. That takes less over the links between
-// sockets, and more of every rank; so it pays where these links, not the ranks, are what the host
-// waits for. By calculation, with the rates of sockets.cc, of a host alone.
+// socket sums its own ranks' data before the others read it. Such sums take less over the links
+// between sockets, and more of every rank. So they pay where the host waits for these links, not
+// for the ranks. This is calculated for a host alone, with the rates of sockets.cc.
 bool pays_by_socket(const std::vector<int>& socket_of);
 
 }  // namespace ddl

@@ -16,8 +16,8 @@
 namespace ddl {
 namespace {
 
-// What makes two ranks neighbours: the host's name, the same boot of the same kernel (two machines
-// may be called "localhost") and MPI's own opinion that they can share memory.
+// Two ranks are on one host when all of this is equal: the host's name, the boot of the kernel (two
+// machines may be called "localhost") and MPI's own opinion that they can share memory.
 struct HostIdentity {
   char name[256];
   char boot[64];
@@ -48,7 +48,7 @@ std::vector<int> gather_sockets(MPI_Comm comm, int size) {
   return all;
 }
 
-// Of every host, what its first rank says; "" for hosts that are told nothing.
+// The place of every host, as its first rank tells it; "" for hosts that are told nothing.
 std::vector<std::string> gather_places(MPI_Comm comm, const std::vector<Host>& hosts) {
   struct Place {
     char text[kMaxPlace + 1];

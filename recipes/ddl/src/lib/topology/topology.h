@@ -1,4 +1,4 @@
-// Which rank is on which host. Found from the hosts themselves, never from rank numbers: launchers
+// The ranks of each host. The hosts themselves tell, never the rank numbers, since launchers
 // interleave ranks over hosts.
 #pragma once
 
@@ -17,7 +17,7 @@ struct Host {
   std::vector<int> ranks;    // ascending
   std::vector<int> sockets;  // of each of them; any numbers, -1: not known
 
-  // By which sockets the ranks sum, numbered from 0: all 0 where they do not.
+  // The sockets by which the ranks sum, numbered from 0. All are 0 where they do not sum by socket.
   std::vector<int> sockets_in_sums(const Settings& settings) const;
 };
 
@@ -43,7 +43,7 @@ class Topology {
   int local_rank(int rank) const { return local_rank_[rank]; }
   const Host& host_of(int rank) const { return hosts_[host_index_[rank]]; }
   int min_local_size() const;
-  // How the hosts are connected: side by side, as far as is known.
+  // The hosts' connections; without better knowledge, all hosts stand side by side.
   const Node& tree() const { return tree_; }
 
  private:

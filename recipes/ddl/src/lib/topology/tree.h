@@ -12,8 +12,8 @@ struct Link {
   double latency = 0;    // s
 };
 
-// How the children of a group bring their parts of a piece to the one that owns its sum, and how
-// the result goes back (see schedule/route.h).
+// The exchange in a group: it brings the children's parts of a piece to the child that owns its
+// sum, and the result back (see schedule/route.h).
 enum class Exchange { kDirect, kRing, kTree };
 
 struct Node {

@@ -1,5 +1,5 @@
-// How far apart the processors of a host's ranks are. Where they share no cache, what one has in
-// its caches takes several times as long to come to another as what it has written to memory.
+// The distance between the processors of a host's ranks. Where they share no cache, data comes to
+// another processor several times slower from the caches of the first than from memory.
 #pragma once
 
 #include <atomic>

@@ -63,7 +63,7 @@ struct HostGroup::Control {
   char failure[1024];
 };
 
-// What the first rank tells the others, and their answer.
+// The first rank's message to the others, and their answer.
 struct HostGroup::Offer {
   pid_t pid;
   int fd;  // -1: it has failed
@@ -197,8 +197,8 @@ void HostGroup::announce(const Call& call, int parity) {
   block(me_).arrived.set(arrived_);
 }
 
-// Whoever comes at about the same time is seen before the processor has written our own, for which
-// wake() waits.
+// Ranks that come at about the same time are seen before the processor has written this rank's own
+// flag, for which wake() waits.
 void HostGroup::wait_all_announced(int parity) {
   int polls = std::min(spins_.spins(), kPolls);
   for (int rank = 0; rank < size(); ++rank) {

@@ -35,8 +35,8 @@ class HostGroup {
 
   // Collective over `members` (ranks of `transport`; `me` is an index into them). Every rank gives
   // the same `sockets`, of each member, numbered from 0 without gaps; the same `chunk_bytes`, a
-  // multiple of 64, and `slots` (>= 2), how many chunks can be under way. `is_far`: what is_far()
-  // says instead of what is measured.
+  // multiple of 64, and `slots` (>= 2), how many chunks can be under way. `is_far` overrides the
+  // measured distance (for tests).
   HostGroup(MpiTransport& transport, const std::vector<int>& members,
             const std::vector<int>& sockets, int me, std::size_t chunk_bytes, int slots,
             std::optional<bool> is_far = std::nullopt);
@@ -69,15 +69,15 @@ class HostGroup {
                    std::vector<const void*>* inputs) const;
   void list_socket_sums(std::size_t slot, std::size_t offset, std::vector<const void*>* sums) const;
   // The first of the slots for a collective of `chunks`, which all ranks take. Each goes on where
-  // the one before ended: to write what another core has just read takes several times as long as
-  // to write what has left its caches since.
+  // the one before ended, since a slot that another core has just read takes several times as long
+  // to write as one that has left its caches.
   std::size_t take_slots(std::size_t chunks) {
     const std::size_t first = next_slot_;
     next_slot_ = (first + chunks) % slots_;
     return first;
   }
-  // Where a rank has `nbytes` (<= kSmallBytes) that it announces: of up to kTinyBytes, beside the
-  // call.
+  // The address of the `nbytes` (<= kSmallBytes) that a rank announces. Up to kTinyBytes lie beside
+  // the call.
   std::byte* small(int rank, int parity, std::size_t nbytes) const;
   const Call& call(int rank, int parity) const;
   Verdict& verdict() const;
@@ -98,17 +98,17 @@ class HostGroup {
   void wait_all_arrived(std::uint32_t target);
   void wait_all_done(std::uint32_t target);
   void wait_all_summed(std::uint32_t target);
-  // For those who have other things to do meanwhile.
+  // These return at once, for ranks that have other things to do meanwhile.
   bool all_arrived(std::uint32_t target) const;
   bool all_done(std::uint32_t target) const;
   bool all_summed(std::uint32_t target) const;
   // Collective, before `nbytes` go through the areas: measures now and then whether the ranks'
   // processors are far apart.
   void look_how_far(std::size_t nbytes);
-  // Whether what a rank writes for others should go past its caches.
+  // Whether a rank should write data for others past its caches.
   bool is_far() const;
 
-  // Who, of the communicator's ranks, has not raised its counters so far.
+  // The ranks of the communicator that have not raised their counters so far.
   std::vector<int> missing(std::uint32_t arrived, std::uint32_t summed, std::uint32_t done) const;
   // Throws when some rank has died or given up.
   void check_members() const;

@@ -20,11 +20,13 @@ namespace {
 constexpr int kMaxAddresses = 16;
 constexpr int kMaxRanks = 256;  // in an answer
 constexpr std::size_t kMaxText = 1024;
-// Of a timeout all see for themselves; in larger groups only those who have asked are told.
+// All ranks see a timeout for themselves, so in groups larger than this only those who have asked
+// are told of one.
 constexpr int kMaxTold = 1024;
 
-// All of this process's, and for whom (ranks of the job) its threads wait: a rank that waits in one
-// communicator answers in all. Looks are rare, so one lock does for everything here.
+// All inquiries of this process, and the ranks of the job for which its threads wait. A rank that
+// waits in one communicator answers in all. Looks are rare, so one lock is enough for everything
+// here.
 std::mutex g_mutex;
 std::set<Inquiry*> g_inquiries;
 struct Wait {
@@ -61,7 +63,7 @@ Clock::duration seconds(double n) {
 
 }  // namespace
 
-// What ranks tell each other in the beginning.
+// The ranks exchange their addresses in the beginning.
 struct Inquiry::Address {
   std::uint64_t nonce;  // rank 0's counts: strangers do not know it
   in_port_t port;       // 0: cannot be asked

@@ -1,9 +1,11 @@
-// Who is lost. A rank that waits in vain often waits for one that waits in vain itself; whom to
-// name is known at the end of that chain. So ranks that wait ask those they wait for, and those
-// whom these wait for: who does not answer is slow, stuck, dead or cut off.
+// Finds the rank that is lost. A rank that waits in vain often waits for one that waits in vain
+// itself; the lost rank is at the end of that chain. So ranks that wait ask the ranks they wait
+// for, and the ranks that those wait for. A rank that does not answer is slow, stuck, dead or cut
+// off.
 //
-// They ask by datagrams beside MPI: MPI_Isend may block for ever when the other side is dead or was
-// never spoken to. Where datagrams do not pass, nobody answers, and a rank names whom it waits for.
+// They ask by datagrams beside MPI, since MPI_Isend may block for ever when the other side is dead
+// or was never spoken to. Where datagrams do not pass, nobody answers, and a rank names the ranks
+// it waits for.
 #pragma once
 
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
-// MPI_Isend that returns. MPICH's waits inside, for ever if need be, while the network does not
-// take the message: as long as a connection cannot be made (the other side is dead, or was stopped
-// before it was ever spoken to), or is full. Elsewhere this is MPI_Isend.
+// MPI_Isend that returns. MPICH's MPI_Isend waits, for ever if need be, while the network does not
+// take the message. This happens while a connection is full, or cannot be made because the other
+// side is dead or was stopped early. With other MPIs, this is MPI_Isend.
 #pragma once
 
 #include <mpi.h>

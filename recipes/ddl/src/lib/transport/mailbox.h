@@ -21,9 +21,9 @@ class Mailbox {
   int recv(void* buffer, std::size_t nbytes, int source, int tag);
 
  private:
-  // MPI promises tags up to 32767 and usually has some bits less than an int. A message whose tag
-  // is beyond them is a letter: the tag stands before its bytes, all letters have one tag of MPI's,
-  // and who looks for one keeps those that come before it.
+  // MPI promises tags up to 32767 and usually has some bits less than an int. A message with a
+  // greater tag is a letter: its tag stands before its bytes, and all letters have one tag of
+  // MPI's. A rank that looks for one letter keeps those that come before it.
   struct Letter {
     int source;
     int tag;
@@ -37,7 +37,7 @@ class Mailbox {
   bool find(int source, int tag, Letter* found);
 
   MpiTransport& transport_;
-  int last_direct_;  // the greatest tag that MPI has room for
+  int last_direct_;  // the greatest tag that MPI carries
   std::mutex mutex_;
   std::deque<Letter> letters_;  // in the order in which they came
 };

@@ -24,7 +24,7 @@ std::unique_lock<std::mutex> mpi_turn() {
   return is_needed ? std::unique_lock(mutex) : std::unique_lock<std::mutex>();
 }
 
-// What this thread is inside MPI for.
+// The batch for which this thread is inside MPI.
 thread_local const Batch* t_batch = nullptr;
 
 class InsideMpi {
@@ -43,7 +43,7 @@ class InsideMpi {
 void explain_end() {
   if (t_batch == nullptr) return;
   t_batch->explain_end();
-  // What else runs at exit would wait for threads that wait for MPI.
+  // The other exit handlers would wait for threads that wait for MPI.
   std::fflush(nullptr);
   std::_Exit(EXIT_FAILURE);
 }
@@ -199,7 +199,8 @@ void Batch::check(const Message& message, const MPI_Status& status, int code) co
   };
   int is_cancelled = 0;
   if (code == MPI_SUCCESS && message.is_recv) MPI_Test_cancelled(&status, &is_cancelled);
-  // Whoever gives up tells why, and ends: who still waits for it may see its connection end first.
+  // A rank that gives up tells why, and ends. The end of its connection may be seen before its
+  // words.
   if (code != MPI_SUCCESS || is_cancelled != 0) transport_.on_wait({message.peer}, 0);
   if (is_cancelled != 0) fail(DDL_ERROR_PEER_LOST, "the connection to ", who(), " has ended");
   if (code != MPI_SUCCESS) {

@@ -50,7 +50,7 @@ class MpiTransport {
 // live as long. A batch that is destroyed early cancels what it still can.
 class Batch {
  public:
-  // Of recv: whichever rank sends first. It takes at most kMaxPiece bytes.
+  // The peer of a recv from whichever rank sends first. The message has at most kMaxPiece bytes.
   static constexpr int kAnyRank = -1;
   // MPI's counts are ints; longer messages go in pieces.
   static constexpr std::size_t kMaxPiece = std::size_t{1} << 30;
@@ -88,7 +88,7 @@ class Batch {
   // Throws DDL_ERROR_TIMEOUT, naming the peers, after a timeout, and `more` seconds, without any
   // progress.
   void wait(double more = 0);
-  // Whom the messages under way go to or come from; -1: all of them, or any.
+  // The ranks to which the messages under way go, or from which they come; -1: all ranks, or any.
   std::vector<int> awaited() const;
   // For a process that MPI ends: finds out who is lost, for at most half of the timeout.
   void explain_end() const;
@@ -120,8 +120,8 @@ class Batch {
   std::vector<MPI_Status> statuses_;
 };
 
-// Waiting for the network: yields at first, then sleeps, the longer the longer nothing comes. What
-// comes is seen at most an eighth later than it could be, at next to no cost.
+// Waits for the network: it yields at first, then sleeps the longer, the longer nothing comes. A
+// message is seen at most an eighth later than it could be, at next to no cost.
 class Patience {
  public:
   // `what` of a rank is awaited: "" or a text that its name completes. `more`: seconds that are

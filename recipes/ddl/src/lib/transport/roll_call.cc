@@ -106,15 +106,15 @@ class Roll {
     }
   }
 
-  // The verdict has room for two of these.
+  // Two of these fit into the verdict.
   static std::string brief(const Slip& slip) {
     constexpr std::size_t kMost = kText / 3;
     const std::string text = slip.text;
     return text.size() > kMost ? text.substr(0, kMost) + " ..." : text;
   }
 
-  // Who is lost shall not keep an error from the others. Without one, those who have been told go
-  // on to where they would wait for the lost one, too.
+  // A lost rank shall not keep an error from the others. Without an error, the ranks that have been
+  // told go on to a point where they would wait for the lost one, too.
   void tell(bool is_error) {
     const auto unless_lost = [is_error](const auto& act) {
       try {

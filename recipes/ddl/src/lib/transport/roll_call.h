@@ -1,4 +1,5 @@
-// Before what MPI has all ranks wait for, without a limit: have all come, and for the same?
+// Checks that all ranks have come, and for the same call, before MPI lets them wait without a
+// limit.
 #pragma once
 
 #include <optional>
@@ -10,7 +11,7 @@
 
 namespace ddl {
 
-// Tags of this one and the next, for each group of ranks that is being made.
+// A roll call uses this tag and the next, for each group of ranks that is being made.
 constexpr int kRollCallTag = 1 << 17;
 
 // Collective over `members`, ranks of `transport` of which this is one. The least of them waits for
@@ -18,9 +19,10 @@ constexpr int kRollCallTag = 1 << 17;
 // rank cannot take part.
 //
 // Throws DDL_ERROR_MISMATCH with two that are not alike, or one member's `error`: on all. Throws
-// DDL_ERROR_TIMEOUT naming those who have not come, or another error of a lost connection: on who
-// has come; who comes later is told or has a timeout of its own. After these, old messages may be
-// under way: nobody may call the roll on the same communicator again.
+// DDL_ERROR_TIMEOUT naming the ranks that have not come, or another error of a lost connection, on
+// the ranks that have come. A rank that comes later is told or has a timeout of its own. After
+// these errors, old messages may be under way, so nobody may call the roll on the same communicator
+// again.
 void call_roll(MpiTransport& transport, const std::vector<int>& members, int tag,
                const std::string& alike, const std::optional<Error>& error = std::nullopt);
 
