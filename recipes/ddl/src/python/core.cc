@@ -29,7 +29,7 @@ void* memory_at(Address address) { return reinterpret_cast<void*>(address); }
 
 using Sizes = std::vector<std::size_t>;
 
-// Of blocks that follow each other.
+// The offsets of blocks that follow each other.
 Sizes offsets_of(const Sizes& sizes) {
   Sizes offsets(sizes.size());
   std::exclusive_scan(sizes.begin(), sizes.end(), offsets.begin(), std::size_t{0});
@@ -44,8 +44,8 @@ std::pair<int, int> get_int() {
   return {code, value};
 }
 
-// An asynchronous operation, and how it ended: kept here, so that an exception that Python raises
-// between two of its steps cannot lose track of it. One thread at a time.
+// An asynchronous operation and its outcome. The object keeps the outcome, so that an exception
+// that Python raises between two steps cannot lose it. It serves one thread at a time.
 class Request {
  public:
   explicit Request(ddl_request_t request) : request_(request) {}

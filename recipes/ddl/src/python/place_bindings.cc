@@ -1,4 +1,5 @@
-// Where hosts stand, for Python: what `ddlrun -show_topology` asks every host, and makes of it.
+// The places of hosts, for Python: `ddlrun -show_topology` asks every host for its own, and makes a
+// tree of them.
 #include "place_bindings.h"
 
 #include <nanobind/stl/string.h>

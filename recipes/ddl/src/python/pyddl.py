@@ -8,8 +8,8 @@
     pyddl.allreduce(array, 100, pyddl.DDL_TYPE_FLOAT, pyddl.DDL_OP_SUM)  # in place
     pyddl.finalize()
 
-Where DDL gives a result code, this gives 0, and raises `ddl.DDLError` instead of any other. What
-`malloc` gives is memory of the host, also in the CUDA variant: the collectives take that as well.
+Where DDL gives a result code, this gives 0, and raises `ddl.DDLError` instead of any other.
+`malloc` gives memory of the host, also in the CUDA variant, whose collectives take it as well.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ rank, local_rank = ddl.rank, ddl.local_rank
 
 
 class Memory:
-    """What `malloc` gives; empty after `free`."""
+    """Memory of `malloc`; empty after `free`."""
 
     def __init__(self, data: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
         self.data = data

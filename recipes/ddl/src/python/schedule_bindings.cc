@@ -48,7 +48,7 @@ ddl::Node tree_of_sizes(const Names& hosts, const std::vector<int>& sizes) {
   return ddl::tree_of_sizes(hosts, {sizes.begin(), sizes.end() - 1});
 }
 
-// What the library would do for a message of this size, with this word for -schedule.
+// The library's schedule for a message of this size with this word for -schedule, and its cost.
 std::pair<std::string, ddl::Prediction> predict(const ddl::Node& tree, std::size_t nbytes,
                                                 const std::string& word,
                                                 const ddl::Chunking& chunking,

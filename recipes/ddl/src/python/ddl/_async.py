@@ -1,7 +1,7 @@
 """Collectives that return at once with a `Handle`, and are carried out meanwhile.
 
-They take what their blocking namesakes take, refuse what these refuse, and raise the same errors:
-for arguments at once, for what happens between the ranks from `Handle.wait`.
+They take and refuse the same arguments as their blocking namesakes, and raise the same errors.
+Errors of arguments come at once, errors between the ranks from `Handle.wait`.
 
 The operations of a group are carried out one after the other, in the order of the calls, which must
 be the same on all ranks; blocking collectives of the group wait their turn behind them. A blocking
@@ -159,20 +159,20 @@ def barrier_async(group: Group | None = None) -> Handle[None]:
 
 
 class Stats(NamedTuple):
-    """What a group has done so far on this rank."""
+    """The work that a group has done so far on this rank."""
 
     collectives: int
-    """Carried out with success; what is fused counts once."""
+    """Carried out with success; a fused message counts once."""
     requests: int
     """Operations that were queued: asynchronous ones, and blocking ones behind these."""
     fused_requests: int
     """Allreduces that travelled together with others."""
     fused_messages: int
-    """The messages in which they did."""
+    """The messages that carried these allreduces."""
 
 
 def stats(group: Group | None = None) -> Stats:
-    """Return what the group has done so far on this rank; `ddl.stats()` is about all ranks."""
+    """Return the group's work so far on this rank; `ddl.stats()` is about the group of all."""
     code, numbers = _core.stats(_collectives.handle_of(group))
     check(code)
     return Stats(*numbers)

@@ -1,4 +1,4 @@
-"""What the collectives see of NumPy arrays and torch tensors: an address, a length, a type."""
+"""NumPy arrays and torch tensors as the collectives see them: an address, a length, a type."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The blocking collectives on NumPy arrays and torch tensors, in the CUDA variant also on GPUs.
 
-They are called by every rank of the group in the same order, and release the interpreter lock while
-they wait. What they return is of the kind that they were given.
+Every rank of the group calls them in the same order. They release the interpreter lock while they
+wait. Their results are of the kind of their arguments.
 """
 
 from __future__ import annotations

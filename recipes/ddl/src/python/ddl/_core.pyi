@@ -46,7 +46,7 @@ def start(
 ) -> tuple[int, Request]: ...
 def stats(comm: int, /) -> tuple[int, list[int]]: ...
 
-# What the library would do on a tree of hosts; nothing of this needs MPI. Wrong input: ValueError.
+# The schedules of the library on a tree of hosts; none of this needs MPI. Wrong input: ValueError.
 
 class Tree:
     @property

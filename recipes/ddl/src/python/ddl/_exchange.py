@@ -1,7 +1,7 @@
-"""What moves each byte to one rank only: gather, scatter, alltoall, alltoallv, send and recv.
+"""Functions that move each byte to one rank: gather, scatter, alltoall, alltoallv, send, recv.
 
-On NumPy arrays and torch tensors of any type but Python objects, contiguous. The collectives are
-called by every rank of the group in the same order, as those of the other modules.
+They take contiguous NumPy arrays and torch tensors of any type but Python objects. Every rank of
+the group calls the collectives in the same order, as those of the other modules.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def alltoallv(
     Args:
         x: contiguous array; its rows for rank 0 come first, then those for rank 1, and so on.
         send_counts: how many rows each rank gets, one number per rank.
-        recv_counts: how many rows come from each rank: what that rank has in `send_counts` for us.
+        recv_counts: how many rows come from each rank, as that rank has in its `send_counts`.
         out: where to put the result; not x. A new array if not given.
         group: the ranks that take part; all if not given.
 
@@ -193,7 +193,7 @@ def send(x: Array, dest: int, tag: int = 0, group: Group | None = None) -> None:
     Args:
         x: contiguous array.
         dest: rank in the group.
-        tag: 0 to 2**31 - 1; tells apart what is on the way between two ranks.
+        tag: 0 to 2**31 - 1; tells apart messages on the way between two ranks.
         group: whose ranks are meant; all if not given.
 
     Raises:

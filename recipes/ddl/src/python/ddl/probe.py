@@ -1,13 +1,14 @@
 """`ddlrun -probe FILE -H …`: measure the links between hosts, and write them as a topology file.
 
-One rank a host. Every pair of hosts exchanges messages alone, long enough to be past the buffers of
-the network. Hosts that reach each other about as fast as the slower of the two can at best are in
-one rack; then all hosts of a rack send at once, which shows what its uplink carries. An uplink that
-one pair alone cannot fill is found by that second step only if the first has found the racks.
+Each host has one rank. Every pair of hosts exchanges messages alone, long enough to be past the
+buffers of the network. Two hosts are in one rack if they reach each other about as fast as the
+slower of the two can at best. Then all hosts of a rack send at once, which shows the bandwidth of
+its uplink. That second step finds an uplink that one pair cannot fill only if the first has found
+the racks.
 
-Whatever else a machine does holds a transfer up, so that the faster of two measurements is the
-better one. Which to repeat, the others tell: in a tree, no pair is slower than the way round by a
-third host.
+Other work of a machine holds a transfer up, so the faster of two measurements is the better one. A
+measurement is repeated if others contradict it: in a tree, no pair is slower than the way round by
+a third host.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ddl import _core
 from ddl.errors import check
 
 Pair = tuple[int, int]
-"""Of hosts."""
+"""Two hosts, by their indices."""
 
 LONG_ENOUGH = 0.05
 """Seconds: a transfer that takes this long is a measurement."""
@@ -40,11 +41,11 @@ SAME_RACK = 0.75
 OF_A_KIND = 1.2
 """Rates that differ by less are measurements of one: else the faster links would get more to do."""
 PLAUSIBLE = 1.1
-"""So many times the whole transfer's rate, that of its later part may be."""
+"""The rate of a transfer's later part may be so many times that of the whole."""
 IN_DOUBT = 0.85
 """A pair with less than this share of the rate by way of a third host was held up."""
 CHANCES = 3
-"""Times that what was held up, it seems, is measured again."""
+"""How often a pair that seems to have been held up is measured again."""
 UNSEEN = 0.9
 """An uplink that carries this share of what its hosts can send together is no bottleneck."""
 
@@ -74,7 +75,7 @@ class Wire:
         check(_core.recv(0, self._data.ctypes.data, nbytes, source, 0))
 
     def share(self, value: float) -> list[float]:
-        """What every rank gives, by rank."""
+        """Every rank's `value`, by rank."""
         shared: list[float] = ddl.allgather(np.array([value]))[:, 0].tolist()
         return shared
 
@@ -96,8 +97,8 @@ class Wire:
         """Bytes/s of pairs (sender, receiver) that transfer at the same time; on all ranks.
 
         A rank is in one pair at most. The size doubles until the slowest transfer is long enough.
-        What it takes longer than the one before counts: the network's buffers and what a shaper
-        lets through at once are in both.
+        The rate is that of the difference to the transfer before, since both have the bytes that
+        buffers and shapers take at once.
         """
         nbytes, last_nbytes = LEAST, 0
         last = [0.0] * self.size
@@ -125,8 +126,8 @@ class Wire:
 def rate_of(nbytes: int, seconds: float, more: int, longer: float) -> float:
     """Bytes/s of a transfer that had so much more than the one before, and took so much longer.
 
-    What buffers and shapers take at once makes the whole look faster than the difference. Where
-    that is the faster one, the transfer before was held up, and only the whole counts.
+    Buffers and shapers take some bytes at once, so the whole looks faster than the difference. If
+    the difference is the faster one, the transfer before was held up, and only the whole counts.
     """
     whole = nbytes / seconds
     return whole if longer <= 0 or more / longer > PLAUSIBLE * whole else more / longer
@@ -135,7 +136,7 @@ def rate_of(nbytes: int, seconds: float, more: int, longer: float) -> float:
 def in_doubt(rates: dict[Pair, float], n_hosts: int) -> list[Pair]:
     """The pairs that are slower than the way round by a third host allows.
 
-    That way has all links of the tree that are between the two.
+    The way round has all links of the tree that are between the two hosts.
     """
 
     def rate(a: int, b: int) -> float:
@@ -162,7 +163,7 @@ def measure_pairs(n_hosts: int, measure: Callable[[Pair], float]) -> dict[Pair, 
 
 
 def best_rates(rates: dict[Pair, float], n_hosts: int) -> list[float]:
-    """What each host reaches at best, with any other: bytes/s, by host."""
+    """The best rate of each host with any other: bytes/s, by host."""
     return [max(r for pair, r in rates.items() if host in pair) for host in range(n_hosts)]
 
 
@@ -186,9 +187,9 @@ def find_groups(
 ) -> list[Group]:
     """Groups of hosts that reach each other at (nearly) their own rate, by their lowest host.
 
-    A host whose own rate is less than a group's is slow, or alone behind an uplink: it is of the
-    group if it does not share the group's uplink with others who send to it. Where there are no
-    others, or no two hosts to send to, this cannot be told, and makes no difference.
+    A host whose own rate is less than a group's is slow, or alone behind an uplink. It belongs to
+    the group if it does not share the group's uplink with others that send to the group. Without
+    others, or without two hosts to send to, this cannot be told, and makes no difference.
 
     Args:
         rates: bytes/s of every pair (a, b), a < b.

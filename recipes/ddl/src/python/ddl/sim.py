@@ -108,7 +108,7 @@ def read_cluster(options: argparse.Namespace) -> tuple[Preset, str]:
 
 
 def make_wire(tree: _core.Tree, preset: Preset, options: argparse.Namespace) -> _core.Wire:
-    """What the library assumes, the preset's values, then the options'."""
+    """The library's assumptions, changed by the preset's values and then by the options'."""
     wire = tree.usual_wire()
     for name, value in preset.wire.items():
         setattr(wire, name, value)
@@ -122,7 +122,7 @@ def make_wire(tree: _core.Tree, preset: Preset, options: argparse.Namespace) -> 
 
 
 def training_text(training: Training, allreduce: float) -> str:
-    """What the allreduce does to training."""
+    """The effect of the allreduce on training, for people."""
     off, on = (100 * efficiency(training, allreduce, overlap) for overlap in (False, True))
     return (
         f"training: {1e3 * training.compute:.0f} ms of computing an iteration, allreduce of "

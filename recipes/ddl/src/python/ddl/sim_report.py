@@ -17,7 +17,7 @@ LINKS_UNKNOWN = (
 
 @dataclass(frozen=True)
 class Row:
-    """What the library does for one size; times in seconds."""
+    """The library's schedule for one size; times in seconds."""
 
     nbytes: int
     schedule: str

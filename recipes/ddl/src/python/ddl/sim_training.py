@@ -1,4 +1,4 @@
-"""How well data-parallel training scales when an allreduce takes a given time."""
+"""The scaling of data-parallel training when an allreduce takes a given time."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _TASKS = re.compile(r"([1-9][0-9]{0,4})(?:\(x([1-9][0-9]{0,8})\))?")
 
 @dataclass(frozen=True)
 class Scheduler:
-    """A batch system, or whatever else reserves hosts.
+    """A batch system, or another program that reserves hosts.
 
     Attributes:
         name: as its users call it.
@@ -51,7 +51,7 @@ class Scheduler:
 
 
 def scheduler_of(environ: Mapping[str, str]) -> Scheduler | None:
-    """The one whose job this is: the first of `SCHEDULERS` whose variable is set."""
+    """The scheduler whose job this is: the first of `SCHEDULERS` whose variable is set."""
     return next((one for one in SCHEDULERS if environ.get(one.variable)), None)
 
 

@@ -1,7 +1,8 @@
-"""Which cores and GPUs of its host are a rank's: functions of what Linux tells, for rank.py.
+"""A rank's share of the cores and GPUs of its host, as Linux tells of them, for rank.py.
 
 Each rank's wrapper works out the shares of all ranks of its host, and takes its own. `root` is
-where /sys and /proc are looked for. It runs beside every rank, so it imports next to nothing.
+where /sys and /proc are looked for. The wrapper runs beside every rank, so this module imports next
+to nothing.
 
 All ranks see all GPUs unless `-bind_gpus` is given: programs for DDL choose theirs by the local
 rank (`torch.cuda.set_device(ddl.local_rank())`), which fails where a rank sees but one.
@@ -42,7 +43,7 @@ def hide_gpus(environ: "os._Environ[str]", owned: "list[Gpu]") -> None:
 
 
 def slot_of(slots: str, rank: int) -> str:
-    """What the rankfile says of this rank's cores; "": nothing."""
+    """The rankfile's words for this rank's cores; "" without any."""
     return slots.split(";")[rank] if slots else ""
 
 
@@ -182,7 +183,7 @@ def numbers_of(text: str) -> list[int]:
 
 
 def names_in(folder: str) -> list[str]:
-    """What is in a folder; nothing if there is none."""
+    """The names in a folder; none if there is no such folder."""
     try:
         return os.listdir(folder)  # noqa: PTH208 (so does pathlib)
     except OSError:

@@ -27,7 +27,7 @@ class HydraLauncher:
         self._mark = f"<{os.urandom(6).hex()}:"
 
     def reserved_hosts(self, environ: Mapping[str, str]) -> list[Host]:
-        """Of LSF, Slurm, PBS, Kubernetes or Watson Machine Learning."""
+        """The hosts that LSF, Slurm, PBS, Kubernetes or Watson Machine Learning has reserved."""
         return reserved_hosts(environ)
 
     def check(self, job: Job) -> None:
@@ -99,7 +99,7 @@ class MarkedStream:
             yield self._rank, data
 
     def _begin_of_mark(self, data: bytes) -> int:
-        """Where a mark may begin that the data's end cuts off."""
+        """The index at which a mark may begin that the data's end cuts off."""
         start = data.rfind(self._mark[:1])
         if start < 0:
             return len(data)

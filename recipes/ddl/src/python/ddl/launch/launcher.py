@@ -1,4 +1,4 @@
-"""What a way of starting ranks must offer. One file per way: hydra.py, and later batch systems."""
+"""The interface of a launcher of ranks. Each has a file: hydra.py, and later batch systems."""
 
 from collections.abc import Iterator, Mapping
 from typing import Protocol

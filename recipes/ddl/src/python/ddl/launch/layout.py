@@ -138,7 +138,7 @@ def _ddl_options(
     """DDL_OPTIONS: what the user says.
 
     No -mode of our own unless there is something to tell by it: with one, the library no longer
-    looks at what the hosts say of their places.
+    asks the hosts for their places.
     """
     topology = _topology(options, n_hosts, placement)
     if options.no_ddl_options:
@@ -218,13 +218,13 @@ def _topology(options: Options, n_hosts: int, placement: list[int]) -> list[int]
 
 
 def _torch_variables(first_host: str, names: list[str]) -> dict[str, str]:
-    """Where rank 0 will listen; each rank's wrapper adds RANK, WORLD_SIZE and so on."""
+    """The address of rank 0; each rank's wrapper adds RANK, WORLD_SIZE and so on."""
     address = _address(first_host, names)
     return {"MASTER_ADDR": address, "MASTER_PORT": str(free_port(is_local=is_local(first_host)))}
 
 
 def _tf_variables(options: Options, host_of_rank: list[str]) -> dict[str, str]:
-    """Where each rank's TensorFlow will listen, if that is asked for."""
+    """The addresses at which the ranks' TensorFlow will listen, if that is asked for."""
     if not (options.tf_config or options.parameter_servers):
         return {}
     ports: list[int] = []
@@ -236,7 +236,7 @@ def _tf_variables(options: Options, host_of_rank: list[str]) -> dict[str, str]:
 
 
 def _address(host: str, names: list[str]) -> str:
-    """By which all `names` reach `host`."""
+    """The address by which all `names` reach `host`."""
     if all(is_local(name) for name in names):
         return "127.0.0.1"
     return socket.gethostname() if is_local(host) else host
@@ -254,7 +254,8 @@ def _exports(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
     return exports
 
 
-# What users of WML CE give to Spectrum MPI's or Open MPI's mpirun, and ours does otherwise.
+# Options that users of WML CE give to Spectrum MPI's or Open MPI's mpirun, and their counterparts
+# here.
 _OTHER_MPIS = {
     "-pami_noib": "Write ddlrun -tcp: it keeps MPI to TCP and shared memory.",
     "-tcp": "Write ddlrun -tcp.",

@@ -1,4 +1,4 @@
-"""What ddlrun starts for itself: never anything that lies in the current folder."""
+"""Programs that ddlrun starts for itself: never one that lies in the current folder."""
 
 import os
 import shutil
@@ -8,8 +8,8 @@ import sys
 def own_python(*words: str) -> list[str]:
     """The command that runs code of ours on this interpreter.
 
-    -P: the current folder, which may be anybody's, is no place to import from. -I, where ddlrun
-    itself was started so: PYTHONPATH is none either.
+    -P imports nothing from the current folder, which may be anybody's. -I, where ddlrun itself was
+    started so, imports nothing from PYTHONPATH either.
     """
     return [sys.executable, "-I" if sys.flags.isolated else "-P", *words]
 

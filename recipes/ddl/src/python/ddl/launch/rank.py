@@ -20,7 +20,7 @@ from variables import decode_nodes, identify  # type: ignore[import-not-found]  
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-# What a host is told of itself: its place (see place.h), and the GPUs that the job may use there.
+# Variables that each host keeps: its place (see place.h), and the GPUs that the job may use there.
 OWN = ("DDL_PLACE", "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN", "CUDA_VISIBLE_DEVICES")
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 PATIENCE = 30.0  # seconds that a rank which has ended waits for mpiexec to end it

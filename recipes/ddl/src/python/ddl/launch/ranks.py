@@ -1,4 +1,4 @@
-"""What ddlrun knows of a job's ranks, and which of several failures was the first."""
+"""ddlrun's knowledge of a job's ranks, and which of several failures was the first."""
 
 import signal
 from collections import deque
@@ -10,7 +10,7 @@ TAIL_LINES = 12  # of each rank's output, repeated after a failure
 
 @dataclass
 class Rank:
-    """What we know of one rank."""
+    """The state of one rank, as far as it has been reported."""
 
     number: int
     host: str
@@ -36,7 +36,7 @@ class Rank:
         return int((self.end or "").partition(" ")[2] or 0)
 
     def how(self) -> str:
-        """How it ended, for people."""
+        """The rank's end in words."""
         word = (self.end or "").partition(" ")[0]
         if word == "signal":
             return f"was killed by {signal_name(self.code)}"
@@ -61,11 +61,11 @@ class Clocks:
 
 
 def first_failure(failed: Sequence[Rank]) -> Rank | None:
-    """Of ranks that failed at about the same time, the one that took the others along.
+    """The rank that took the others along, among ranks that failed at about the same time.
 
-    A rank that somebody told to end did not begin it. One that a signal killed did not choose to:
-    its peers notice, and end with an exit code of their own, or by abort(), perhaps before the
-    killed one's wrapper has been given the processor to tell of it.
+    A rank that somebody told to end was not the first. A rank that a signal killed did not choose
+    to end: its peers notice, and end with an exit code of their own, or by abort(). They may do so
+    before the killed rank's wrapper has been given the processor to tell of it.
     """
 
     def order(rank: Rank) -> tuple[bool, bool, float]:

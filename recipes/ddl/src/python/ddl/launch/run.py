@@ -20,9 +20,9 @@ from ddl.launch.stdin import Input
 from ddl.launch.streams import Stream
 
 GRACE = 4.0  # seconds for the ranks to end by themselves; longer than rank.py's
-SETTLE = 0.2  # seconds in which ranks that fail do so together: one of them took the others along
-# What batch systems send before the time is over, so that programs can save: as which signal it
-# goes to mpiexec, which passes on only some. rank.py makes SIGQUIT what it was.
+SETTLE = 0.2  # seconds in which failures belong together: one rank took the others along
+# Signals that batch systems send before the time is over, so that programs can save, and the signal
+# that stands for each. mpiexec passes on only some, and rank.py turns SIGQUIT back.
 PASSED_ON = {signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGQUIT}
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
 EXIT_TIMEOUT = 124

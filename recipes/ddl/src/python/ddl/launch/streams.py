@@ -1,4 +1,4 @@
-"""What ranks write, as whole lines with their rank and host, and what their wrappers report."""
+"""The ranks' output, as whole lines with their rank and host, and their wrappers' reports."""
 
 import re
 import time
@@ -9,7 +9,7 @@ from ddl.launch.launcher import Demultiplexer
 from ddl.launch.ranks import Rank
 
 PROMPT = 0.05  # seconds after which an unfinished line is a question, and shown
-LONGEST = 64 << 20  # bytes of a line: what is longer is passed on in such pieces
+LONGEST = 64 << 20  # bytes of a line: longer ones are passed on in such pieces
 _MOST = 80  # bytes of a report
 _ABORT = re.compile(rb"Abort\((-?\d+)\) on node \d+")  # printed by the rank that calls MPI_Abort
 

@@ -1,15 +1,16 @@
 """Runs once on every host beside a job's ranks: `python -I -S sweep.py PROCESS`.
 
-MPICH's ranks share memory under a name in /dev/shm, which the last of them removes: not when they
-are killed, or end by MPI_Abort. UCX's, below it, have a name for an instant. This waits for the end
-of mpiexec's proxy, the one PROCESS that outlives all ranks of its host, and removes what they left.
-It is nobody's child, so that it is still there when everything of the job has been killed, and it
-ends within seconds of the job.
+MPICH's ranks share memory under a name in /dev/shm. The last rank removes it, but not when they are
+killed, or end by MPI_Abort. UCX's segments, below it, have a name for an instant. This program
+waits for the end of mpiexec's proxy, the one PROCESS that outlives all ranks of its host, and
+removes what the ranks left. It is nobody's child, so it is still there when everything of the job
+has been killed, and it ends within seconds of the job.
 
-Which segments are left over, the kernel says: it gives a lease on a file for writing only while
-nobody else has it open or mapped (fcntl(2), F_SETLEASE), be it in another container or a process
-that /proc does not show us. Who makes a segment has it open until it is mapped, so a segment of a
-living job is held at every moment, and stays. Where there are no leases, all stay.
+The kernel says which segments are left over. It gives a lease on a file for writing only while
+nobody else has it open or mapped (fcntl(2), F_SETLEASE). That includes other containers, and
+processes that /proc does not show us. A process that makes a segment has it open until it is
+mapped, so a segment of a living job is held at every moment, and stays. Without leases, all
+segments stay.
 """
 
 import fcntl

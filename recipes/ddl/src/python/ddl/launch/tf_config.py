@@ -25,7 +25,7 @@ def roles(size: int, parameter_servers: int) -> list[tuple[str, int]]:
 
 
 def tf_variables(addresses: Sequence[str], parameter_servers: int) -> dict[str, str]:
-    """What rank.py makes TF_CONFIG from; `addresses` are `host:port` of each rank."""
+    """The variables for rank.py's TF_CONFIG; `addresses` are `host:port` of each rank."""
     tasks = roles(len(addresses), parameter_servers)
     cluster: dict[str, list[str]] = {}
     for (kind, _), address in zip(tasks, addresses, strict=True):

@@ -1,16 +1,17 @@
-"""By which variables programs learn who they are: for rank.py and for ddlrun itself.
+"""The variables by which programs learn who they are, for rank.py and for ddlrun itself.
 
-Whoever starts ranks says so in variables of its own, and libraries look for several of them, the
-first found first: Lightning for Slurm's before RANK, accelerate for PMI_RANK and Open MPI's. Those
-that ddlrun has inherited, of a batch step or of another launcher, tell of its own process: no rank
-may see them. Set anew are torchrun's and Open MPI's (WML CE's ddlrun started ranks by that), and in
-a job of Slurm those that srun sets for a task. It runs beside every rank and imports nothing.
+Each launcher has variables of its own, and libraries take the first that they find. Lightning looks
+for Slurm's before RANK, accelerate for PMI_RANK and Open MPI's. Variables that ddlrun has
+inherited, of a batch step or of another launcher, tell of its own process, so no rank may see them.
+ddlrun sets torchrun's and Open MPI's anew (WML CE's ddlrun started ranks by that), and in a job of
+Slurm those that srun sets for a task. This module is used beside every rank and imports next to
+nothing.
 """
 
 from collections.abc import Mapping, MutableMapping
 
-# Of ranks that another launcher has started: Hydra and other users of PMI, PMIx, Open MPI, MVAPICH,
-# Spectrum MPI's jsrun, Cray's two, Flux, torchrun. And of an outer ddlrun.
+# Variables of ranks that another launcher has started: Hydra and other users of PMI, PMIx, Open
+# MPI, MVAPICH, Spectrum MPI's jsrun, Cray's two, Flux, torchrun, and an outer ddlrun.
 FOREIGN_BEGIN = (
     *("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "DDLRUN_"),
     *("OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "OMPI_MCA_ess_", "PRTE_MCA_ess_"),
@@ -25,7 +26,7 @@ FOREIGN = {
     *("OMPI_MCA_orte_hnp_uri", "OMPI_FIRST_RANKS", "MPIRUN_RANK"),
     "HYDRA_HOST_FILE",  # which mpiexec would read, though it is given hosts
 }
-# Of a task of Slurm, or of a step. Not the job's, as SLURM_JOB_NODELIST is.
+# Variables of a task of Slurm, or of a step. Those of the job, as SLURM_JOB_NODELIST, stay.
 _TASK_BEGIN = ("SLURM_STEP", "SLURM_SRUN_", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS")
 _TASK = {
     *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_TASK_PID", "SLURM_GTIDS"),
@@ -96,7 +97,7 @@ def identify(
 
 
 def _of_srun(nodes: list[int], rank: str, local: str, hosts: str) -> dict[str, str]:
-    """What srun would set for this task of a step with all ranks."""
+    """The variables that srun would set for this task of a step with all ranks."""
     node, size = nodes[int(rank)], str(len(nodes))
     counts = [0] * (max(nodes) + 1)
     for other in nodes:
