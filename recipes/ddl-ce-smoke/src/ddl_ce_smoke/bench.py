@@ -29,7 +29,7 @@ Groups = dict[str, dist.ProcessGroup]
 
 
 def calls(nbytes: int) -> int:
-    """How many allreduces one turn takes: many of the short ones, few of the long."""
+    """The number of allreduces in one turn: many of the short ones, few of the long."""
     return max(3, min(50, 32 * MIB // nbytes))
 
 

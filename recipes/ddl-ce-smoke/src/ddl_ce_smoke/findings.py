@@ -1,4 +1,4 @@
-"""What a program finds out on one rank, told on the terminal and in the journal."""
+"""The findings of a program on one rank, told on the terminal and in the journal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddl_ce_smoke.train import add_journal_options
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to see: what is wrong with it, or nothing; what to say when nothing is."""
+    """One thing to check: its problem, or "", and what to say when there is none."""
 
     name: str
     problem: str

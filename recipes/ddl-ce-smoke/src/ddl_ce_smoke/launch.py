@@ -22,14 +22,14 @@ GRACE = 20.0
 #: ddlrun's exit status when it ended a run that took too long.
 TIMED_OUT = 124
 
-#: What part of a run's time a rank may wait for another one: after that the library's own error
-#: names the rank that did not come, which the end of the run as a whole could not.
+#: The part of a run's time that a rank may wait for another one. After that, the library's own
+#: error names the rank that did not come, which the end of the whole run could not.
 PATIENCE = 0.5
 
 
 @dataclass(frozen=True)
 class RankLog:
-    """What one rank wrote in its journal."""
+    """The journal of one rank."""
 
     rank: int
     host: str
@@ -47,12 +47,12 @@ class RankLog:
 
     @property
     def last(self) -> str:
-        """What it was last doing."""
+        """The rank's last step."""
         steps = self.of("at")
         return str(steps[-1]["what"]) if steps else "starting"
 
     def __str__(self) -> str:
-        """Who it is, for messages."""
+        """The rank with its host and process, for messages."""
         return f"rank {self.rank} on {self.host} (process {self.pid})"
 
 
@@ -96,7 +96,7 @@ class Job:
         return "; ".join(found) or f"exit status {self.status}: {self._tail(1)}"
 
     def detail(self) -> str:
-        """What helps to understand a failure: each rank's last step, then the last output."""
+        """Lines that help to understand a failure: each rank's last step, then the last output."""
         steps = [f"{log}: {'ended' if log.ended else log.last}" for log in self.ranks]
         traces = [error["trace"] for log in self.ranks for error in log.of("error")][:1]
         return "\n".join([*steps, "", *traces, self._tail(30)]).strip()

@@ -1,4 +1,4 @@
-"""What a run of the suite found: parts, their cases, and the measurements.
+"""The results of a run of the suite: parts, their cases, and the measurements.
 
 `Report.to_dict` is the JSON report; `report.schema.json` beside this file describes it.
 """
@@ -17,12 +17,12 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that was tried.
+    """One case of a part.
 
     Attributes:
         name: unique within its part.
         message: one line: what was seen, why it failed, or why it was skipped.
-        detail: more lines for whoever looks into a failure: a traceback, the last output.
+        detail: more lines to look into a failure: a traceback, the last output.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Part:
     seconds: float = 0.0
 
     def count(self, outcome: Outcome) -> int:
-        """How many cases ended so."""
+        """The number of cases with this outcome."""
         return sum(case.outcome == outcome for case in self.cases)
 
     @property

@@ -48,7 +48,7 @@ def _noise(rank: int, index: torch.Tensor) -> torch.Tensor:
 def contribution(
     op: str, dtype: str, rank: int, size: int, count: int, start: int = 0
 ) -> torch.Tensor:
-    """What `rank` of `size` ranks puts into a reduction: elements start .. start+count-1, int64.
+    """The input of `rank` of `size` to a reduction: elements start .. start+count-1, int64.
 
     With E the largest exact magnitude of `dtype`:
     - sum: |x| <= E/size, so that no partial sum leaves the exact range;

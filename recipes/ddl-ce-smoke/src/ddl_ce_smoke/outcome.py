@@ -1,4 +1,4 @@
-"""What a training gave, whichever framework ran it: what is demanded of it, and how it is told."""
+"""The outcome of a training by any framework, the demands on it, and its lines in the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GRADIENT_TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Outcome:
-    """What training on `ranks` ranks gave.
+    """The outcome of training on `ranks` ranks.
 
     Attributes:
         identical: the weights of all ranks have the same bits.
@@ -33,7 +33,7 @@ class Outcome:
     oversubscribed: bool
 
     def problems(self) -> list[str]:
-        """What is wrong with it, one line each; empty if nothing is."""
+        """The demands that the outcome does not meet, one line each."""
         found = []
         if self.accuracy < ACCURACY:
             found.append(f"test accuracy {self.accuracy:.1%} is below {ACCURACY:.0%}")

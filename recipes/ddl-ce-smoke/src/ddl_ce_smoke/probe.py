@@ -30,7 +30,7 @@ class Package:
 
     Attributes:
         name: of the conda package.
-        module: what is imported: where it matters, the compiled module and not its front.
+        module: the module to import; where it matters, the compiled one and not its front.
         distribution: its name on PyPI, if its version can be compared with conda's record.
         required: the suite fails without it; the others are looked at where they are installed.
     """
@@ -41,7 +41,7 @@ class Package:
     required: bool = False
 
 
-#: The main packages of a DDL-CE environment. The required ones are what the suite stands on.
+#: The main packages of a DDL-CE environment. The suite cannot run without the required ones.
 PACKAGES = (
     Package("openssl", "_ssl", required=True),
     Package("libsqlite", "_sqlite3", required=True),
@@ -69,7 +69,7 @@ PACKAGES = (
     Package("ddlce", "ddlce", "ddlce"),
 )
 
-#: What the distribution has not for a machine, and the suite does without there.
+#: Packages that the distribution has not for a machine, and that the suite does without there.
 WITHOUT = {
     "ppc64le": {
         *("tensorflow", "keras", "ddl-tensorflow", "lms-tensorflow", "tensorflow-probability"),
@@ -199,7 +199,7 @@ def conda_versions(prefix: Path) -> dict[str, str]:
 
 
 def machine_facts() -> dict[str, str]:
-    """What the report says about the machine, from the system alone."""
+    """Facts about the machine for the report, from the system alone."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     return {
         "host": platform.node() or "localhost",
@@ -226,7 +226,7 @@ def _cpu_model() -> str:
 
 
 def _import(package: Package) -> dict[str, Any]:
-    """Imports one package: what `judge` needs to know of it."""
+    """Imports one package, and returns what `judge` needs to know of it."""
     found: dict[str, Any] = {"probe": "imported", "name": package.name, "seconds": 0.0}
     if importlib.util.find_spec(package.module.partition(".")[0]) is None:
         return {**found, "absent": True}
@@ -253,7 +253,7 @@ def _version(package: Package) -> str:
 
 
 def _facts() -> dict[str, str]:
-    """What the imported packages say about the machine."""
+    """Facts about the machine that the imported packages know."""
     facts = {}
     if torch := sys.modules.get("torch"):
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]

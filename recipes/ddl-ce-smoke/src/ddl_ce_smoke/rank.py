@@ -1,7 +1,7 @@
 """One rank of a job: who it is, the journal it keeps, and its process group.
 
 The journal is how the suite sees into a job: each rank appends JSON lines to its own file, so
-what it did last is known even if it died or hangs, without any help from what is under test.
+what it did last is known even if it died or hangs, without any help from the code under test.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from ddl_ce_smoke.model import Case, Part, Report
 
-#: What XML 1.0 cannot hold, not even escaped.
+#: Characters that XML 1.0 cannot hold, not even escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

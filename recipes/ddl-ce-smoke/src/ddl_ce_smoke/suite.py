@@ -35,7 +35,7 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for.
+    """The user's choices.
 
     Attributes:
         ranks: rank counts, ascending.
@@ -75,7 +75,7 @@ PASSES = (
 
 
 def passes(quick: bool) -> list[Pass]:
-    """Those of this machine; the first, if it is to be quick."""
+    """The passes of this machine; only the first, if it is to be quick."""
     return [
         replace(step, via=[via for via in step.via if probe.exists(via)])
         for step in (PASSES[:1] if quick else PASSES)
@@ -91,7 +91,7 @@ class Suite:
     """Runs the parts and fills the report.
 
     Args:
-        environment: what is under test.
+        environment: the one under test.
         rank_command: put before a rank program's module name; `python -m` of the environment.
         progress: is told when a part begins and when it ends.
     """

@@ -43,7 +43,7 @@ def train(keras: Any, callback: Any) -> list[bytes]:
 
 
 def devices(tf: Any) -> dict[str, str]:
-    """What LMS is told of them; nothing where there is a GPU."""
+    """The devices that LMS is told; none where there is a GPU."""
     if tf.config.list_physical_devices("GPU"):
         tf.config.experimental.enable_op_determinism()
         return {}

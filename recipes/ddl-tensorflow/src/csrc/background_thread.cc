@@ -40,7 +40,8 @@ std::uint64_t hash_of(const std::vector<std::string>& lines) {
   return hash;
 }
 
-// How explain_difference sends a line: its label, and what must be the same.
+// Separates a line's label from the text that must be the same, in the messages of
+// explain_difference.
 constexpr char kSeparator = '\t';
 
 std::string text_of(const Operation& operation) {
@@ -134,8 +135,8 @@ void BackgroundThread::loop() {
   }
 }
 
-// Until something is given; when we wait for other ranks, not for longer than `seconds`. False when
-// nothing new is there.
+// Waits until an operation is given, but no longer than `seconds` while other ranks are awaited.
+// False when nothing new is there.
 bool BackgroundThread::wait_for_work(double seconds) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto is_given = [this] { return !given_.empty() || (is_shutting_down_ && !is_shut_down_); };
@@ -147,13 +148,13 @@ bool BackgroundThread::wait_for_work(double seconds) {
   return true;
 }
 
-// A communicator of our own, so that the program's calls and ours do not meet.
+// A communicator of this thread's own, so that its calls and the program's do not meet.
 absl::Status BackgroundThread::open() {
   if (ddl_initialized() == 0) {
     negotiation_.reset();
     return absl::FailedPreconditionError("ddl is not initialised; call ddl.init() first");
   }
-  // Where others run MPI, ddl can end and begin again: it knows no communicators of its former
+  // Where others run MPI, ddl can end and begin again. It forgets the communicators of its former
   // life.
   if (negotiation_ && ddl_comm_rank(comm_, &rank_) == DDL_SUCCESS) return absl::OkStatus();
   negotiation_.reset();
@@ -174,7 +175,7 @@ absl::Status BackgroundThread::open() {
   return closed_;
 }
 
-// Tells the others what is new here, hears what is new there, and does what all have asked for.
+// Exchanges new operations with the other ranks, and carries out those that all have asked for.
 absl::Status BackgroundThread::round() {
   Pendings fresh;
   const Message mine = next_message(fresh);
@@ -254,7 +255,7 @@ void BackgroundThread::carry_out(Pendings ready) {
   }
 }
 
-// All ranks know that they asked for different things under one name: say what differs first.
+// All ranks know that they asked for different things under one name. Names the first difference.
 absl::Status BackgroundThread::explain_difference(const Pending& pending) {
   const std::string text = text_of(*pending.operation);
   const std::uint64_t length = text.size();
@@ -296,7 +297,7 @@ bool BackgroundThread::is_overdue() const {
                      [&](const auto& entry) { return entry.second.front().since < limit; });
 }
 
-// Every rank does so in the same round: what is not agreed on by now fails everywhere.
+// Every rank gives up in the same round, so operations without agreement fail everywhere.
 void BackgroundThread::give_up() {
   auto failed = std::exchange(announced_, {});
   for (auto& [name, pendings] : failed) {

@@ -1,4 +1,4 @@
-// What the kernels have in common.
+// The common part of the kernels.
 #pragma once
 
 #include <functional>
@@ -50,8 +50,8 @@ class KernelOperation : public Operation {
   std::vector<std::string> labels_;
 };
 
-// The base of all kernels: the attribute `tensor_name`, or the node's name, is what ranks match by;
-// in a loop, whose iterations may overlap, with the iteration's number.
+// The base of all kernels. Ranks match calls by the attribute `tensor_name`, or the node's name. In
+// a loop, whose iterations may overlap, the iteration's number is part of the name.
 class Kernel : public tensorflow::AsyncOpKernel {
  public:
   explicit Kernel(tensorflow::OpKernelConstruction* construction);

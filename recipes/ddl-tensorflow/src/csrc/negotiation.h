@@ -1,5 +1,6 @@
-// Which operations all ranks have asked for. TensorFlow runs operations in whatever order they
-// become ready, and ddl wants the same order on all ranks: so the ranks tell each other the names.
+// Finds the operations that all ranks have asked for. TensorFlow runs operations in whatever order
+// they become ready, but ddl wants the same order on all ranks. So the ranks tell each other the
+// names.
 #pragma once
 
 #include <cstdint>

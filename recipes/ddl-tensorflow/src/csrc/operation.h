@@ -30,9 +30,9 @@ class Operation {
 
   // The ranks match operations by it.
   const std::string& name() const { return name_; }
-  // What must be the same on all ranks, a line for the call and one for each tensor.
+  // The properties that must be the same on all ranks, a line for the call and one for each tensor.
   virtual const std::vector<std::string>& lines() const = 0;
-  // What messages call that which each line is about, maybe by names that differ between ranks.
+  // The name of each line's subject in messages, which may differ between ranks.
   virtual const std::vector<std::string>& labels() const = 0;
   // This rank's first dimension, where ranks may differ.
   virtual std::int64_t rows() const { return 0; }
@@ -41,7 +41,7 @@ class Operation {
   virtual std::vector<Reduction> reductions() { return {}; }
   // `rows` are those of all ranks.
   virtual absl::Status run(ddl_comm_t comm, const std::vector<std::int64_t>& rows) = 0;
-  // Once, at the end, on any thread.
+  // Called once, at the end, on any thread.
   virtual void finish(const absl::Status& status) = 0;
 
  private:

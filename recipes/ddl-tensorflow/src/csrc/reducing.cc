@@ -67,7 +67,7 @@ class Allreduce : public KernelOperation {
 
   absl::Status run(ddl_comm_t, const std::vector<std::int64_t>&) override {
     for (const auto& staged : staged_) staged->restore();
-    // Who uses the results next may do so in place, too.
+    // Without these references, the next user of the results may compute in place, too.
     staged_.clear();
     return absl::OkStatus();
   }

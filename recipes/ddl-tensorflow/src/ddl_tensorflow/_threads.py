@@ -1,4 +1,4 @@
-"""How many threads TensorFlow takes on this rank."""
+"""Limits the threads that TensorFlow takes on this rank."""
 
 from __future__ import annotations
 

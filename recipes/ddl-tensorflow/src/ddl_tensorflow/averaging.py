@@ -1,4 +1,4 @@
-"""Which optimizers average their gradients over the ranks, and how: the same for every Keras.
+"""The optimizers that average their gradients over the ranks, and how, for every Keras.
 
 Each Keras registers its kind of optimizers here as soon as it is loaded (optimizers.py for
 Keras 3, keras2.py for tf-keras). This module loads neither Keras nor TensorFlow.
@@ -43,7 +43,7 @@ def kind_of(optimizer: Any) -> Kind | None:
 
 
 def inner(optimizer: Any) -> Any:
-    """The one that a LossScaleOptimizer wraps, or the optimizer."""
+    """The optimizer that a LossScaleOptimizer wraps, or the optimizer itself."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 

@@ -19,7 +19,7 @@ from ddl_tensorflow.moving import broadcast_n
 
 
 class _Callback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Of Keras 3, and of tf-keras, whose list of callbacks asks what they implement."""
+    """A callback of Keras 3, and of tf-keras, whose list of callbacks asks what each implements."""
 
     def _implements_train_batch_hooks(self) -> bool:
         return type(self).on_train_batch_begin is not keras.callbacks.Callback.on_train_batch_begin
@@ -41,7 +41,7 @@ class DDLCallback(_Callback):
 
     def __init__(self) -> None:
         super().__init__()
-        _hook_evaluate()  # what evaluate returns is not given to callbacks
+        _hook_evaluate()  # callbacks are not given the result of evaluate
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Warn when each rank would train by itself."""
@@ -57,7 +57,7 @@ class DDLCallback(_Callback):
 
 
 def averaged(result: Any) -> Any:
-    """What `evaluate` returns, a number, a list or a dictionary of numbers, as the average."""
+    """The averages of `evaluate`'s result: a number, a list or a dictionary of numbers."""
     if isinstance(result, dict):
         logs = dict(result)
     else:
@@ -71,7 +71,7 @@ def averaged(result: Any) -> Any:
 
 
 def _average(logs: dict[str, Any] | None) -> None:
-    """In place, all metrics as one message."""
+    """Average all metrics in place, as one message."""
     if not logs or ready() == 1:
         return
     names = sorted(name for name, value in logs.items() if np.ndim(value) == 0)

@@ -119,7 +119,7 @@ def check_reducible(what: str, label: str, dtype: tf.DType, op: str) -> None:
 
 
 def label_of(x: Any, index: int, labels: Sequence[str] | None = None) -> str:
-    """What messages call the tensor."""
+    """The tensor's name in messages."""
     if labels:
         return labels[index]
     name = x.name if isinstance(x, tf.Variable) else getattr(x, "path", "")

@@ -1,16 +1,17 @@
 """Keras 3 optimizers that average their gradients over the ranks.
 
-Their classes stay as they are, so that models are saved and loaded as without ddl: what is changed
-is Keras's own optimizer and trainer, in a few places, and for those optimizers only that shall
-average. That is all of them under `ddlrun`, else those given to `DistributedOptimizer`.
+Their classes stay as they are, so that models are saved and loaded as without ddl. Keras's own
+optimizer and trainer are changed in a few methods, and only for optimizers that shall average.
+These are all optimizers under `ddlrun`, else those given to `DistributedOptimizer`.
 
-This module is loaded as soon as Keras is, perhaps by TensorFlow, which is not complete then: it is
-asked for later.
+This module is loaded as soon as Keras is, perhaps by TensorFlow. That is not complete then, so it
+is imported later.
 
 The optimizers of tf-keras, Keras 2, come in by keras2.py.
 
-Gradients are averaged before they are clipped; with gradient accumulation once for each update;
-under LossScaleOptimizer before it looks for infinities, so that all ranks skip the same steps.
+Gradients are averaged before they are clipped, and with gradient accumulation once for each update.
+Under LossScaleOptimizer they are averaged before it looks for infinities, so that all ranks skip
+the same steps.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _apply(
 
 
 def _clip_gradients(original: Callable[..., Any], self: Any, grads: Any) -> Any:
-    """Where accumulated gradients come by, once for each update."""
+    """Average accumulated gradients, which pass here once for each update."""
     if self.gradient_accumulation_steps and not _state.is_averaged and is_distributed(self):
         from ddl_tensorflow.reducing import reduce_labelled
 

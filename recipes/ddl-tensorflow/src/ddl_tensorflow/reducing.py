@@ -1,9 +1,9 @@
 """Collectives that reduce tensors over the ranks: eagerly, in `tf.function` and in `fit`.
 
-Ranks match them by name, so they may run in different orders on different ranks. Without a `name`
-they have a number in their graph: there, all ranks must make them in the same order. Of one name,
-the n-th call on one rank is matched by the n-th on the others, and in a graph's loop an iteration
-by the same one on the others.
+Ranks match calls by name, so they may run in different orders on different ranks. Without a `name`,
+a call has a number in its graph, so all ranks must make these calls in the same order. The n-th
+call of a name on one rank is matched by the n-th on the others. In a graph's loop, an iteration is
+matched by the same one on the others.
 
 Tensors on a GPU are copied to the host's memory.
 """

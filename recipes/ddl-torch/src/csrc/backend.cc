@@ -154,9 +154,9 @@ void DdlBackend::close() {
 // -- Coalescing
 // --------------------------------------------------------------------------------------
 // Operations begin at once; the manager's end returns one work for them all. supportsCoalescing()
-// stays false: it would only let batch_isend_irecv go this way too, and when an operation in a
-// manager is refused, torch 2.13 leaves the group in the manager for ever, and swallows what
-// follows.
+// stays false: it would only let batch_isend_irecv use a manager, too. When an operation in a
+// manager is refused, torch 2.13 leaves the group in the manager for ever, and swallows all later
+// operations.
 
 void DdlBackend::startCoalescing() {
   const std::lock_guard<std::mutex> lock(mutex_);

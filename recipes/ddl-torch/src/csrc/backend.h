@@ -87,14 +87,14 @@ class DdlBackend : public c10d::Backend {
                                           const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& options) override;
 
-  // Ends after all that has been given is done. What is given later is refused.
+  // Ends after all given operations are done. Later operations are refused.
   void shutdown() override;
-  // Like shutdown, but what has not begun fails.
+  // Like shutdown, but operations that have not begun fail.
   void abort() override;
 #endif
 
-  // For a process that exits without shutdown: tells the others, who would wait for it, by a
-  // barrier that they do not answer. Returns what went wrong, or "".
+  // For a process that exits without shutdown: tells the others, which would wait for it, by a
+  // barrier that they do not answer. Returns the error's sentence, or "".
   std::string leave(std::chrono::milliseconds patience);
 
  private:

@@ -133,7 +133,7 @@ void DdlBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait
   }
 }
 
-// What came too late for one monitored barrier is not taken for the next.
+// A new tag for each monitored barrier, so that a late message is not taken for one of the next.
 int DdlBackend::next_monitored_tag() {
   constexpr int kFirst = 0x7fff0000;  // a program's tags are seldom that large
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -11,7 +11,7 @@
 
 namespace ddl_torch {
 
-// How a tensor is reduced: perhaps in a wider type, since ddl reduces six types only.
+// Reduces a tensor, perhaps in a wider type, since ddl reduces six types only.
 class Reduction {
  public:
   // Refuses operations and types that have no meaning here.

@@ -10,7 +10,7 @@
 
 namespace ddl_torch {
 
-// The first tensor's device; the CPU when there is none.
+// The device of the first tensor that is not on the CPU; the CPU when there is none.
 c10::Device device_of(const c10::IValue& tensors);
 
 // Made where an operation is asked for, and run on its queue's thread. For the CPU it only runs the

@@ -3,9 +3,9 @@
 Each launcher has variables of its own, and libraries take the first that they find. Lightning looks
 for Slurm's before RANK, accelerate for PMI_RANK and Open MPI's. Variables that ddlrun has
 inherited, of a batch step or of another launcher, tell of its own process, so no rank may see them.
-ddlrun sets torchrun's and Open MPI's anew (WML CE's ddlrun started ranks by that), and in a job of
-Slurm those that srun sets for a task. This module is used beside every rank and imports next to
-nothing.
+The names of torchrun and Open MPI are set anew (WML CE's ddlrun started ranks by that), and in a
+job of Slurm those that srun sets for a task. This module is used beside every rank and imports next
+to nothing.
 """
 
 from collections.abc import Mapping, MutableMapping
