@@ -75,7 +75,7 @@ class Engine:
         self.plans.clear()
 
     def optimize(self, serialized: bytes, round_: int) -> bytes | None:
-        """What the plugin calls with each graph; None leaves the graph as it is."""
+        """The function that the plugin calls with each graph; None leaves the graph as it is."""
         with self._lock:
             graph_def = graph_pb2.GraphDef()
             host = self.devices.host
@@ -95,7 +95,7 @@ class Engine:
                 rewrite(graph_def, plan)
             except LmsError as error:
                 self.failure = error
-            except Exception as error:  # what calls this is C, and must not go on without a plan
+            except Exception as error:  # the caller is C, and must not go on without a plan
                 self.failure = LmsError(f"LMS: cannot plan a graph: {error!r}; please report this")
             if self.failure is not None:
                 refuse(graph_def, host, str(self.failure))

@@ -1,4 +1,4 @@
-"""What goes wrong with LMS."""
+"""The errors of LMS."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python -m lms_tensorflow.example --share 0.6
 
-It trains twice, without LMS and with it, compares the losses and prints the report. Where there
-is no GPU it swaps between two logical CPU devices.
+It trains twice, without LMS and with it, compares the losses and prints the report. Without a GPU,
+it swaps between two logical CPU devices.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Operation:
     inputs: list[Tensor] = field(default_factory=list)
     controls: list[int] = field(default_factory=list)
     level: int = 0
-    #: Where there are any, it runs not at all, or more than once.
+    #: An operation with guards runs not at all, or more than once.
     guards: Guards = frozenset()
 
 
@@ -61,7 +61,7 @@ class Graph:
         for i, operation in enumerate(self.operations):
             for tensor in operation.inputs:
                 self.readers[tensor].append(i)
-        #: What TensorFlow may merge later on: of each such operation, all of its group.
+        #: Operations that TensorFlow may merge later on: for each, all of its group.
         self.groups = groups_of(self.operations, self.readers)
         if self.groups:
             self._gather()
@@ -88,7 +88,7 @@ class Graph:
             tensor = first
 
     def value_readers(self, handle: Tensor) -> list[int]:
-        """What reads a variable's value, outside of loops and branches."""
+        """The operations that read a variable's value, outside of loops and branches."""
         found: list[int] = []
         heads = [i for i in self.readers.get(handle, ()) if self._reads(i)]
         while heads:
@@ -128,7 +128,7 @@ class Graph:
             done += len(ready)
             following: list[int] = []
             for i in ready:
-                self._place(self.operations[i], graph_def.node[i], outer)
+                self._set_level_and_guards(self.operations[i], graph_def.node[i], outer)
                 for reader in after[i]:
                     missing[reader] -= 1
                     if missing[reader] == 0:
@@ -139,14 +139,16 @@ class Graph:
             raise LmsError(f"LMS: {stuck} waits for itself, outside of a loop")
 
     def sources(self, operation: Operation) -> list[int]:
-        """What it waits for; a loop's way back is left out."""
+        """The operations that this one waits for; a loop's way back is left out."""
         sources = [source for source, _ in operation.inputs] + operation.controls
         return [one for one in sources if self._is_forward(operation, one)]
 
     def _is_forward(self, operation: Operation, source: int) -> bool:
         return operation.op != "Merge" or self.operations[source].op != "NextIteration"
 
-    def _place(self, operation: Operation, node: Any, outer: dict[str, Guards]) -> None:
+    def _set_level_and_guards(
+        self, operation: Operation, node: Any, outer: dict[str, Guards]
+    ) -> None:
         sources = [self.operations[i] for i in self.sources(operation)]
         operation.level = 1 + max((one.level for one in sources), default=-1)
         inputs = [one for one in operation.inputs if self._is_forward(operation, one[0])]
@@ -182,7 +184,7 @@ class Graph:
                 ]
 
     def _gather(self) -> None:
-        """Let what may be merged wait for all that some of it waits for."""
+        """Let operations that may be merged wait for all that one of them waits for."""
         for i, group in self.groups.items():
             operation = self.operations[i]
             there = {*self.sources(operation), *group}
@@ -193,7 +195,7 @@ class Graph:
                 there.update(missing)
 
     def _guards(self, tensor: Tensor) -> Guards:
-        """Those of who reads a tensor: a Switch has a value for one of its two branches."""
+        """The guards of a tensor's readers: a Switch has a value for one of its two branches."""
         operation = self.operations[tensor[0]]
         if operation.op != "Switch":
             return operation.guards

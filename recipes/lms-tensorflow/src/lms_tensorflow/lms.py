@@ -29,10 +29,10 @@ class LMS(keras.callbacks.Callback):  # type: ignore[misc]
     `tf.function` that first run there; `function` does that for one.
 
     Args:
-        limit: bytes, or text like "12GiB": what the step may take on the device, variables
-            included; without it and without a threshold, all of the device's memory.
+        limit: bytes, or text like "12GiB", that the step may take on the device, variables
+        included. Without it and without a threshold, it is all of the device's memory.
         device: by default "GPU:0".
-        host: where tensors are swapped to, by default "CPU:0".
+        host: the device that tensors are swapped to, by default "CPU:0".
         options: `swapout_threshold`, `swapin_ahead`, `swapin_groupby`, `serialization`,
             `serialization_by_size`, `sync_mode`, `min_bytes` and `batch_size`; see `Options`.
 
@@ -60,11 +60,11 @@ class LMS(keras.callbacks.Callback):  # type: ignore[misc]
 
     @property
     def plans(self) -> list[Plan]:
-        """Of each graph seen."""
+        """The plans of the graphs seen."""
         return self._engine.plans
 
     def report(self) -> str:
-        """What is swapped, and the peak memory predicted before and after, for people."""
+        """The swapped tensors, and the peak memory predicted before and after, for people."""
         return report.text_of(self.plans)
 
     def to_json(self) -> str:
@@ -96,7 +96,7 @@ class LMS(keras.callbacks.Callback):  # type: ignore[misc]
         self._fit = _Fit(model, self._engine)
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Where it is a callback of `evaluate`, leave the model alone: it serves `fit` only."""
+        """Leave the model alone in `evaluate`: this callback serves `fit` only."""
         if self._fit is not None and not self._fit.begun:
             self.close()
 
@@ -117,8 +117,8 @@ class LMS(keras.callbacks.Callback):  # type: ignore[misc]
 class _Fit:
     """One `fit` of a model: its step is made anew for LMS, and again after it.
 
-    Where the size of the batch is not known before a step runs, the first step swaps everything,
-    and tells it; then the step is made once more.
+    If the size of the batch is not known before a step runs, the first step swaps everything and
+    tells it. Then the step is made once more.
     """
 
     def __init__(self, model: Any, engine: Engine) -> None:
@@ -212,7 +212,7 @@ def function(given: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 class _Function:
-    """What `function` makes."""
+    """The result of `function`."""
 
     def __init__(self, given: Any, lms: LMS) -> None:
         if getattr(given, "_jit_compile", False):

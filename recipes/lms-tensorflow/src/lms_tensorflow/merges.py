@@ -2,8 +2,8 @@
 
 TensorFlow merges them on CPUs when it has cut the graph for its devices, after LMS has seen it. It
 merges two only where both wait for the same operations, and the result of the merged operation may
-differ from theirs in the last bit. So what LMS adds must be the same for both; and what waits for
-the one must not hold back the other, or the merged operation would wait for itself.
+differ from theirs in the last bit. So LMS must add the same to both. An operation that waits for
+one of them must not hold back the other, or the merged operation would wait for itself.
 """
 
 from __future__ import annotations

@@ -15,13 +15,13 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?|)B?", re.IGNORECASE)
 
 _SLICE = re.compile(r"(?P<level>\d+)|(?P<first>\d*):(?P<end>\d*)")
 
-#: What `sync_mode` can be, and what then waits for what.
+#: The values of `sync_mode`, and the swaps that the computation then waits for.
 SYNC_MODES = {0: "nothing waits", 1: "swap-out", 2: "swap-in", 3: "swap-out and swap-in"}
 
 
 @dataclass(frozen=True)
 class Options:
-    """What may be moved, and how far ahead. None is for LMS to choose.
+    """The options that say which tensors move, and how far ahead. LMS chooses for None.
 
     Distances are in levels: the level of an operation is the length of the longest path to it.
 

@@ -1,9 +1,10 @@
 """The order in which a device's operations run, and the control edges that hold them to it.
 
-TensorFlow runs what is ready, so that what is on the device at once depends on the machine. An
-order cuts the operations into *steps*. One operation ends each: it waits for the others of its
-step, and those of the next step wait for it. So what the device holds during a step is no more
-than what was made until then and is used from then on, however the operations of a step fall.
+TensorFlow runs the operations that are ready, so the memory that they take at once depends on the
+machine. An order cuts the operations into *steps*. One operation ends each: it waits for the others
+of its step, and those of the next step wait for it. So during a step the device holds no more than
+the tensors that were made until then and are used from then on, however the operations of a step
+fall.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _PASSIVE = frozenset({"_Arg", "_Retval", "Placeholder", "Const", "VarHandleOp"})
 #: They read no more than a shape, which is often known before.
 _OF_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "OnesLike", "ZerosLike"})
 
-#: What another device reads is waited for from this size on; smaller is taken to stay to the end.
+#: Tensors of this size and more are waited for when another device reads them. Smaller ones are
+#: taken to stay to the end.
 WAITED_FOR = 64 * 1024
 
 
@@ -30,9 +32,9 @@ class Order:
     Attributes:
         graph: the operations, with steps for levels and the order's edges among their controls.
         ends: the operation that ends each step; the last step has none.
-        starts: of each step, what waits for the end of the step before.
-        edges: who waits for whom, beside what the graph had.
-        members: what runs in its step and not in another.
+        starts: the operations of each step that wait for the end of the step before.
+        edges: control edges beside the graph's own, as (waits, waited for).
+        members: the operations that run in their step and not in another.
     """
 
     graph: Graph
@@ -56,7 +58,7 @@ def make_order(
         graph: the operations in levels.
         sizes: of their tensors.
         device: whose operations are held to the order.
-        sequence: all operations, each after what it waits for.
+        sequence: all operations, each after those that it waits for.
         size: a step ends when its operations have made as many bytes.
         serialized: levels in which each operation is a step.
     """
@@ -102,9 +104,9 @@ def make_order(
 
 
 def _held(graph: Graph, sizes: Sizes, device: str) -> set[int]:
-    """What runs once, in its step: the device's, and those elsewhere that read much of it.
+    """Operations that run once, in their step: the device's, and others that read much of its data.
 
-    An Exit belongs to its loop and cannot wait for what is outside, but the step waits for it.
+    An Exit belongs to its loop and cannot wait for operations outside, but the step waits for it.
     """
     held = set()
     for i, operation in enumerate(graph.operations):
@@ -119,7 +121,7 @@ def _held(graph: Graph, sizes: Sizes, device: str) -> set[int]:
 
 
 def _computed(graph: Graph) -> set[int]:
-    """What TensorFlow cannot make a constant of, and so cannot take out of an order."""
+    """Operations that TensorFlow cannot make constants of, and so cannot take out of an order."""
     found: set[int] = set()
     for i in sorted(range(len(graph.operations)), key=lambda i: graph.depth[i]):
         operation = graph.operations[i]
@@ -142,7 +144,7 @@ def _can_wait(operation: Operation) -> bool:
 def _connect(order: Order, exits: set[int]) -> None:
     """Set the starts of the steps, and the edges between these and the ends."""
     operations, members = order.graph.operations, order.members
-    leads = set()  # to something else in its step
+    leads = set()  # to another member of its step
     for i in sorted(members):
         operation = operations[i]
         sources = order.graph.sources(operation)

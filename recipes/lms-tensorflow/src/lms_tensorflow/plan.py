@@ -1,4 +1,4 @@
-"""Chooses what to swap: the least that keeps the limit, the longest unused first."""
+"""Chooses the tensors to swap: the least that keeps the limit, the longest unused first."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lms_tensorflow.schedule import Curve, Distances, Schedule, Stretch, curve_o
 from lms_tensorflow.sizes import Sizes
 from lms_tensorflow.storage import Storage, storages
 
-#: What LMS tries for `swapin_ahead`, and takes where there is no limit to try it against. The last
-#: is for the least memory: each use by itself, and nothing beside the computation.
+#: The values of `swapin_ahead` that LMS tries, and the one it takes without a limit. The last value
+#: tried is for the least memory: each use by itself, and nothing beside the computation.
 AHEAD = (32, 16, 8, 4, 2, 1, 0)
 AHEAD_WITHOUT_LIMIT = 4
 
@@ -44,7 +44,7 @@ class Swap:
 
 @dataclass(slots=True)
 class Plan:
-    """What is swapped in a graph, and the memory that the device needs for it.
+    """The swaps of a graph, and the memory that the device needs with them.
 
     `before` is bytes per level and `after` per step where there is an order, and per level where
     there is none; the variables are included.
@@ -60,9 +60,9 @@ class Plan:
     before: Curve
     after: Curve
     swaps: list[Swap] = field(default_factory=list)
-    #: What the operations are held to; None where nothing is, and levels are those of the graph.
+    #: The order that the operations are held to. None: they are free, and levels are the graph's.
     order: Order | None = None
-    #: Why other storage stays: how many, and how many bytes.
+    #: The reasons why other storage stays, each with their number and bytes.
     kept: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     #: Storage whose size nobody knows before the step runs.
@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def peak_after(self) -> int:
-        """The most that it holds with what is swapped, in bytes."""
+        """The most that the device holds with the swaps, in bytes."""
         return int(self.after.max(initial=0))
 
     @property
@@ -108,7 +108,7 @@ def make_plan(
         sizes: of the graph's tensors.
         device: full name of the device whose memory is short.
         host: full name of the device to swap to.
-        options: what the user gave.
+        options: the user's.
         limit: bytes; None to swap every use that is as late as the options say.
         unknown_too: also swap tensors whose size is not known.
 
@@ -138,7 +138,7 @@ def make_plan(
 
 
 class _Layout:
-    """What is on the device when, in an order or in levels, with nothing swapped."""
+    """The memory on the device over time, in an order or in levels, with nothing swapped."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class _Layout:
 
 
 class _Try:
-    """A layout with what is swapped at some distances."""
+    """A layout with the swaps for some distances."""
 
     def __init__(
         self, layout: _Layout, distances: Distances, limit: int | None = None, nothing: bool = False
@@ -242,7 +242,7 @@ def _tried(
 def _best(tried: list[_Try], limit: int | None) -> _Try:
     """The first that keeps the limit and does not move much more than another that does.
 
-    Where none keeps it, the one that comes nearest.
+    If no try keeps the limit, it is the one that comes nearest.
     """
     fitting = [one for one in tried if limit is None or one.curve.max(initial=0) <= limit]
     if not fitting:
@@ -252,7 +252,7 @@ def _best(tried: list[_Try], limit: int | None) -> _Try:
 
 
 def _give_back(chosen: list[Schedule], curve: Curve, limit: int) -> None:
-    """Leave on the device what the limit allows, what is needed again soonest first."""
+    """Leave on the device as much as the limit allows, beginning with the shortest gaps."""
     stretches = [(one.gap, i, one) for i, owner in enumerate(chosen) for one in owner.stretches]
     for _, i, stretch in sorted(stretches, key=lambda one: (one[0], one[1])):
         owner = chosen[i]
@@ -284,7 +284,7 @@ def _kept(
 
 
 def _shortfall(layout: _Layout, after: Curve, usual: Curve, limit: int) -> str:
-    """What to tell when no plan keeps the limit."""
+    """The error's text when no plan keeps the limit."""
     level, need = int(np.argmax(after)), int(after.max())
     there = [one for one in layout.found if one.made <= level <= one.last]
     largest = max(there, key=lambda one: one.bytes, default=None)

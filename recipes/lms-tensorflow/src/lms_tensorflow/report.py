@@ -1,4 +1,4 @@
-"""What LMS did, as text and as data."""
+"""The report of LMS, as text and as data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALLS = frozenset(
     | {"Case", "StatelessCase", "RemoteCall", "SymbolicGradient"}
 )
 
-#: How many swaps the text names; the data has all.
+#: The number of swaps that the text names; the data has all.
 SHOWN = 12
 
 
@@ -84,7 +84,7 @@ def _order(plan: Plan) -> str:
 
 
 def _notes(plan: Plan) -> list[str]:
-    """What the prediction cannot know."""
+    """The parts of a graph that the prediction does not count."""
     here = [one for one in plan.graph.operations if one.device == plan.device]
     lists = sum(one.op.startswith("TensorList") for one in here)
     calls = sum(one.op in CALLS for one in here)

@@ -5,7 +5,7 @@ each stretch of use a `swap_in` that waits for its trigger. Both are Snapshot, w
 leaves alone; the second stands on the host too, so that the way back to the device begins after
 the trigger. TensorFlow adds the transfers between the devices itself.
 
-Where the plan has an order, its edges hold the operations to it, and a step waits for the
+An order of the plan becomes control edges that hold the operations to it. A step then waits for the
 swap-outs whose memory it counts on.
 """
 
@@ -19,8 +19,8 @@ from lms_tensorflow.graph import Graph, Tensor
 from lms_tensorflow.plan import Plan
 from lms_tensorflow.schedule import Stretch
 
-#: In the names of what is put in: those of their tensors, and this after them. Where TensorFlow
-#: sorts by names, they stay where their tensors stood: "-" is the first of all characters in names.
+#: New operations are named after their tensor, with this mark behind it. "-" is the first of all
+#: characters in names, so they stay at their tensor's position where TensorFlow sorts by names.
 MARK = "-lms_"
 
 #: An attribute of operations that end a step.

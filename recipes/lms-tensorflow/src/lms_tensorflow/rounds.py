@@ -1,9 +1,9 @@
-"""Which time TensorFlow's optimizers go over a graph is the last.
+"""Finds the last round of TensorFlow's optimizers over a graph.
 
-They go over each graph more than once, and LMS stands at the end of each round. What it puts into
-a graph before the last one changes what the others do there: they order factors in another way
-around an operation that waits, for example, and the last bit of the product is another. So LMS
-waits for the last round, and the graph with swaps computes what the graph without them does.
+The optimizers go over each graph more than once, and LMS stands at the end of each round. Swaps
+that LMS put in before the last round would change the work of the others. For example, they order
+factors in another way around an operation that waits, and the last bit of the product differs. So
+LMS waits for the last round, and the graph computes the same with swaps as without.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tensorflow.python.eager import context
 
 from lms_tensorflow.errors import LmsError
 
-#: What TensorFlow does where its options say nothing.
+#: TensorFlow's values where its options say nothing.
 _ROUNDS, _LEAST = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How many there are, and how many operations a graph has at least that gets another one."""
+    """The number of rounds, and the least operations of a graph that gets more than one."""
 
     count: int = _ROUNDS
     least: int = _LEAST
@@ -32,7 +32,7 @@ class Rounds:
 
 
 def rounds_now() -> Rounds:
-    """By the options that TensorFlow has now.
+    """The rounds by the options that TensorFlow has now.
 
     Raises:
         LmsError: TensorFlow's optimizers are switched off.

@@ -1,4 +1,4 @@
-"""Which uses of a storage could read from the host, and what the device then holds at each level.
+"""The uses of a storage that could read from the host, and the memory then held at each level.
 
 A storage is used in *stretches*: uses close to each other. Before the first stretch it is made;
 before each later one it can be swapped in, and then need not be there in between.
@@ -103,7 +103,7 @@ def schedules(
     triggers: Set[int],
     ordered: bool,
 ) -> list[Schedule]:
-    """How each storage can be used; one that must stay has no stretches.
+    """The schedule of each storage; one that must stay has no stretches.
 
     Args:
         graph: the operations.
@@ -151,7 +151,7 @@ def _stretches(
 
 
 def _trigger(graph: Graph, use: Use, after: int, ahead: int, triggers: Set[int]) -> int | None:
-    """What the first use waits for anyway, that many levels ahead but while the memory is free."""
+    """A trigger that the use waits for anyway, `ahead` levels before it if memory is free then."""
     best = None
     at = use.reader
     while True:

@@ -1,4 +1,4 @@
-"""How many bytes each tensor of a graph has."""
+"""The bytes of each tensor of a graph."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _HANDLES = (types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
 
 
 class Sizes:
-    """The sizes of all tensors of a graph, and whether some depend on what the step is given.
+    """The sizes of all tensors of a graph, and whether some depend on the step's inputs.
 
     Args:
         graph: the operations.
         graph_def: the `GraphDef` that they are of.
-        batch_size: stands for unknown first dimensions of what the graph is given; None where the
-            program did not say.
+        batch_size: stands for unknown first dimensions of the graph's inputs; None where the
+        program did not say.
     """
 
     def __init__(self, graph: Graph, graph_def: Any, batch_size: int | None) -> None:
@@ -63,7 +63,7 @@ class Sizes:
             inputs = [self.of[one] for one in operation.inputs if one in self.of]
             for port, output in enumerate(outputs):
                 self.of[i, port] = _size(operation.op, output, inputs)
-        #: What kernels take for themselves while they run, by operation.
+        #: The memory that kernels take for themselves while they run, by operation.
         self.work = work_of(graph, graph_def, properties)
         #: Bytes of the variables that the graph is given, by their argument, and by device.
         self.handles = _handles(graph_def)
@@ -73,7 +73,7 @@ class Sizes:
         self._devices = [operation.device for operation in graph.operations]
 
     def estimated(self, device: str) -> int:
-        """How many tensors of a device have a size that is not sure."""
+        """The number of a device's tensors whose size is not sure."""
         return sum(
             size.estimated and self._devices[tensor[0]] == device
             for tensor, size in self.of.items()
@@ -95,7 +95,7 @@ def _open_shapes(node: Any) -> list[Any]:
 
 
 def _infer(graph: Graph, graph_def: Any, batch_size: int | None) -> dict[str, list[Any]]:
-    """What TensorFlow's own static inference says of each operation's results."""
+    """The properties of each operation's results by TensorFlow's own static inference."""
     meta = meta_graph_pb2.MetaGraphDef()
     meta.graph_def.CopyFrom(graph_def)
     for node in meta.graph_def.node:

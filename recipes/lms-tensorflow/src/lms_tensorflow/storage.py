@@ -1,4 +1,4 @@
-"""The storage that a graph takes on the device: what makes it, and who uses it when."""
+"""The storage that a graph takes on the device, with its maker, its uses and their levels."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _HELD = {"Const": "a constant", "_Arg": "the caller's", "Placeholder": "the call
 #: that one first. A swap would change which, and with three terms the last bit of the sum.
 _ORDERED = "a term of a sum"
 
-#: A copy of what another device made, from when that sends it until its last use.
+#: A copy of another device's tensor, from its sending until its last use.
 _SENT = "another device's"
 
-#: Nobody knows when another device has read what is not worth waiting for.
+#: Small tensors are not waited for, so nobody knows when another device has read them.
 _READ = "read by another device"
 
 #: While somebody holds a variable's old value, TensorFlow updates a copy of it.
@@ -68,7 +68,7 @@ class Storage:
 
 
 def storages(graph: Graph, sizes: Sizes, device: str, order: Order | None = None) -> list[Storage]:
-    """What the operations of a device take; variables are not among them.
+    """The storage that a device's operations take; variables are not among them.
 
     Without an order a storage is held until the level after its making, as an operation elsewhere
     that reads it gets a copy then.
@@ -107,7 +107,7 @@ def storages(graph: Graph, sizes: Sizes, device: str, order: Order | None = None
 
 
 def _work(graph: Graph, sizes: Sizes, device: str, done: list[int]) -> list[Storage]:
-    """What kernels take for themselves, and what oneDNN keeps for the gradient of a maximum."""
+    """The memory that kernels take, and that oneDNN keeps for the gradient of a maximum."""
     found = []
     for i, operation in enumerate(graph.operations):
         if operation.device != device:
@@ -123,7 +123,7 @@ def _work(graph: Graph, sizes: Sizes, device: str, done: list[int]) -> list[Stor
 
 
 def _hold_viewed(graph: Graph, found: dict[Tensor, Storage]) -> None:
-    """Hold what is viewed for as long as the views."""
+    """Hold the storage below views for as long as these."""
     for root in sorted(found, key=lambda one: -found[one].made):  # views of views first
         maker = graph.operations[root[0]]
         if maker.op in _VIEWS:

@@ -1,7 +1,7 @@
 """The memory that kernels take for themselves, beside their results.
 
-TensorFlow does not tell it before they run. So these are upper bounds, as the kernels of TensorFlow
-2.21 have it; what the libraries for GPUs take for convolutions is not among them.
+TensorFlow does not tell it before the kernels run. So these are upper bounds, for the kernels of
+TensorFlow 2.21. They do not include the memory that the libraries for GPUs take for convolutions.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _transposed(equation: str) -> list[bool]:
 
 
 def _runs(shape: tuple[int, ...], axes: set[int]) -> int:
-    """How often kept and reduced dimensions take turns; those of one element are neither."""
+    """The number of runs of kept or reduced dimensions; those of one element are neither."""
     reduced = {axis % len(shape) for axis in axes} if shape else set()
     kinds = [i in reduced for i, size in enumerate(shape) if size != 1]
     return sum(i == 0 or kind != kinds[i - 1] for i, kind in enumerate(kinds))

@@ -23,7 +23,7 @@ using Storage = c10::intrusive_ptr<c10::StorageImpl>;
 struct Offer {
   Storage storage;
   void* slot;       // pinned host memory of the storage's size
-  uint32_t owners;  // how many the storage has when nothing but LMS holds it
+  uint32_t owners;  // how many owners the storage has when only LMS holds it
   std::list<uint64_t>::iterator position;
   bool gone = false;
 };
@@ -35,7 +35,7 @@ class Net {
     return net;
   }
 
-  // Where the net begins to hold: reserved bytes, and how many to give up at a time.
+  // Sets the reserved bytes at which the net begins to hold, and how many to give up at a time.
   void configure(size_t limit, size_t step) {
     std::lock_guard guard(mutex_);
     limit_ = limit;

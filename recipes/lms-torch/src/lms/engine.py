@@ -143,7 +143,7 @@ class Engine:
             plan = make_plan(trace, self.plannable, rates, self.smallest)
         except NoPlanError:
             if iteration.guide.resumed:
-                # Of a part of the blocks it is not known whether they can leave.
+                # The trace does not show of all blocks whether they can leave.
                 self.plans.record_next = True
             elif chosen_before and not self.layers.retreat():
                 raise

@@ -23,7 +23,7 @@ from lms.planning.plan import Plan
 from lms.planning.recorder import Recorder
 from lms.planning.trace import LayerCall, PackKey, Shape, Trace
 
-#: How often an iteration is recorded: in the first, a slow host may hide the device's own times.
+#: The recordings of an iteration: in the first, a slow host may hide the device's own times.
 RECORDINGS = 2
 
 

@@ -270,7 +270,7 @@ class SimulatedDevice(TorchDispatchMode):
 
     @property
     def _depth(self) -> int:
-        """Of this thread's `aside`."""
+        """The depth of this thread's `aside` blocks."""
         return int(getattr(self._aside, "depth", 0))
 
     def stamp(self) -> float:

@@ -136,7 +136,7 @@ class WatchedLayer:
         return self.__dict__ | {"observer": None, "recomputed_shapes": set()}
 
     def versions(self) -> list[tuple[int, int]]:
-        """Of all that the result depends on: parameters, and buffers but statistics."""
+        """Versions of the tensors that the result depends on: all but buffers with statistics."""
         found: list[torch.Tensor | None] = []
         for module in self.module.modules():
             found += module._parameters.values()

@@ -86,5 +86,5 @@ class SavedTensor:
         source: torch.Tensor | None = self.source() if self.source is not None else None
         if source is None or source.untyped_storage()._cdata == self.cdata:
             return False
-        # Of a result, autograd saves the data.
+        # Autograd saves the data of an operation's own result.
         return source.grad_fn is None or source.grad_fn is not torch._C._current_autograd_node()

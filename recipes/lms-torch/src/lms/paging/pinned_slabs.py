@@ -24,7 +24,7 @@ class _Slab:
     free: list[tuple[int, int]] = field(default_factory=list)
 
     def take(self, nbytes: int) -> int | None:
-        """The beginning of the first range that has room for `nbytes`, or None."""
+        """The beginning of the first range that has `nbytes`, or None."""
         for index, (begin, end) in enumerate(self.free):
             if end - begin >= nbytes:
                 self.free[index : index + 1] = [(begin + nbytes, end)] * (end - begin > nbytes)

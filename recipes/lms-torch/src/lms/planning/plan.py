@@ -11,7 +11,7 @@ class Move:
 
     Attributes:
         release: the event at which its memory on the device is given up; -1 before the first.
-        fetch: the event at which the copy back begins; its first use if there is no room before.
+        fetch: the event at which the copy back begins; its first use if there is no space before.
     """
 
     block: int

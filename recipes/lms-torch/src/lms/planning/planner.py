@@ -70,7 +70,8 @@ def is_possible(trace: Trace, limit: int, smallest: int) -> bool:
 def _movable(trace: Trace, smallest: int) -> list[list[int]]:
     """Blocks that can leave, the one with the longest time until its use first.
 
-    Parameters come last. That one is away before its first use and after its last is one choice.
+    Parameters come last. A parameter's absence before its first use and after its last is one
+    choice.
     """
     clock = np.concatenate([[0.0], np.cumsum(trace.seconds)])
     last, found = len(trace.order), list[tuple[bool, float, list[int]]]()

@@ -23,9 +23,9 @@ from lms.planning.trace import LayerCall, Trace
 _GAIN = 0.01
 #: Layers that save within this ratio per second of computing are taken for alike.
 _ALIKE = 1.25
-#: Of the planner's: a plan for each of many traces must not take long.
+#: Fewer than the planner's: a plan for each of many traces must not take long.
 _HEADROOMS = (0.0, 2.0, 8.0)
-#: How many numbers of layers are tried at first.
+#: The numbers of layers that are tried at first.
 _TRIES = 8
 
 
@@ -129,7 +129,7 @@ def _saved_by(trace: Trace, call: LayerCall) -> list[int]:
 
 
 def _seconds_of(trace: Trace, call: LayerCall) -> float:
-    """Of computing in a call; its first save comes before all computing."""
+    """The seconds that a call computes; its first save comes before all computing."""
     return sum(trace.seconds[call.first : call.end])
 
 
@@ -157,7 +157,7 @@ def _spread(layers: Sequence[int]) -> Iterable[int]:
 
 
 def _minimum(most: int, cost: Callable[[int], float]) -> tuple[int, float]:
-    """Where in 0 to `most` a function that falls and then rises is least: about there."""
+    """About where in 0 to `most` a function is least that falls and then rises, and its value."""
     found: dict[int, float] = {}
     step = max(1, most // _TRIES)
     for count in [*range(0, most, step), most]:

@@ -1,8 +1,8 @@
 """The schedule of a plan: when each block leaves and returns, and the time that this takes.
 
-Copies out run one after the other, each from when the program lets go of the storage, since until
-then it may change. Copies in run in the order of use, and each kind has its own engine. Where the
-limit leaves no room for copies in flight, computing waits for the head of the queue and no longer.
+Copies out run one after the other. Each begins when the program lets go of the storage, which may
+change until then. Copies in run in the order of use, and each kind has its own engine. Where the
+limit leaves no space for copies in flight, computing waits for the head of the queue and no longer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def _releases(
 ) -> dict[int, int]:
     """The event at which each block's memory is given up; `curve` gets the blocks that stay longer.
 
-    That is as soon as its copy is done by the clock; before, with a wait, if the limit demands it.
+    It is given up as soon as its copy is done by the clock; before, with a wait, if the limit
+    demands it.
     """
     release = {number: -1 for number in moved if trace.blocks[number].precedes_iteration}
     leaving: list[tuple[int, float]] = []  # blocks and when their copies are done
@@ -79,7 +80,7 @@ def _copies_out(trace: Trace, moved: Iterable[int]) -> list[list[int]]:
 def _fetches(
     trace: Trace, limit: int, moved: frozenset[int], release: dict[int, int], curve: MemoryCurve
 ) -> dict[int, int]:
-    """The event at which each copy back begins: as early as there is room for it until its use.
+    """The event at which each copy back begins: as early as there is space for it until its use.
 
     Copies come back in the order of use, so none begins before the one that is needed sooner.
     """
