@@ -1,7 +1,8 @@
-"""The documents in numbers: short sentences, which people read in their second language."""
+"""The prose in numbers: short sentences, which people read in their second language."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -9,10 +10,22 @@ import pytest
 
 from support.documents import FENCE, NAMES, REPO
 
+#: The documents, and the maps of the packages' sources.
+TEXTS = [*NAMES, *(str(p.relative_to(REPO)) for p in sorted(REPO.glob("recipes/*/src/README.md")))]
+
+#: The folders whose docstrings are measured, too.
+CODE = [
+    str(folder.relative_to(REPO))
+    for folder in sorted(REPO.glob("recipes/*/src"))
+    if next(folder.rglob("*.py"), None)
+]
+
 #: Words in a sentence: on average, and at most.
 MEAN, MOST = 20, 40
 
 ITEM = re.compile(r"([-*]|\d+\.)\s+")
+#: An argument, attribute or error of a docstring, or the heading above them.
+ENTRY = re.compile(r"\s*([\w.*]+(, [\w.*]+)*:(\s|$))")
 END = re.compile(r"(?<=[.!?:])[\"')*]*\s+(?=[A-Z`*\"(]|code)")
 WORD = re.compile(r"[\w'’%.,/-]*\w[\w'’%./-]*")
 
@@ -51,7 +64,38 @@ def test_sentences_are_counted() -> None:
     assert sentences(text) == [4, 4, 2]
 
 
-@pytest.mark.parametrize("name", NAMES)
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """The line and text of each docstring; each entry of a list is a paragraph of its own."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, documented) and (text := ast.get_docstring(node)):
+            lines = (f"\n{line}" if ENTRY.match(line) else line for line in text.splitlines())
+            yield node.body[0].lineno, "\n".join(lines)
+
+
+def test_docstrings_are_found() -> None:
+    source = (
+        '''"""One two.\n\nArgs:\n    a: three four.\n    b: five\n        six seven.\n"""\n'''
+        '''def function():\n    """Eight nine."""\n'''
+    )
+    assert [(line, sentences(text)) for line, text in docstrings(source)] == [
+        (1, [2, 3, 4]),
+        (9, [2]),
+    ]
+
+
+@pytest.mark.parametrize("folder", CODE)
+def test_docstrings_have_short_sentences(folder: str) -> None:
+    found = {
+        f"{path.relative_to(REPO)}:{line}": most
+        for path in sorted((REPO / folder).rglob("*.py"))
+        for line, text in docstrings(path.read_text())
+        if (most := max(sentences(text), default=0)) > MOST
+    }
+    assert not found
+
+
+@pytest.mark.parametrize("name", TEXTS)
 def test_sentences_are_short(name: str) -> None:
     counts = sentences((REPO / name).read_text())
     assert max(counts, default=0) <= MOST
