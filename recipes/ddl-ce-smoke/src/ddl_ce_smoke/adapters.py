@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-#: By PyTorch 2.13's names, or by those of before.
+#: These have PyTorch 2.13's names, or those of before.
 _allgather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 _reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
 
@@ -210,7 +210,7 @@ class TensorFlowAdapter(Collectives):
         return op == "average" and dtype.startswith("int")
 
 
-#: By the word that chooses each; torch.distributed is chosen by its backend instead.
+#: The adapters by the word that chooses each; torch.distributed is chosen by its backend instead.
 ADAPTERS: dict[str, Callable[[], Collectives]] = {
     adapter.name: adapter for adapter in (DdlAdapter, HorovodAdapter, TensorFlowAdapter)
 }

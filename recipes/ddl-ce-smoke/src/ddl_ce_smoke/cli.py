@@ -99,7 +99,7 @@ def say(text: str, end: str = "\n") -> None:
 
 
 def show_progress(part: Part, ended: bool) -> None:
-    """One line per part, its end on the same line; then what failed."""
+    """One line per part, its end on the same line; then the failed cases."""
     if not ended:
         say(f"{part.title} ... ", end="")
         return
@@ -132,7 +132,7 @@ def main(argv: Sequence[str] | None = None, rank_command: Sequence[str] = RANK_C
     """Runs the suite on the environment that this interpreter belongs to; returns the exit status.
 
     Args:
-        rank_command: what starts a rank program; tests put a faulty one here.
+        rank_command: starts a rank program; tests put a faulty one here.
     """
     args = parser().parse_args(argv)
     options = Options(args.ranks, args.quick, args.timeout, args.parts)

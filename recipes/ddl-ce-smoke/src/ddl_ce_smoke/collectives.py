@@ -34,7 +34,7 @@ def sizes(dtype: torch.dtype, quick: bool) -> list[int]:
     return [0, 1, 7, *around] if quick else [0, 1, 7, *around, 10 * piece + 3, mib + 1]
 
 
-#: One trial: sends something, and returns what should have come out and what did.
+#: One trial: sends something, and returns the expected result and the real one.
 Trial = Callable[[], tuple[torch.Tensor, torch.Tensor]]
 
 

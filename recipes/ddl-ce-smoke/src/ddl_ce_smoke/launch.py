@@ -123,7 +123,7 @@ class Job:
 
 
 def launcher_message(output: str) -> str | None:
-    """ddlrun's own first sentence in the output about what went wrong, without its name."""
+    """ddlrun's own first sentence in the output about the failure, without its name."""
     for line in output.splitlines():
         if line.startswith("ddlrun: "):
             return line.removeprefix("ddlrun: ")

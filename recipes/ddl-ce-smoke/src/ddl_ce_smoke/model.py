@@ -60,7 +60,7 @@ class Bandwidth:
         nbytes: of the buffer that every rank reduces.
         seconds: for one call, on the slowest rank.
         algbw: nbytes / seconds, in bytes/s.
-        busbw: algbw x 2(ranks-1)/ranks: what the busiest link carried, comparable across ranks.
+        busbw: algbw x 2(ranks-1)/ranks: the rate of the busiest link, comparable across ranks.
     """
 
     backend: str

@@ -1,4 +1,4 @@
-"""The exact oracle of the collectives: what each rank puts in, and what must come out.
+"""The exact oracle of the collectives: the input of each rank, and the result that must come out.
 
 Every input is a function of (rank, index) alone, so each rank can compute every other rank's
 input, and with it the result, without any communication. All numbers are integers chosen such

@@ -39,7 +39,7 @@ def render(report: Report) -> str:
 
 
 def plots(report: Report, speeds: Sequence[Throughput]) -> dict[str, Markup]:
-    """The plots of what was measured; none where there is no matplotlib to draw them."""
+    """The plots of the measurements; none where there is no matplotlib to draw them."""
     if not exists("matplotlib-base"):
         return {"scaling_plot": Markup(), "bandwidth_plot": Markup()}
     from ddl_ce_smoke.plots import bandwidth_plot, scaling_plot

@@ -83,7 +83,7 @@ def bandwidth_plot(rows: Sequence[Bandwidth]) -> str:
 
 
 def scaling_plot(rows: Sequence[Throughput]) -> str:
-    """Training speed over ranks, a line per backend, beside what perfect scaling would give."""
+    """Training speed over ranks, a line per backend, beside perfect scaling."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(5.2, 3.2), layout="constrained")
         panel = figure.subplots()

@@ -271,7 +271,7 @@ def _libraries() -> list[str]:
 
 
 def main() -> None:
-    """Imports every package and prints what came of it."""
+    """Imports every package and prints the outcome."""
 
     def say(entry: dict[str, Any]) -> None:
         print(json.dumps(entry), flush=True)

@@ -79,7 +79,7 @@ class Session:
     """A rank with its process group and the store beside it.
 
     Attributes:
-        store: what ranks tell each other beside the backend under test.
+        store: messages of the ranks to each other beside the backend under test.
         timeout: of every wait.
     """
 
@@ -109,7 +109,7 @@ class Session:
         self.store.wait([work], timedelta(days=1))
 
     def settle(self) -> None:
-        """Waits for what was started on the GPU, so that a clock read next is right."""
+        """Waits for the work started on the GPU, so that a clock read next is right."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
@@ -151,7 +151,7 @@ def session(backend: str | None, timeout_seconds: float) -> Iterator[Session]:
             backend, store=store, rank=rank.index, world_size=rank.size, timeout=timeout
         )
         yield Session(rank, backend, store, timeout, device_of(backend, rank))
-        # Not in a `finally`: after a failure the others are not there to take part in the end.
+        # This is in no `finally`: after a failure the others are not there to take part in the end.
         dist.destroy_process_group()
     # The store lives in rank 0, which stays until nobody needs it.
     store.set(f"rank {rank.index} leaves", "")

@@ -98,5 +98,5 @@ def _case(part: Part, case: Case) -> ElementTree.Element:
 
 
 def clean(text: str) -> str:
-    """The text with what XML cannot hold replaced by U+FFFD."""
+    """The text, with characters that XML cannot hold replaced by U+FFFD."""
     return _NOT_XML.sub("\ufffd", text)

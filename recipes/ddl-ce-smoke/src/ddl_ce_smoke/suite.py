@@ -52,10 +52,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Pass:
-    """One way in which the collectives are run.
+    """One pass over the collectives.
 
     Attributes:
-        label: what the cases are called after; empty for the library as it comes.
+        label: the prefix of the cases' names; empty for the library as it comes.
         environ: the library's own knobs.
     """
 

@@ -26,7 +26,7 @@ SHARE = 0.5
 
 
 def network() -> nn.Sequential:
-    """Deep enough that what it saves for backward is most of its memory."""
+    """A model so deep that the tensors saved for backward are most of its memory."""
     torch.manual_seed(digits.SEED)
     hidden = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(LAYERS)]
     return nn.Sequential(nn.Flatten(), nn.Linear(64, WIDTH), *hidden, nn.Linear(WIDTH, 10))

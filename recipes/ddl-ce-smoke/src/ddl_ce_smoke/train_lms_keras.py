@@ -21,7 +21,7 @@ SHARE = 0.85
 
 
 def network(keras: Any) -> Any:
-    """Deep enough that what it keeps for the way back is most of its memory."""
+    """A model so deep that the tensors kept for the way back are most of its memory."""
     keras.utils.set_random_seed(digits.SEED)
     hidden = [keras.layers.Dense(WIDTH, activation="tanh") for _ in range(LAYERS)]
     head = [keras.Input((8, 8, 1)), keras.layers.Flatten()]

@@ -23,8 +23,8 @@ class BackgroundThread {
   // Returns at once; the thread calls the operation's `finish`.
   void give(std::unique_ptr<Operation> operation);
 
-  // This rank's program ends: operations that others have asked for, or will, fail there. Returns
-  // at once; `wait_shut_down` waits for at most `seconds` until all others have heard it.
+  // Ends this rank's part: operations that others have asked for, or will, fail there. Returns at
+  // once; `wait_shut_down` waits for at most `seconds` until all others have heard it.
   void shut_down();
   void wait_shut_down(double seconds);
 

@@ -12,8 +12,8 @@ namespace ddl_tensorflow {
 
 struct Announcement {
   std::uint64_t name;  // a hash of it
-  std::uint64_t text;  // a hash of what must be the same on all ranks
-  std::int64_t rows;   // what may differ: the first dimension
+  std::uint64_t text;  // a hash of the lines that must be the same on all ranks
+  std::int64_t rows;   // the first dimension, which may differ
 };
 
 // An operation that all ranks have announced.

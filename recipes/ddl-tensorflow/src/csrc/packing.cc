@@ -9,7 +9,7 @@
 namespace ddl_tensorflow {
 namespace {
 
-// From this size on a message of its own costs less than two copies.
+// For tensors of this size and more, a message of their own costs less than two copies.
 constexpr std::size_t kLarge = std::size_t{512} << 10;
 constexpr std::size_t kMaxBuffer = std::size_t{8} << 20;
 

@@ -15,7 +15,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::shape_inference::InferenceContext;
 
-// Between a tensor and what ddl reduces: the same memory, or a copy in a wider type.
+// The memory that ddl reduces for a tensor: its own, or a copy in a wider type.
 class Staged {
  public:
   Staged(const Tensor& from, Tensor* to) : from_(from), to_(to) {

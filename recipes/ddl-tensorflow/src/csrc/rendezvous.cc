@@ -12,7 +12,7 @@ namespace {
 
 enum class Word : char { kHere, kAllAreHere, kGaveUp, kGone };
 
-// So short a message goes whether or not it is awaited.
+// A message this short goes whether or not it is awaited.
 void tell_others(int rank, int size, Word word) {
   for (int other = 0; other < size; ++other) {
     if (other != rank) ddl_comm_send(DDL_COMM_WORLD, &word, sizeof word, other, kTag);

@@ -24,7 +24,8 @@ def _call(home: str, function: str) -> None:
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds one module, as the finders after it do, with a loader that calls afterwards.
 
-    TensorFlow asks where Keras is before it imports it: what is found need not be loaded.
+    TensorFlow asks where Keras is before it imports it, so a module that is found need not be
+    loaded.
     """
 
     def __init__(self, name: str, home: str, function: str) -> None:
@@ -44,7 +45,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
     def loaded(self) -> None:
-        """Once is enough."""
+        """Call the function, once."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
             _call(*self._then)

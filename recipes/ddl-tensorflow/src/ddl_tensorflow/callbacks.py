@@ -103,7 +103,7 @@ class DDLGlobalVariablesCallback(_Callback):
         self._is_done = False
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Give out what is there; a model that is built by its first batch comes after that."""
+        """Give out the variables; a model that is built by its first batch comes after that."""
         _check_averages(self.model)
         self._has_begun = False
         self._is_done = False
@@ -114,7 +114,7 @@ class DDLGlobalVariablesCallback(_Callback):
                 kind.build(self.model.optimizer, self.model.trainable_variables)
             self._give_out()
 
-    # Not on_train_batch_end: where there is one, Keras waits for each batch's metrics.
+    # on_train_batch_end does not serve: where there is one, Keras waits for each batch's metrics.
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Give out the variables that the first batch has made."""
         if self._has_begun and not self._is_done:

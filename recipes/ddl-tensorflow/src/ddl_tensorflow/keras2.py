@@ -1,4 +1,4 @@
-"""The same for tf-keras, Keras 2: what `tf.keras` is with TF_USE_LEGACY_KERAS=1.
+"""The same for tf-keras, Keras 2, which is `tf.keras` with TF_USE_LEGACY_KERAS=1.
 
 Its optimizers have a place where the replicas of a tf.distribute strategy sum up their gradients:
 before these are clipped, and before loss scaling looks for infinities. Without such a strategy ours

@@ -1,4 +1,4 @@
-"""The operations of `_ops.so`, and what those who call them share."""
+"""The operations of `_ops.so`, and the common code of their callers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ready() -> int:
 
 @cache
 def _leave_at_exit() -> None:
-    """Once, and after ddl's start: what ddl does at the exit, it does after us."""
+    """Register the end once, and after ddl's start, so that ddl's own exit handler comes later."""
     atexit.register(_shut_down)
 
 
@@ -76,7 +76,7 @@ def call(operation: str, *inputs: Any, name: str, **attributes: Any) -> Any:
 
 
 def gradient_name(operation: Any) -> str:
-    """By which the ranks match the gradient of an operation."""
+    """The name by which the ranks match the gradient of an operation."""
     name = operation.get_attr("tensor_name").decode()
     return f"{name}/gradient" if name else ""
 

@@ -144,7 +144,7 @@ def _reduce(tensors: Sequence[Any], op: str, name: str, labels: Sequence[str] | 
 
 
 def _reduce_slices(x: tf.IndexedSlices, op: str, name: str, label: str) -> tf.IndexedSlices:
-    """The slices of all ranks: those who use them add up what comes twice."""
+    """The slices of all ranks; users add up slices that come twice."""
     if op not in ("sum", "average"):
         raise ValueError(f"allreduce: {label}: tf.IndexedSlices can be summed and averaged only")
     values, _ = allgather_rows(x.values, f"{name}/values")

@@ -211,7 +211,7 @@ c10::intrusive_ptr<c10d::Backend> DdlBackend::split(const c10::intrusive_ptr<c10
 
 std::string DdlBackend::leave(std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  for (int pass = 0; pass < 2; ++pass) {  // what hangs on futures may begin operations
+  for (int pass = 0; pass < 2; ++pass) {  // callbacks of futures may begin operations
     const Threads current = threads();
     const auto waits = [](const std::string& title) {
       return c10::str("it exits while ", title, " waits for other ranks");

@@ -139,7 +139,7 @@ class DdlBackend : public c10d::Backend {
   std::optional<std::vector<c10::intrusive_ptr<OperationWork>>> coalesced_;
 };
 
-// Lets all living backends leave; the first sentence about what went wrong, or "".
+// Lets all living backends leave; returns the first error's sentence, or "".
 std::string leave_all(std::chrono::milliseconds patience);
 
 }  // namespace ddl_torch

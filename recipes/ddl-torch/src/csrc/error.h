@@ -10,7 +10,7 @@ namespace ddl_torch {
 // Throws ddl's own sentence unless `result` is DDL_SUCCESS.
 void check(DDL_Result result);
 
-// For what we refuse ourselves; shown as ValueError.
+// Throws for calls that this backend itself refuses; shown as ValueError.
 [[noreturn]] void refuse(const std::string& sentence);
 
 }  // namespace ddl_torch

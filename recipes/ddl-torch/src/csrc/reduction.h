@@ -22,10 +22,10 @@ class Reduction {
   at::Tensor stage(const at::Tensor& tensor) const;
   // The same without the values.
   at::Tensor stage_empty(const at::Tensor& tensor) const;
-  // From a staged tensor back into the given one.
+  // Copies a staged tensor back into the given one.
   void restore(const at::Tensor& staged, const at::Tensor& tensor) const;
 
-  // Staged tensors over the communicator; `from` and `to` may be the same.
+  // Reduces staged tensors over the communicator; `from` and `to` may be the same.
   void allreduce(ddl_comm_t comm, const at::Tensor& from, const at::Tensor& to) const;
   // `from` holds a block like `to` for each rank.
   void reduce_scatter(ddl_comm_t comm, const at::Tensor& from, const at::Tensor& to) const;

@@ -9,7 +9,7 @@
 
 namespace ddl_torch {
 
-// Refuses what is not a sparse COO tensor on the CPU, and every operation but SUM and AVG.
+// Refuses all but sparse COO tensors on the CPU, and every operation but SUM and AVG.
 void check_sparse(const char* what, const at::Tensor& tensor, const c10d::ReduceOp& op);
 
 // Replaces `tensor` by the sum, coalesced; the ranks' entries may differ in place and number.

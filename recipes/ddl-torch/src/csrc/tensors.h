@@ -12,7 +12,7 @@ using Tensors = std::vector<at::Tensor>;
 // Refuses a tensor on a device that libddl does not know; `what` names the operation.
 void check_device(const char* what, const at::Tensor& tensor);
 
-// Refuses what is not dense, too.
+// Also refuses tensors that are not dense.
 void check_tensor(const char* what, const at::Tensor& tensor);
 void check_tensors(const char* what, const Tensors& tensors);
 
@@ -33,7 +33,8 @@ void check_blocks(const char* what, const at::Tensor& one, const at::Tensor& all
 at::Tensor landing(const at::Tensor& tensor);
 void deliver(const at::Tensor& from, const at::Tensor& to);
 
-// One flat buffer with all the tensors' elements; without their values; and back.
+// pack makes one flat buffer with all the tensors' elements, flat_like one without their values.
+// unpack copies the elements back.
 at::Tensor pack(const Tensors& tensors);
 at::Tensor flat_like(const Tensors& tensors);
 void unpack(const at::Tensor& flat, const Tensors& tensors);

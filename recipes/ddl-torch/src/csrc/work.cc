@@ -6,7 +6,7 @@
 namespace ddl_torch {
 namespace {
 
-// As a future wants them: the CPU is none.
+// The devices for a future, which does not count the CPU.
 std::vector<c10::Device> devices_of(c10::Device device) {
   return device.is_cpu() ? std::vector<c10::Device>() : std::vector<c10::Device>{device};
 }
@@ -121,7 +121,7 @@ c10::intrusive_ptr<c10::ivalue::Future> CoalescedWork::getFuture() {
   auto all = c10::make_intrusive<Future>(c10::ListType::ofTensors(), devices);
   const auto left = std::make_shared<std::atomic<std::size_t>>(futures.size());
   const auto tensors = result();
-  // Not collectAll: it wants futures of one type, and hides errors.
+  // collectAll does not serve: it wants futures of one type, and hides errors.
   for (const auto& future : futures) {
     future->addCallback([all, futures, left, tensors](Future&) {
       if (left->fetch_sub(1) > 1) return;

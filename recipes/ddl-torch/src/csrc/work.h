@@ -15,7 +15,7 @@ namespace ddl_torch {
 
 class OperationWork : public c10d::Work {
  public:
-  // `outputs` is what the future holds: a list of tensors on `device`, or a list of such lists.
+  // The future holds `outputs`: a list of tensors on `device`, or a list of such lists.
   OperationWork(int rank, c10d::OpType type, std::uint64_t sequence, const char* title,
                 c10::IValue outputs, c10::Device device, std::function<void()> body,
                 std::shared_ptr<CompletionPool> completions);

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_PATIENCE = 5.0  # seconds that a process which exits gives to what is still under way
+_PATIENCE = 5.0  # seconds that a process which exits gives to operations under way
 
 
 def register() -> None:

@@ -1,4 +1,4 @@
-// DDL's C++ interface under its documented name: what Horovod and older programs include.
+// DDL's C++ interface under its documented name, which Horovod and older programs include.
 #ifndef DDL_HPP
 #define DDL_HPP
 

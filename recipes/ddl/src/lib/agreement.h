@@ -46,14 +46,14 @@ class Agreement {
   // The bytes of the call under way, in all: its schedule is chosen by them.
   std::size_t call_bytes() const { return bytes_of(call_, topology_.size()); }
 
-  // From now on calls are announced as fused of the parts with this `fingerprint`; 0: not fused.
+  // Announces calls from now on as fused of the parts with this `fingerprint`; 0: not fused.
   void announce_as_fused(std::uint32_t fingerprint) { fusion_fingerprint_ = fingerprint; }
   // The call as the others see it.
   Call announced(Call call) const;
 
   // Throws when an earlier error has made the communicator unusable.
   void check_usable();
-  // From now on no call succeeds; the others are told that this rank gave up, and why.
+  // Lets no later call succeed, and tells the others that this rank gave up, and why.
   void give_up(const Error& error);
   void tell_others(const Error& error);
 

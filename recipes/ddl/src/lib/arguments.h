@@ -17,7 +17,7 @@ struct BlockLists {
   const std::size_t* recv_offsets;
 };
 
-// Every collective uses some of these; ddl.h says which, and what they mean.
+// Every collective uses some of these; ddl.h says which, and explains them.
 struct Arguments {
   const void* send = nullptr;
   void* recv = nullptr;

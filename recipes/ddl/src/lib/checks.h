@@ -28,7 +28,7 @@ void check_message_tag(const char* function, int tag);
 void check_overlap(const char* function, const void* send, std::size_t send_bytes, const void* recv,
                    std::size_t recv_bytes, bool is_in_place);
 
-// Both in host memory, or both on a GPU.
+// Both buffers must be in host memory, or both on a GPU.
 void check_same_memory(const char* function, const void* send, std::size_t send_bytes,
                        const void* recv, std::size_t recv_bytes);
 

@@ -32,7 +32,7 @@ class Comm {
   // Collective over `comm`, which it takes over. Rank i of it is `world_ranks[i]` of the job.
   Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks,
        const Settings& settings);
-  // Gives up what is still queued: drain the queue first.
+  // Gives up operations that are still queued: drain the queue first.
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -60,13 +60,13 @@ class Comm {
   MpiTransport& transport() { return transport_; }
   Mailbox& mailbox() { return mailbox_; }
   Agreement& agreement() { return agreement_; }
-  // For buffers on a GPU. Throws in the CPU variant.
+  // The collectives for buffers on a GPU. Throws in the CPU variant.
   Device& device();
 
   // Between hosts, lane k joins the k-th rank of every host; every host has that many ranks.
   int num_lanes() const { return topology_.min_local_size(); }
 
-  // As PlanBook has them, for the call under way.
+  // The plan and window of PlanBook for the call under way.
   std::shared_ptr<const Plan> plan(const PlanKey& key) {
     return plans_.plan(key, agreement_.call_bytes());
   }

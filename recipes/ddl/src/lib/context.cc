@@ -25,9 +25,9 @@ bool g_owns_mpi = false;
 std::mutex g_life_mutex;
 std::shared_ptr<Context> g_context;
 
-// A start that failed on all ranks alike: MPI is then ended with the process.
+// Whether a start has failed on all ranks alike: MPI is then ended with the process.
 bool g_has_failed_alike = false;
-// One that did not: old messages may be under way.
+// The error of a start that did not fail alike: old messages may be under way.
 std::optional<Error> g_start_failure;
 
 void end_mpi() {
@@ -60,9 +60,10 @@ void start_mpi() {
   g_owns_mpi = true;
   // Calls on several requests report errors through this handler, not through a communicator's.
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  // For programs that end without ddl_finalize. MPICH takes leave of the launcher in such a handler
-  // too, if MPI_Finalize was called before it: ours is the later one and so runs first. A static
-  // destructor would come too late, and the launcher would kill the ranks that are still ending.
+  // This handler serves programs that end without ddl_finalize. MPICH takes leave of the launcher
+  // in such a handler, too, if MPI_Finalize was called before it. Ours is the later one and so runs
+  // first. A static destructor would come too late, and the launcher would kill the ranks that are
+  // still ending.
   std::atexit(drop_context);
 }
 

@@ -21,15 +21,15 @@ class Context {
   Comm& world() { return *world_; }
   // Called by the members only.
   Comm* create(const std::vector<int>& world_ranks, int tag);
-  // For the ranks of another MPI communicator; all of these call it.
+  // Makes a communicator of the ranks of an MPI communicator; all of these call it.
   Comm* create(MPI_Comm comm);
-  // Waits for what is queued.
+  // Waits for the queued operations.
   void destroy(Comm* comm);
   // The communicator behind a handle; null is the world. Throws DDL_ERROR_ARGUMENT on others.
   Comm& resolve(ddl_comm_t handle);
 
-  // Waits for what is queued, and checks that all ranks end together. The destructor then ends MPI
-  // if this library began it.
+  // Waits for the queued operations, and checks that all ranks end together. The destructor then
+  // ends MPI if this library began it.
   void synchronize_end();
 
  private:

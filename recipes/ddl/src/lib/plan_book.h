@@ -29,7 +29,7 @@ struct PlanKey {
 // Programs move the same few sizes again and again, so choices and plans are kept.
 class PlanBook {
  public:
-  // For the host with the index `host`.
+  // The plans are those of the host with the index `host`.
   PlanBook(const Topology& topology, const Settings& settings, const Chunking& chunking, int host);
 
   // The plan of this host for a slice, in a call that moves `call_bytes` in all.

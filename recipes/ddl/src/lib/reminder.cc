@@ -29,7 +29,7 @@ Reminder::~Reminder() {
 }
 
 void Reminder::wait(const char* call) {
-  constexpr double kMost = 1e8;  // what wait_for can count
+  constexpr double kMost = 1e8;  // the most that wait_for can count
   const std::chrono::duration<double> timeout(std::min(g_timeout_seconds.load(), kMost));
   std::unique_lock<std::mutex> lock(mutex_);
   if (over_.wait_for(lock, timeout, [this] { return is_over_; })) return;

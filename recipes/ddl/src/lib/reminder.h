@@ -1,5 +1,5 @@
-// For MPI's own calls that wait for all ranks and cannot be given a limit: says after the timeout
-// what the process is in, so that nobody looks at a job that hangs without a word.
+// Watches MPI's own calls that wait for all ranks and cannot be given a limit. After the timeout it
+// names the call, so that nobody looks at a job that hangs without a word.
 #pragma once
 
 #include <condition_variable>

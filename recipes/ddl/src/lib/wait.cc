@@ -9,7 +9,7 @@
 namespace ddl {
 namespace {
 
-// Not the PRIVATE futex operations: the waiter and the waker are different processes.
+// The PRIVATE futex operations do not serve, since waiter and waker are different processes.
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
            const timespec* timeout) {
   return syscall(SYS_futex, word, operation, value, timeout, nullptr, 0);
@@ -35,8 +35,8 @@ bool Flag::wait_a_while(std::uint32_t target, const SpinBudget& budget) {
     if (reached(target)) return true;
     cpu_relax();
   }
-  // By time, not by count: on a busy machine one yield can cost a time slice, and a sleeper that is
-  // woken gets its core back sooner than a process that keeps yielding.
+  // A time limits the yields, not a count. On a busy machine one yield can cost a time slice, and a
+  // sleeper that is woken gets its core back sooner than a process that keeps yielding.
   constexpr std::chrono::microseconds kYielding{100};
   const Clock::time_point start = Clock::now();
   do {

@@ -36,7 +36,7 @@ Sizes offsets_of(const Sizes& sizes) {
   return offsets;
 }
 
-// For the getters: (code, value).
+// Calls a getter; returns (code, value).
 template <DDL_Result (*get)(int*)>
 std::pair<int, int> get_int() {
   int value = 0;

@@ -38,7 +38,7 @@ class Engine:
         self._lock = threading.Lock()
 
     def reset(self) -> None:
-        """Forget all graphs, and what was learned of them."""
+        """Forget all graphs, and all that was learned of them."""
         self.options = self._given
         self.plans: list[Plan] = []
         self.failure: LmsError | None = None

@@ -30,7 +30,7 @@ class _Operation(Protocol):
 def groups_of(
     operations: Sequence[_Operation], readers: Mapping[tuple[int, int], Sequence[int]]
 ) -> dict[int, list[int]]:
-    """For each operation that may be merged with others, all of these and itself, in their order.
+    """The group of each operation that may be merged with others: these and itself, in their order.
 
     Args:
         operations: in levels.

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from lms_tensorflow.graph import Graph, Operation
 from lms_tensorflow.sizes import Sizes
 
-#: They do not run, or only hand over what is there.
+#: Operations that do not run, or only hand over a tensor.
 _PASSIVE = frozenset({"_Arg", "_Retval", "Placeholder", "Const", "VarHandleOp"})
 
-#: They read no more than a shape, which is often known before.
+#: Operations that read no more than a shape, which is often known before.
 _OF_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "OnesLike", "ZerosLike"})
 
 #: Tensors of this size and more are waited for when another device reads them. Smaller ones are
@@ -153,7 +153,7 @@ def _connect(order: Order, exits: set[int]) -> None:
         ]
         leads.update(before)
         group = order.graph.groups.get(i, ())
-        if all(one in group for one in before):  # what may be merged waits for the same
+        if all(one in group for one in before):  # merged operations wait for the same
             order.starts.setdefault(operation.level, []).append(i)
             if operation.level and (group or order.ends[operation.level - 1] not in sources):
                 order.edges.append((i, order.ends[operation.level - 1]))
@@ -164,7 +164,7 @@ def _connect(order: Order, exits: set[int]) -> None:
 
 
 def make_sequence(graph: Graph) -> list[int]:
-    """All operations, each as late as it is needed, and what ends first with all that it needs.
+    """All operations, each as late as it is needed: the ends by level, behind all that they need.
 
     So a tensor is there for a short time, and a gradient is used up before the next one is made.
     """

@@ -22,7 +22,7 @@ AHEAD = (32, 16, 8, 4, 2, 1, 0)
 AHEAD_WITHOUT_LIMIT = 4
 
 #: The lengths of steps that LMS tries, as parts of the limit: long ones leave TensorFlow more to
-#: choose, short ones are closer to what is needed.
+#: choose, short ones are closer to the least memory.
 STEPS = (64, 1024, 65536)
 
 #: A longer way ahead hides more of a swap-in; it is worth this much more to move.
@@ -192,7 +192,7 @@ def _stays(storage: Storage, options: Options, unknown_too: bool) -> str:
 
 
 def _triggers(graph: Graph, sizes: Sizes, device: str) -> set[int]:
-    """Operations of the device that compute: of others TensorFlow makes constants later on."""
+    """Operations of the device that compute; TensorFlow makes constants of others later on."""
     return {
         i
         for (i, _), size in sizes.of.items()

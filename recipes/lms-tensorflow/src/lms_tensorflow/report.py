@@ -9,7 +9,7 @@ from lms_tensorflow.graph import Graph, Tensor
 from lms_tensorflow.options import SYNC_MODES, to_text
 from lms_tensorflow.plan import Plan, Swap
 
-#: Operations that run functions, and what these make.
+#: Operations that run functions.
 CALLS = frozenset(
     {"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf"}
     | {"Case", "StatelessCase", "RemoteCall", "SymbolicGradient"}

@@ -21,12 +21,12 @@ Curve = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """In levels: see `Options`."""
+    """Distances in levels: see `Options`."""
 
     threshold: int
     ahead: int
     groupby: int
-    #: For how long a swap-out may take; then the memory counts as free.
+    #: The time that a swap-out may take; then the memory counts as free.
     behind: int = 1
 
 
@@ -55,15 +55,15 @@ class Stretch:
 
     @property
     def gap(self) -> int:
-        """For how many levels the memory can be free."""
+        """The number of levels for which the memory can be free."""
         return self.trigger_level - self.after - 1
 
     def sources(self) -> list[Tensor]:
-        """The tensors to swap; one made within the stretch stands on what was swapped in."""
+        """The tensors to swap; a tensor made within the stretch stands on swapped-in ones."""
         return sorted({use.source for use in self.served()})
 
     def served(self) -> list[Use]:
-        """The uses that read what was swapped in, by themselves."""
+        """The uses that read swapped-in tensors by themselves."""
         return [use for use in self.uses if use.made <= self.after]
 
 

@@ -9,7 +9,7 @@ from lms_tensorflow.graph import Graph, Tensor
 from lms_tensorflow.order import Order
 from lms_tensorflow.sizes import Sizes
 
-#: They hold their tensor for as long as the graph is there, or their caller does.
+#: Operations that hold their tensor for as long as the graph is there, or their caller does.
 _HELD = {"Const": "a constant", "_Arg": "the caller's", "Placeholder": "the caller's"}
 
 #: AddN takes the memory of one of its terms for the sum, the first that nobody else holds, and adds
@@ -135,7 +135,7 @@ def _hold_viewed(graph: Graph, found: dict[Tensor, Storage]) -> None:
 
 
 def _old_values(graph: Graph, sizes: Sizes, device: str) -> list[Storage]:
-    """Those of variables of a device that are read after the update."""
+    """The old values of a device's variables that are read after the update."""
     found = []
     for name, size in sizes.handles.items():
         handle = (graph.index[name], 0)
@@ -193,7 +193,7 @@ def _where(graph: Graph, operation: int) -> str:
 
 
 def _done(graph: Graph) -> list[int]:
-    """The level of each operation; for those in a loop or a branch, that of what waits for them."""
+    """The level of each operation; in a loop or a branch, that of the operations behind it."""
     operations = graph.operations
     done = [graph.last_level if one.guards else one.level for one in operations]
     for i in sorted(range(len(operations)), key=lambda i: -graph.depth[i]):

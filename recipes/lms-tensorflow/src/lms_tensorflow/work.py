@@ -15,7 +15,8 @@ from lms_tensorflow.graph import Graph
 
 _REDUCTIONS = frozenset({"Mean", "Sum", "Prod", "Max", "Min", "All", "Any", "EuclideanNorm"})
 
-#: They are reduced as they lie in memory: so many runs of dimensions, kept and reduced in turn.
+#: Tensors with so many runs of dimensions, kept and reduced in turn, are reduced as they lie in
+#: memory.
 _RUNS = 3
 
 #: The gradient of a maximum's neighbourhood finds it again: a copy of it, and where it was.
@@ -28,7 +29,7 @@ def work_of(graph: Graph, graph_def: Any, properties: dict[str, list[Any]]) -> d
     Args:
         graph: the operations.
         graph_def: the `GraphDef` that they are of.
-        properties: what TensorFlow's inference says of each operation's results.
+        properties: those of each operation's results, by TensorFlow's inference.
     """
     found: dict[int, int] = {}
     for i, operation in enumerate(graph.operations):

@@ -241,14 +241,14 @@ class Engine:
     # -- layers that may be computed again
 
     def add_layers(self, layers: Iterable[WatchedLayer]) -> None:
-        """They may be computed again from now on. All is learned anew."""
+        """Lets layers be computed again from now on. All is learned anew."""
         with self._exclusive():
             self._forget()
             for layer in layers:
                 layer.attach(self, self.layers.add(layer))
 
     def remove_layer(self, layer: WatchedLayer) -> None:
-        """It is not computed again any more. All is learned anew."""
+        """Lets a layer be computed again no more. All is learned anew."""
         with self._exclusive():
             self._forget()
             self.layers.remove(layer)
@@ -261,7 +261,7 @@ class Engine:
     def layer_ends(
         self, number: int, start: tuple[int, int], tensors: list[torch.Tensor], shape: Shape
     ) -> None:
-        """It has run.
+        """The forward of such a layer has run.
 
         Args:
             start: the result of `layer_begins`.

@@ -82,8 +82,8 @@ class Iteration:
     def over(self) -> bool:
         """Whether it has ended: nothing is saved, or only storages that backward has used.
 
-        Not with each step of an optimizer: of two models that learn from one graph, the first
-        steps before the second's backward. But once one has made its next step, storages that no
+        A step of an optimizer does not end it. If two models learn from one graph, the first steps
+        before the second's backward. But once an optimizer has made its next step, storages that no
         backward has used are not waited for: a loss that is only looked at has a graph while it is
         kept.
         """
@@ -92,7 +92,7 @@ class Iteration:
         return self.steps.repeated or (self.steps.stepped and self.at_rest)
 
     def finish(self) -> tuple[Trace | None, Trace | None]:
-        """It has ended; the trace that was recorded, and that of the plan that was followed."""
+        """Ends the iteration; returns the recorded trace, and that of the followed plan."""
         recorder, followed = self.guide.recorder, self.guide.trace
         self.abandon()
         if recorder is None:
@@ -323,7 +323,7 @@ class Iteration:
     def layer_ends(
         self, number: int, first: int, tensors: Iterable[torch.Tensor], shape: Shape
     ) -> None:
-        """It has run.
+        """The forward of a layer has run.
 
         Args:
             first: its first event.

@@ -57,7 +57,7 @@ class Progress:
     order: list[int] = field(default_factory=list)
 
     def add(self, key: PackKey | None, number: int) -> int:
-        """One more event; returns its number."""
+        """Adds an event; returns its number."""
         self.keys.append(key)
         self.order.append(number)
         return len(self.keys) - 1
@@ -115,7 +115,7 @@ class OptimizerSteps:
     blocks: dict[int, int] = field(default_factory=dict)  # by optimizer, at its first step
 
     def add(self, optimizer: torch.optim.Optimizer, blocks: int) -> None:
-        """One has made its step, when there were so many blocks."""
+        """An optimizer has made its step, when there were so many blocks."""
         self.stepped = True
         self.repeated |= self.blocks.setdefault(id(optimizer), blocks) < blocks
 

@@ -115,16 +115,16 @@ DDL_API const char* ddl_mpi_library(void);
  *
  * Sums inside a host are NCCL's: it decides on their order, 16-bit floats are rounded at every
  * addition, MIN and MAX need not pass a NaN on, and an average multiplies each input by 1/size
- * first. Where NCCL cannot be used, because ranks share a GPU, and with `-deterministic 1`, the
- * data goes through host memory and the sums are those of host buffers. `-dev_sync 1` or `2` lets
+ * first. NCCL cannot be used when ranks share a GPU, and is not with `-deterministic 1`. The data
+ * then goes through host memory, and the sums are those of host buffers. `-dev_sync 1` or `2` lets
  * every call wait for all that the GPU does, not for one stream only. It helps to find missing
  * order. */
 
-/* "CUDA 12.9, NCCL 2.32.3": what the library was built with. "" in the CPU variant. */
+/* "CUDA 12.9, NCCL 2.32.3": the versions that the library was built with. "" in the CPU variant. */
 DDL_API const char* ddl_cuda_library(void);
 
-/* From now on, `stream` (a cudaStream_t; at first NULL, CUDA's default stream) is the one that
- * calls of this thread come after. */
+/* Calls of this thread begin after the work in `stream` from now on (a cudaStream_t; at first NULL,
+ * CUDA's default stream). */
 DDL_API DDL_Result ddl_set_stream(void* stream);
 
 /* -- Where am I? All need ddl_init. ------------------------------------------------------------ */
@@ -185,8 +185,8 @@ DDL_API DDL_Result ddl_comm_gather(ddl_comm_t comm, const void* send, void* recv
 DDL_API DDL_Result ddl_comm_scatter(ddl_comm_t comm, const void* send, void* recv, size_t nbytes,
                                     int root);
 
-/* Block n of `send` to rank n. All counts and offsets in bytes, one per rank; what rank a sends to
- * b must be what b receives from a. No in place. */
+/* Block n of `send` to rank n. All counts and offsets are in bytes, one per rank. Rank b must
+ * receive as many from a as a sends to b. No in place. */
 DDL_API DDL_Result ddl_comm_alltoall(ddl_comm_t comm, const void* send, void* recv, size_t nbytes);
 DDL_API DDL_Result ddl_comm_alltoallv(ddl_comm_t comm, const void* send, const size_t* send_bytes,
                                       const size_t* send_offsets, void* recv,

@@ -32,7 +32,7 @@ class Announcement {
 
 }  // namespace
 
-// Not initialised: the memory is only taken when something is fused.
+// The buffer is not initialised, so its memory is only taken when something is fused.
 Fusion::Fusion(Comm& comm, std::size_t max_bytes)
     : comm_(comm), max_bytes_(max_bytes), buffer_(new std::byte[max_bytes]) {}
 

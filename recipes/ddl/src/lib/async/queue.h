@@ -28,7 +28,7 @@ class Queue {
   using Reduce = std::function<std::vector<Outcome>(const std::vector<Arguments>&)>;
 
   Queue(Limits limits, Reduce reduce);
-  // Carries out what is left, and ends the thread.
+  // Carries out the operations that are left, and ends the thread.
   ~Queue();
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
@@ -37,9 +37,9 @@ class Queue {
   std::shared_ptr<Request> submit(const Arguments& allreduce);
   std::shared_ptr<Request> submit(std::function<void()> run);
 
-  // Runs `body` behind all that is queued; throws what it throws.
+  // Runs `body` behind all queued operations; throws its errors.
   void run_behind(const std::function<void()>& body);
-  // Whether something is queued or under way that the calling thread must let go first.
+  // Whether an operation is queued or under way that the calling thread must let go first.
   bool is_ahead() const;
   // Returns when nothing is queued or under way.
   void drain();

@@ -24,7 +24,7 @@ void allgather_on_host(Comm& comm, const Arguments& args) {
   std::size_t slot = host.take_slots((nbytes + piece - 1) / piece);
   for (std::size_t begin = 0; begin < nbytes; begin += piece, ++slot) {
     const std::size_t n = std::min(piece, nbytes - begin);
-    // This area was read by all: they arrived at the last chunk since.
+    // All ranks have read this area, since they arrived at the last chunk afterwards.
     copy_bytes(host.input(host.rank(), slot), send + begin, n);
     host.post_arrived();
     host.wait_all_arrived(host.arrived());

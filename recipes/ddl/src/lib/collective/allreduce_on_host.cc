@@ -80,7 +80,7 @@ class SharedAllreduce {
     return true;
   }
 
-  // For what comes first.
+  // Waits until the earliest pending step can go on.
   void wait() {
     if (copied_out_ < reduced_) {
       host_.wait_all_done(completion(copied_out_));

@@ -145,8 +145,9 @@ void Pipeline::begin_steps(std::size_t index) {
   advance(index);
 }
 
-// All receives of the chunk at once: what comes early needs no copy. A result's receive may be
-// posted over a part that is still being sent: the result comes from those who got that part.
+// All receives of the chunk are posted at once, so that early messages need no copy. A result's
+// receive may be posted over a part that is still being sent: the result comes from those who got
+// that part.
 void Pipeline::post_receives(std::size_t index) {
   const Slot& slot = slots_[index];
   const std::vector<Host>& hosts = comm_.topology().hosts();

@@ -26,7 +26,7 @@ class Pipeline {
   // Our slice of a chunk under way, between its start on the network and its release.
   struct Slot {
     std::shared_ptr<const Plan> plan;               // null: nothing to do
-    const std::byte* own = nullptr;                 // what this host brings: may not be changed
+    const std::byte* own = nullptr;                 // this host's data, which may not be changed
     std::byte* work = nullptr;                      // where sums and results of the slice go
     std::byte* inbox = nullptr;                     // where the other hosts' parts arrive
     std::size_t step = 0;                           // the plan's number of steps: done

@@ -32,7 +32,7 @@ void reduce_scatter_on_host(Comm& comm, const Arguments& args) {
   std::size_t slot = host.take_slots((count + piece - 1) / piece);
   for (std::size_t begin = 0; begin < count; begin += piece, ++slot) {
     const std::size_t n = std::min(piece, count - begin);
-    // This area's inputs were read by all: they arrived at the last chunk since.
+    // All ranks have read this area's inputs, since they arrived at the last chunk afterwards.
     for (int rank = 0; rank < comm.size(); ++rank) {
       if (rank == me) continue;  // read where it is
       copy_bytes(host.input(me, slot) + rank * piece * width, send + (rank * count + begin) * width,

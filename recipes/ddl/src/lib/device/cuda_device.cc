@@ -31,8 +31,8 @@ BusId bus_id(int device) {
   return id;
 }
 
-// After what is in the thread's stream, in a stream of its own: sends and receives of other threads
-// must not wait for a collective.
+// Copies after the work in the thread's stream, in a stream of its own: sends and receives of other
+// threads must not wait for a collective.
 void copy_now(void* to, const void* from, std::size_t nbytes, cudaMemcpyKind kind,
               const char* what) {
   Event ready;

@@ -32,7 +32,7 @@ class CudaDevice final : public Device {
 
   // A communicator's state on its GPU, from its first collective on.
   struct Gpu {
-    Stream stream;  // of all that is done here, so that all ranks of a host do it in one order
+    Stream stream;  // of all work here, so that all ranks of a host do it in one order
     Event ready;    // the program's stream has come to the call
     Event finished;
     std::array<Event, kSlots> brought;  // a chunk's input is in host memory

@@ -20,8 +20,8 @@ bool is_on_device(const void* pointer);
 // "CUDA 12.9, NCCL 2.32.3"; "" in the CPU variant.
 const char* cuda_library();
 
-// A cudaStream_t: collectives on a GPU that this thread calls begin after what has been given to it
-// so far. Null is CUDA's default stream.
+// A cudaStream_t: collectives on a GPU that this thread calls begin after the work that it has been
+// given so far. Null is CUDA's default stream.
 inline thread_local void* t_stream = nullptr;
 
 // Makes `stream` the thread's for its lifetime.
@@ -59,7 +59,7 @@ class Device {
   // in place when it returns.
   virtual void run(const Row& row, const Arguments& args) = 0;
 
-  // Copies after what is in the thread's stream; any thread, at any time.
+  // Copies after the work in the thread's stream; any thread may call these at any time.
   virtual void to_host(void* host, const void* device, std::size_t nbytes) = 0;
   virtual void to_device(void* device, const void* host, std::size_t nbytes) = 0;
 };

@@ -81,7 +81,7 @@ void NcclGroup::abort() {
 
 void NcclGroup::check(ncclResult_t code, const char* what) const {
   if (code == ncclSuccess || is_pending(code)) return;
-  // A peer's end is what NCCL calls a remote error.
+  // NCCL calls a peer's end a remote error.
   fail(code == ncclRemoteError ? DDL_ERROR_PEER_LOST : DDL_ERROR_DEVICE, what,
        " failed: ", ncclGetErrorString(code), " (", ncclGetLastError(comm_),
        "); NCCL_DEBUG=WARN tells more");

@@ -28,7 +28,7 @@ class NcclGroup {
 
   static ncclUniqueId new_id();
 
-  // Ends what is under way on the GPU; nothing may follow. Never throws.
+  // Ends the operations under way on the GPU; nothing may follow. Never throws.
   void abort();
   // Throws when NCCL has found an error since.
   void check_health() const;
@@ -50,7 +50,7 @@ class NcclGroup {
 
  private:
   void check(ncclResult_t code, const char* what) const;
-  // Returns once NCCL has put on the stream what it was given.
+  // Returns once NCCL has put all given operations on the stream.
   void settle(ncclResult_t code, const char* what) const;
   ncclRedOp_t operation(DDL_Type type, DDL_Op op, int all_ranks);
 

@@ -35,12 +35,12 @@ inline void copy_bytes(void* out, const void* in, std::size_t nbytes) {
   kernels().copy(out, in, nbytes);
 }
 
-// For a result of `nbytes` in all: beyond the caches' size it is not worth caching. In place, the
-// caches have its lines already.
+// The copy for a result of `nbytes` in all. A result beyond the caches' size is not worth caching.
+// In place, the caches have its lines already.
 CopyFunction copy_function(std::size_t nbytes, bool is_in_place);
 
-// Before another thread may read what such copies have written: no flag is ordered after them. Once
-// for all of them, since each time waits until they are in memory.
+// Call this before another thread may read the data of streaming copies, since no flag is ordered
+// after them. Once is enough for all of them, and each call waits until they are in memory.
 void end_copies();
 
 ReduceFunction reduce_function(DDL_Type type, DDL_Op op);

@@ -55,7 +55,7 @@ class Loads {
     most.processor = std::max(most.processor, step.processor * whole);
   }
 
-  // A chunk alone, and what it takes of the busiest link or processor.
+  // The time of a chunk alone, and its share of the busiest link or processor.
   double alone() const {
     double sum = 0;
     for (const auto& [depth, step] : steps_) {
@@ -115,7 +115,7 @@ class Loads {
     std::size_t recvs = 0;
     double way = 0;  // the longest of the hosts below that take part, to above this node
     // Over all groups:
-    double total = 0;  // bytes in each direction, half of what both ways bring
+    double total = 0;  // bytes in each direction, half of both ways together
     double processor = 0;
     std::size_t messages = 0;
   };
@@ -198,7 +198,7 @@ class Loads {
   const Wire& wire_;
   double width_;
   std::size_t lanes_;
-  std::vector<State> nodes_;  // in the order of the walk: what is below a node follows it
+  std::vector<State> nodes_;  // in the order of the walk: a node's descendants follow it
   std::vector<std::size_t> open_;
   std::map<int, std::size_t> host_at_;
   std::vector<int> owners_;
@@ -264,7 +264,7 @@ Prediction predict_allreduce(const Node& tree, std::size_t nbytes, const Chunkin
     result.limit = link.seconds >= processor ? "link of " + link.name : "processors";
   }
   if (link.is_narrow && link.seconds > processor) {
-    // One more, for the copies and sums in the hosts.
+    // There is one chunk more, for the copies and sums in the hosts.
     const double enough = std::ceil(alone / link.seconds) + 1;
     result.window = std::min(result.window, static_cast<std::size_t>(enough));
   }

@@ -43,7 +43,7 @@ Wire usual_wire(const Node& tree);
 struct Prediction {
   double seconds = 0;
   double bound = 0;   // no schedule takes less
-  std::string limit;  // what takes the longest: "links of rack0", "latency", …
+  std::string limit;  // the slowest part: "links of rack0", "latency", …
   int steps = 0;
   std::size_t messages = 0;  // that the busiest rank sends for a chunk
   std::size_t chunk = 0;     // bytes
@@ -61,9 +61,9 @@ bool is_measured(const Node& tree);
 // for a message of `nbytes`.
 //
 // A chunk alone takes, for each step, the latency of the way, the slowest link's bytes over its
-// rate, and the busiest processor's messages. A further chunk adds what it takes of the busiest
-// link or processor in all steps together (links carry both directions at once), or its share of
-// the time that the window of `slots` chunks allows. First of all the ranks agree on the call, in
+// rate, and the busiest processor's messages. A further chunk adds its time on the busiest link or
+// processor in all steps together (links carry both directions at once), or its share of the time
+// that the window of `slots` chunks allows. First of all, the ranks agree on the call, in
 // log2(hosts) messages.
 Prediction predict_allreduce(const Node& tree, std::size_t nbytes, const Chunking& chunking,
                              const Wire& wire);

@@ -95,7 +95,7 @@ class Planner {
   std::vector<Step> steps_;  // of this host's ancestors, the lowest first
 };
 
-// The way back: what was sent to be reduced comes back, what was reduced goes out.
+// The way back: data that was sent to be reduced comes back, and reduced data goes out.
 Step mirror(const Step& up, int me) {
   Step down;
   down.tag = up.tag + 1;

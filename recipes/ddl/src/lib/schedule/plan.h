@@ -16,7 +16,7 @@ Span part_of(std::size_t count, int parts, int index);
 struct Transfer {
   int host;  // the other side
   Span span;
-  bool is_given = false;  // what the host brought, not a sum or a result
+  bool is_given = false;  // the host's own data, not a sum or a result
 };
 
 // The element-wise sum, over `from` in this order, of their parts of `span`; one is this host.
@@ -44,7 +44,7 @@ int num_tags(const Node& tree);
 struct Plan {
   std::vector<Step> steps;
   std::size_t reducing = 0;  // steps that reduce; the last of them is among the root's children
-  std::size_t given = 0;     // steps of the lowest group, in which the host adds what it brought
+  std::size_t given = 0;     // steps of the lowest group, in which the host adds its own data
   std::size_t inbox = 0;     // elements that all reductions together receive
 };
 

@@ -13,7 +13,7 @@ namespace ddl {
 struct Route {
   int reduces = -1;               // the round in which it adds up `from`; -1: nothing comes to it
   std::vector<std::size_t> from;  // children, in order; itself among them
-  int sends = -1;                 // the round in which it sends what it has to `to`; -1: the owner
+  int sends = -1;                 // the round in which it sends its sum to `to`; -1: the owner
   std::size_t to = 0;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kNobody = -1;
 
-// The hosts below a node, and how much of what the group gets each of them takes: parts of 1.
+// The hosts below a node, and the share of the group's data that each takes: parts of 1.
 struct Leaves {
   std::vector<int> hosts;
   std::vector<double> shares;
@@ -42,7 +42,7 @@ class Dealer {
   }
 
   int host() const { return leaves_->hosts[at_]; }
-  std::size_t end() const { return end_; }  // of what this host gets
+  std::size_t end() const { return end_; }  // of this host's part
   void skip_to(std::size_t begin) {
     end_ = border();
     while (end_ <= begin && at_ + 1 < leaves_->hosts.size()) {
@@ -144,7 +144,7 @@ class Spreader {
     return dealt;
   }
 
-  // Returns who has what inside our child afterwards.
+  // Returns the pieces of the hosts inside this host's child afterwards.
   Pieces exchange(const std::vector<Leaves>& children, std::size_t mine, const Pieces& pieces,
                   int tag) {
     const std::size_t k = children.size();
@@ -154,7 +154,7 @@ class Spreader {
       home[p] = child_of(children, pieces[p].host);
       counts[home[p]] += pieces[p].span.count();
     }
-    // dealers[i][j] deals what child i has to the hosts of child j.
+    // dealers[i][j] deals the data of child i to the hosts of child j.
     std::vector<std::vector<Dealer>> dealers(k);
     for (std::size_t i = 0; i < k; ++i) {
       for (std::size_t j = 0; j < k; ++j) dealers[i].emplace_back(children[j], counts[i], unit_);

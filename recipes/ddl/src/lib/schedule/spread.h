@@ -18,9 +18,9 @@ Plan plan_allgather(const Node& tree, int host, const Pieces& owned, std::size_t
 // hosts, with its owner.
 Plan plan_reduce_scatter(const Node& tree, int host, const Pieces& owned, std::size_t unit);
 
-// From `root` to all. In every group that the root is in, it first scatters the parts that only it
-// has over the children, which give them to each other (van de Geijn's scatter and all-gather). So
-// its own link carries the data twice at most, however many hosts there are.
+// The data goes from `root` to all. In every group that the root is in, it first scatters the parts
+// that only it has over the children, which give them to each other (van de Geijn's scatter and
+// all-gather). So its own link carries the data twice at most, however many hosts there are.
 Plan plan_broadcast(const Node& tree, int host, int root, std::size_t count, std::size_t unit);
 
 }  // namespace ddl

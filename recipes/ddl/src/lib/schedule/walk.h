@@ -47,7 +47,7 @@ class Walk {
     return result;
   }
 
-  // A ring is as fast as its slowest link, whoever owns what.
+  // A ring is as fast as its slowest link, whatever the shares.
   static std::vector<double> shares_of(Exchange exchange, const std::vector<double>& rates,
                                        double above) {
     if (exchange == Exchange::kTree) return tree_shares(rates.size());

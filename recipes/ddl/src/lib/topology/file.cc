@@ -82,7 +82,7 @@ class Document {
     return static_cast<int>(value);
   }
 
-  // One node, or several where 'host' is a range.
+  // Makes one node, or several where 'host' is a range.
   std::vector<Node> read_node(const yaml_node_t& yaml, int depth) {
     if (yaml.type != YAML_MAPPING_NODE) reject(yaml, "expected a node; ", kKeys);
     if (depth > kMaxDepth) reject(yaml, "nodes are nested more than ", kMaxDepth, " deep");

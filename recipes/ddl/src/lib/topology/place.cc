@@ -20,7 +20,7 @@ std::string first_line(const std::string& path) {
   return end == std::string::npos ? "" : line.substr(0, end + 1);
 }
 
-// "s0.s4.node7" as "s0/s4": the pattern says what each word names, and the last is the node.
+// "s0.s4.node7" as "s0/s4": the pattern gives the meaning of each word, and the last is the node.
 std::string slurm_place() {
   const char* address = std::getenv("SLURM_TOPOLOGY_ADDR");
   const char* pattern = std::getenv("SLURM_TOPOLOGY_ADDR_PATTERN");

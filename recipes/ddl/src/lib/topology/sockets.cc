@@ -10,8 +10,9 @@
 namespace ddl {
 namespace {
 
-// Bytes/s: what a rank reads and writes elsewhere, as 2 ranks of 64 MiB do on the hosts of
-// tests/bench/results; and what goes one way between two sockets, as two links of 20 GB/s (UPI).
+// Bytes/s: the rate of a rank that reads and writes elsewhere, as 2 ranks of 64 MiB do on the hosts
+// of tests/bench/results, and the rate of one direction between two sockets, as two links of 20
+// GB/s (UPI).
 constexpr double kCore = 10e9;
 constexpr double kLink = 40e9;
 

@@ -71,7 +71,7 @@ std::vector<std::string> names_of(const std::vector<Host>& hosts) {
   return names;
 }
 
-// One rank reads: hosts need not share a file system, and all get the same text or the same error.
+// Only one rank reads, since hosts need not share a file system. All get the same text or error.
 std::string read_on_first_rank(MPI_Comm comm, const std::string& path) {
   int rank = 0;
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
@@ -93,7 +93,7 @@ std::string read_on_first_rank(MPI_Comm comm, const std::string& path) {
   return text;
 }
 
-// As the tree says; where it does not, what the ranks have found holds.
+// Sets sockets as the tree says. Elsewhere, those that the ranks have found hold.
 void spread_over_sockets(const Node& node, std::vector<Host>* hosts) {
   for (const Node& child : node.children) spread_over_sockets(child, hosts);
   if (node.sockets == 0) return;
@@ -107,7 +107,7 @@ void spread_over_sockets(const Node& node, std::vector<Host>* hosts) {
 
 std::vector<int> Host::sockets_in_sums(const Settings& settings) const {
   const bool pays = settings.fake_sockets > 0 || pays_by_socket(sockets);
-  // By socket is another order of the sums.
+  // Sums by socket have another order.
   if (settings.is_deterministic || !pays) return std::vector<int>(ranks.size(), 0);
   return number_sockets(sockets);
 }

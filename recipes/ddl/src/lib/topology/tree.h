@@ -6,7 +6,7 @@
 
 namespace ddl {
 
-// From a node to its parent, the same in both directions. 0: not known.
+// The link from a node to its parent, the same in both directions. 0: not known.
 struct Link {
   double bandwidth = 0;  // bytes/s
   double latency = 0;    // s
@@ -27,7 +27,7 @@ struct Node {
   bool is_host() const { return children.empty(); }
   int num_hosts() const;
   int widest() const;  // the most children of any node
-  // The bandwidth out of this node: of its link, or what its children can bring together.
+  // The bandwidth out of this node: that of its link, or of its children together.
   double bandwidth() const;
 };
 

@@ -37,7 +37,7 @@ void DistanceWatch::look(SharedDistance* shared, std::size_t nbytes) {
   shared->is_far.store(is_far, std::memory_order_relaxed);
 }
 
-// Says what was found last, where one of the two is late.
+// Returns the last result where one of the two is late.
 bool DistanceWatch::is_far_from(int partner, std::uint32_t nth,
                                 std::atomic<std::uint32_t>* ball) const {
   const bool is_first = rank_ == 0;

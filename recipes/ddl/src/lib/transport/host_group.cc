@@ -38,7 +38,7 @@ std::uint64_t start_time_of(pid_t pid) {
 
 }  // namespace
 
-// One cache line: who waits for a call, and reads what came with it, fetches no other.
+// One cache line, so that a rank which waits for a call and reads its data fetches no other.
 struct alignas(64) HostGroup::Mail {
   Call call;
   std::byte tiny[kTinyBytes];

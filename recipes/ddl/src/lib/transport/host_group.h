@@ -63,8 +63,8 @@ class HostGroup {
   std::byte* socket_sum(std::size_t slot, int socket) const {
     return input(size() + num_sockets_ + socket, slot);
   }
-  // From the byte `offset` on: the inputs of our socket's ranks, ours in `own` and not in the area;
-  // the sums of all sockets.
+  // Lists, from the byte `offset` on, the inputs of this rank's socket, of which its own is in
+  // `own` and not in the area, or the sums of all sockets.
   void list_inputs(std::size_t slot, const std::byte* own, std::size_t offset,
                    std::vector<const void*>* inputs) const;
   void list_socket_sums(std::size_t slot, std::size_t offset, std::vector<const void*>* sums) const;

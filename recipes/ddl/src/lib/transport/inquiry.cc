@@ -114,7 +114,7 @@ Inquiry::~Inquiry() {
   if (socket_ >= 0) close(socket_);
 }
 
-// Not having one is no error: nobody can ask us then.
+// Without a socket, nobody can ask this rank, which is no error.
 Inquiry::Address Inquiry::open_socket() {
   std::random_device random;
   Address own{};
@@ -212,7 +212,8 @@ void Inquiry::receive() {
   }
 }
 
-// For whom all threads of this process wait, as far as these are in this communicator.
+// Answers with the ranks for which threads of this process wait, as far as they are in this
+// communicator.
 void Inquiry::answer(int rank) {
   Datagram datagram{};
   datagram.kind = Datagram::kWaits;

@@ -7,7 +7,7 @@
 
 namespace ddl {
 
-// Once for a communicator that try_isend is used on.
+// Called once for a communicator that try_isend is used on.
 void prepare_isend(MPI_Comm comm);
 
 // Says whether the message is under way, else it is to be tried again later: then messages with the

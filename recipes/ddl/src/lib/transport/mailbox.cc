@@ -77,7 +77,7 @@ int Mailbox::recv_letter(void* buffer, std::size_t nbytes, int source, int tag) 
 }
 
 bool Mailbox::find(int source, int tag, Letter* found) {
-  // One at a time: letters of one rank stay in their order.
+  // One thread looks at a time, so that letters of one rank stay in their order.
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto is_wanted = [=](const Letter& letter) {
     return letter.tag == tag && (source == Batch::kAnyRank || letter.source == source);

@@ -238,7 +238,7 @@ bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
     const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(),
                                   &num_completed, completed_.data(), statuses_.data());
     if (code != MPI_ERR_IN_STATUS) {
-      // Only then are the statuses' error fields set.
+      // MPI sets the statuses' error fields only with MPI_ERR_IN_STATUS.
       for (int i = 0; i < num_completed; ++i) statuses_[i].MPI_ERROR = code;
     }
   }
@@ -252,7 +252,7 @@ bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
     check(message, statuses_[i], statuses_[i].MPI_ERROR);
     ids.push_back(message.id);
   }
-  // From the back, so that what moves forward has been looked at.
+  // Removes from the back, so that messages which move forward have been looked at.
   std::sort(completed_.begin(), completed_.begin() + num_completed, std::greater<int>());
   for (int i = 0; i < num_completed; ++i) {
     requests_[completed_[i]] = requests_.back();
@@ -272,7 +272,7 @@ std::vector<int> Batch::awaited() const {
 }
 
 void Batch::explain_end() const {
-  // As if half of the timeout was over without a word: time to ask who is lost.
+  // Half of the timeout counts as over, so that the others are asked at once which rank is lost.
   const double half = g_timeout_seconds / 2;
   const Clock::time_point start = Clock::now();
   const std::vector<int> silent = awaited();

@@ -47,7 +47,7 @@ class MpiTransport {
 };
 
 // Messages that are under way together. They belong to the batch until they complete; buffers must
-// live as long. A batch that is destroyed early cancels what it still can.
+// live as long. A batch that is destroyed early cancels the messages that it still can.
 class Batch {
  public:
   // The peer of a recv from whichever rank sends first. The message has at most kMaxPiece bytes.
@@ -65,7 +65,7 @@ class Batch {
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  // `id` is what poll() reports when the message has gone or come.
+  // poll() reports `id` when the message has gone or come.
   void send(const void* buffer, std::size_t nbytes, int peer, int tag = kCollectiveTag,
             std::uint64_t id = 0);
   // The message must have exactly `nbytes`.
@@ -81,8 +81,8 @@ class Batch {
   // `nbytes` of every rank, in the order of ranks, to `all`.
   void all_gather(const void* own, std::size_t nbytes, void* all);
 
-  // Calls `on_complete(id)` for what has completed since; says whether there was any. on_complete
-  // may add messages.
+  // Calls `on_complete(id)` for messages that have completed since; returns whether there were any.
+  // on_complete may add messages.
   bool poll(const std::function<void(std::uint64_t id)>& on_complete);
   bool is_empty() const { return requests_.empty() && waiting_.empty(); }
   // Throws DDL_ERROR_TIMEOUT, naming the peers, after a timeout, and `more` seconds, without any
@@ -90,7 +90,7 @@ class Batch {
   void wait(double more = 0);
   // The ranks to which the messages under way go, or from which they come; -1: all ranks, or any.
   std::vector<int> awaited() const;
-  // For a process that MPI ends: finds out who is lost, for at most half of the timeout.
+  // Finds out who is lost, for a process that MPI ends, in at most half of the timeout.
   void explain_end() const;
 
  private:

@@ -19,7 +19,7 @@ struct Slip {
   DDL_Result code = DDL_SUCCESS;
   double timeout = 0;      // of the leader, in kHere
   std::uint64_t hash = 0;  // of all of the text
-  char text[kText] = {};   // what was brought, or an error: as much of it as there is room for
+  char text[kText] = {};   // the member's text, or an error: as much of it as fits
 
   static Slip make(Kind kind, DDL_Result code = DDL_SUCCESS, const std::string& words = "") {
     Slip slip;

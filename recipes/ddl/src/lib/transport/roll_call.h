@@ -15,8 +15,8 @@ namespace ddl {
 constexpr int kRollCallTag = 1 << 17;
 
 // Collective over `members`, ranks of `transport` of which this is one. The least of them waits for
-// the others, and tells all how it went. `alike` is what all must bring the same, `error` why this
-// rank cannot take part.
+// the others, and tells all how it went. All must bring the same text `alike`; `error` says why
+// this rank cannot take part.
 //
 // Throws DDL_ERROR_MISMATCH with two that are not alike, or one member's `error`: on all. Throws
 // DDL_ERROR_TIMEOUT naming the ranks that have not come, or another error of a lost connection, on

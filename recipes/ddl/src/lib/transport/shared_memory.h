@@ -15,7 +15,7 @@ class SharedMemory {
   SharedMemory() = default;  // no memory
   // Both throw DDL_ERROR_SYSTEM.
   static SharedMemory create(std::size_t bytes);
-  // Maps what process `pid` of the same user created and holds as `fd`.
+  // Maps the memory that process `pid` of the same user created and holds as `fd`.
   static SharedMemory open(pid_t pid, int fd, std::size_t bytes);
 
   SharedMemory(SharedMemory&& other) noexcept;

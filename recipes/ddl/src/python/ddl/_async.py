@@ -35,7 +35,7 @@ class Handle(Generic[T]):
     """An operation under way.
 
     Its arrays must not be read or written before it is complete. They stay alive until then, even
-    if the handle is dropped; what becomes of an operation whose handle is dropped is not told.
+    if the handle is dropped; the outcome of an operation whose handle is dropped is not told.
     """
 
     def __init__(self, request: _core.Request, result: T, arrays: object) -> None:
@@ -56,7 +56,7 @@ class Handle(Generic[T]):
         return self._is_done
 
     def wait(self, timeout: float | None = None) -> T:
-        """Wait until the operation is complete, and return what its blocking namesake returns.
+        """Wait until the operation is complete, and return its blocking namesake's result.
 
         May be called again, and by several threads.
 
@@ -98,7 +98,7 @@ class Handle(Generic[T]):
 
 
 def make_handle(started: tuple[int, _core.Request], result: T, *arrays: object) -> Handle[T]:
-    """Make the handle of the call that gave `started`; let go of what has become complete."""
+    """Make the handle of the call that gave `started`; let go of complete operations."""
     code, request = started
     check(code)
     handle = Handle(request, result, arrays)

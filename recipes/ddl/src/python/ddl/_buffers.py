@@ -107,7 +107,7 @@ def _check_device(name: str, x: Any) -> None:
             f"{name}: the tensor is on {x.device}, but this ddl was built without CUDA; move it "
             f"with {name}.cpu() or install the CUDA variant of ddl"
         )
-    # The collective begins after what torch has been told to do with the tensor so far.
+    # The collective begins after all work that torch has been given on the tensor so far.
     import torch  # the tensor shows that it is loaded
 
     _core.set_stream(torch.cuda.current_stream(x.device).cuda_stream)

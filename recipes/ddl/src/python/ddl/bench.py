@@ -28,8 +28,8 @@ from ddl.errors import check
 
 Array = np.ndarray[Any, Any]
 Call = Callable[[], object]
-# Makes the call that sums one buffer into another, of a type: what is done once stays out of the
-# measurement.
+# Makes the call that sums one buffer into another, of a type. Work that is done once stays out of
+# the measurement.
 Bind = Callable[[Array, Array, str], Call]
 
 _BUDGET_S = 0.5  # per size and library

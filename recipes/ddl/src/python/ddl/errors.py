@@ -41,7 +41,7 @@ class DDLValueError(DDLError, ValueError):
 
 
 def check(code: int) -> None:
-    """Raise what the result code `code` of this thread's latest call stands for."""
+    """Raise the error that the result code `code` of this thread's latest call stands for."""
     if code != Result.SUCCESS:
         raise make_error(code, _core.last_error())
 

@@ -228,7 +228,7 @@ def find_groups(
         return not all(are_near(a, b) for a, b in itertools.combinations(near, 2))
 
     groups: list[Group] = []
-    # Those that tell the groups apart first, and of these the fastest.
+    # Hosts that tell the groups apart come first, and the fastest among these.
     waiting = sorted(range(n_hosts), key=lambda host: (is_between(host), -best[host]))
     while waiting:
         host = waiting.pop(0)
@@ -249,7 +249,7 @@ def measure_uplinks(
 ) -> None:
     """Let each group's hosts send to the other groups' at once, and set its uplink's bandwidth.
 
-    The better of two measurements counts; or of some more, where another uplink carries more.
+    The better of two measurements counts, or the best of some more where another uplink is faster.
     """
 
     def pairs_of(group: Group) -> list[Pair]:
@@ -257,7 +257,8 @@ def measure_uplinks(
         return list(zip(group.hosts, others, strict=False))
 
     def carried(group: Group) -> float:
-        # Those who are done early leave the uplink to the others: only the last one's time is fair.
+        # Pairs that are done early leave the uplink to the others, so only the last one's time is
+        # fair.
         pairs = pairs_of(group)
         return len(pairs) * min(rates_together(pairs))
 

@@ -13,13 +13,13 @@ from ddl.sim_training import Training
 
 @dataclass(frozen=True)
 class Preset:
-    """A cluster: its topology file, and what a topology file does not say.
+    """A cluster: its topology file, and properties that such a file does not have.
 
     Attributes:
         topology: the file's text.
         ranks_per_host: GPUs of a host, each with a rank.
         wire: values for `ddl._core.Wire`.
-        training: what it trains, if that is part of it.
+        training: the model that it trains, if that is part of it.
         assumptions: a sentence each.
     """
 

@@ -32,8 +32,8 @@ class Training:
 def efficiency(training: Training, allreduce: float, overlap: bool) -> float:
     """Throughput by that of as many GPUs alone.
 
-    With overlap, the sum runs beside the backward pass; what does not fit, and at least the sum of
-    the last tenth of the gradients, which come when the pass is over, is waited for.
+    With overlap, the sum runs beside the backward pass. The part that does not fit is waited for,
+    and at least the sum of the last tenth of the gradients, which come when the pass is over.
     """
     waits = allreduce
     if overlap:

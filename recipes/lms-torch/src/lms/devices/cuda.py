@@ -83,7 +83,7 @@ class CudaDevice:
         self.rates = self._measure()
 
     def _measure(self) -> TransferRates:
-        """Both ways at once, as in training: the middle one of some copies."""
+        """The rates of both ways at once, as in training: the middle one of some copies."""
         slot, other = self.pool.take(_TRIAL_BYTES), self.pool.take(_TRIAL_BYTES)
         there = torch.empty(2, _TRIAL_BYTES, dtype=torch.uint8, device=self.index)
         times: list[tuple[float, float]] = []

@@ -206,7 +206,7 @@ class SimulatedDevice(TorchDispatchMode):
         self.budget = self.total
 
     def memory(self) -> int:
-        """As `used`."""
+        """The bytes in use."""
         return self.used
 
     def take_peak(self) -> int:
@@ -215,7 +215,7 @@ class SimulatedDevice(TorchDispatchMode):
         return peak
 
     def short_of(self, error: torch.OutOfMemoryError) -> int:
-        """By how much the allocation was too large."""
+        """The bytes by which the allocation was too large."""
         return error.short if isinstance(error, SimulatedOutOfMemory) else 1
 
     def page_out(self, flat: torch.Tensor) -> tuple[torch.Tensor, _Copy]:

@@ -47,7 +47,7 @@ class LayerObserver(Protocol):
     def layer_ends(
         self, number: int, start: tuple[int, int], tensors: list[torch.Tensor], shape: Shape
     ) -> None:
-        """It has run."""
+        """The forward of a layer has run."""
 
     def remove_layer(self, layer: WatchedLayer) -> None:
         """The layer is not computed again any more."""

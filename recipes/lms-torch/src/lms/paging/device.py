@@ -108,4 +108,4 @@ class Device(Protocol):
         """A moment in the compute queue."""
 
     def seconds(self, first: Any, second: Any) -> float:
-        """From one moment to another. Waits for the device to get there."""
+        """The time from one moment to another. Waits for the device to get there."""

@@ -79,7 +79,7 @@ class ReleaseQueue:
                 self._waiting[swappable] = None
 
     def remove(self, swappables: Iterable[Swappable]) -> None:
-        """These need not leave."""
+        """Removes swappables that need not leave."""
         for swappable in swappables:
             self._waiting.pop(swappable, None)
 

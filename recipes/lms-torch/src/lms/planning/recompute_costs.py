@@ -38,7 +38,7 @@ class RecomputeCost:
 
 
 def recompute_costs(trace: Trace) -> dict[int, RecomputeCost]:
-    """By layer, all its calls together; not of those that would free nothing."""
+    """The costs by layer, of all its calls together; layers that would free nothing have none."""
     found: dict[int, RecomputeCost] = {}
     for call in trace.calls:
         nbytes = sum(trace.blocks[number].nbytes for number in _saved_by(trace, call))

@@ -1,4 +1,4 @@
-"""The hosts that a batch system reserved for us, from what it says in the environment.
+"""The hosts that a batch system reserved for us, as its variables of the environment tell.
 
 LSF: LSB_MCPU_HOSTS, LSB_DJOB_HOSTFILE (bsub's documentation). Slurm: SLURM_JOB_NODELIST,
 SLURM_TASKS_PER_NODE (sbatch, "output environment variables"). PBS: PBS_NODEFILE. Kubernetes: the

@@ -65,7 +65,7 @@ class HydraLauncher:
         return command + [escape(word) for word in job.command]
 
     def demultiplexer(self) -> "MarkedStream":
-        """Takes apart what -prepend-pattern marked."""
+        """Takes apart the output that -prepend-pattern marked."""
         return MarkedStream(self._mark)
 
 
@@ -91,7 +91,7 @@ class MarkedStream:
         yield from self._pieces(data[:cut])
 
     def _pieces(self, data: bytes) -> Iterator[tuple[int | None, bytes]]:
-        """Up to the first newline it is the rank's; what follows unmarked is mpiexec's own."""
+        """Data up to the first newline is the rank's; unmarked data behind it is mpiexec's own."""
         if self._rank is not None and (end := data.find(b"\n") + 1):
             yield self._rank, data[:end]
             self._rank, data = None, data[end:]

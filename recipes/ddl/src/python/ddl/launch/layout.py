@@ -1,4 +1,4 @@
-"""From the options to a job: which rank runs where, and with which environment."""
+"""Makes a job of the options: the host of each rank, and its environment."""
 
 import math
 import os
@@ -135,7 +135,7 @@ def _count_gpus() -> int:
 def _ddl_options(
     options: Options, environ: Mapping[str, str], n_hosts: int, placement: list[int]
 ) -> dict[str, str]:
-    """DDL_OPTIONS: what the user says.
+    """DDL_OPTIONS, as the user says.
 
     No -mode of our own unless there is something to tell by it: with one, the library no longer
     asks the hosts for their places.

@@ -1,4 +1,4 @@
-"""Ports for what the ranks of a job listen on."""
+"""Ports on which the ranks of a job listen."""
 
 import random
 import socket

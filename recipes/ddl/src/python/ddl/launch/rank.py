@@ -129,7 +129,7 @@ def prepare_environment(environ: "os._Environ[str]", exported: list[str]) -> Non
 
 
 def keep_own(environ: "os._Environ[str]", proxy: int, exported: list[str]) -> None:
-    """Takes back what this host was told of itself, unless -x says otherwise.
+    """Takes back this host's own variables, unless -x says otherwise.
 
     mpiexec gives all ranks the variables of the host that it runs on; its proxy on this host has
     begun with those of srun or of the container.
@@ -249,7 +249,7 @@ def wait(child: int, signals: "set[signal.Signals]", parent: int, token: str) ->
 
 
 def kill_descendants() -> None:
-    """Kills what the program left behind: as a subreaper we inherit it, one by one."""
+    """Kills the processes that the program left: a subreaper inherits them, one by one."""
     try:
         while True:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):  # some live

@@ -150,7 +150,7 @@ class Run:
             self.ended(rank, f"{word} {number}", at, was_told=was_told)
 
     def own_words(self, data: bytes) -> None:
-        """Keeps what the launcher itself says: it matters when no rank explains a failure."""
+        """Keeps the launcher's own words, which matter when no rank explains a failure."""
         self._own_words.extend(data.splitlines())
         if self._verbose:
             sys.stderr.buffer.write(data)
@@ -161,7 +161,7 @@ class Run:
         return moment is not None and time.monotonic() >= moment
 
     def _look_at_the_clock(self, deadline: float | None) -> None:
-        """Does what is due now."""
+        """Does the work that is due now."""
         now = time.monotonic()
         for stream in self._streams if self._input.is_open else ():
             if now >= (stream.asks_at() or now + 1):

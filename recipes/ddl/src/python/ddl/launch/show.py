@@ -1,7 +1,7 @@
 """`ddlrun -show_topology`: the tree that a job's hosts make, and what the library does on it.
 
 The program is not started. The tree is made and the schedules are found by the library's own code;
-where that goes by what each host says of its place, the hosts are asked.
+where that goes by the hosts' places, the hosts are asked.
 """
 
 import math
@@ -81,7 +81,7 @@ def _read_tree(options: Options, environ: Mapping[str, str], reserved: list[Host
     job = make_job(options, environ, reserved)
     said = _pairs(job.environment.get("DDL_OPTIONS", ""))
     schedule = said.get("schedule", "auto")
-    # As the library has them: by their lowest rank.
+    # The hosts in the library's order: by their lowest rank.
     hosts, ranks = [job.hosts[n] for n in dict.fromkeys(job.placement)], min(job.counts())
     if "topology" in said:
         tree = _core.parse_tree(_read(Path(said["topology"])), said["topology"], hosts)

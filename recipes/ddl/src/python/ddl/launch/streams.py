@@ -47,7 +47,7 @@ class Stream:
         self._whole_report = re.compile(rb"\x1f" + token + rb" ([a-z]+(?: [\d.]+)*)\n")
 
     def feed(self, data: bytes) -> None:
-        """Passes on what can be passed on; empty `data`: the end of the stream."""
+        """Passes on the complete parts of `data`; empty: the end of the stream."""
         for number, piece in self._demultiplexer.feed(data):
             if number is None:
                 self._own_words(piece)
@@ -89,7 +89,7 @@ class Stream:
             self._grown = time.monotonic()
 
     def _line(self, rank: Rank) -> None:
-        """A line is complete: it is a rank's own, or a report follows what is not finished yet."""
+        """A line is complete: it is a rank's own, or a report follows an unfinished one."""
         partial = self._partial[rank.number]
         begin = partial.rfind(self._begin_of_report, max(0, len(partial) - _MOST))
         report = self._whole_report.fullmatch(partial, begin) if begin >= 0 else None

@@ -68,7 +68,7 @@ def decode_nodes(text: str) -> list[int]:
 def identify(
     environ: MutableMapping[str, str], nodes: list[int], hosts: str, exported: list[str]
 ) -> None:
-    """Has all launchers' variables say what mpiexec says of this rank.
+    """Sets all launchers' variables to what mpiexec says of this rank.
 
     Args:
         environ: has PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS.
@@ -88,7 +88,7 @@ def identify(
     }
     if "SLURM_JOB_ID" in environ:
         told |= _of_srun(nodes, rank, local, hosts)
-    ours = ("PMI_", "MPI_LOCAL", "DDLRUN_")  # mpiexec's, and what rank.py has not read yet
+    ours = ("PMI_", "MPI_LOCAL", "DDLRUN_")  # mpiexec's, and those that rank.py has not read yet
     for name in list(environ):
         is_stale = is_of_a_task(name) or (is_foreign(name) and not name.startswith(ours))
         if is_stale and name not in exported:
@@ -116,7 +116,7 @@ def _of_srun(nodes: list[int], rank: str, local: str, hosts: str) -> dict[str, s
 
 
 def _in_short(counts: list[int]) -> str:
-    """As Slurm writes it: "4(x3),2"."""
+    """The counts as Slurm writes them: "4(x3),2"."""
     runs = encode_nodes(tuple(counts)).split(",")
     pairs = [run.split("x") for run in runs]
     return ",".join(f"{count}(x{times})" if times != "1" else count for count, times in pairs)
