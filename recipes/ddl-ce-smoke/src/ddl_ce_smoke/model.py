@@ -21,7 +21,7 @@ class Case:
 
     Attributes:
         name: unique within its part.
-        message: one line: what was seen, why it failed, or why it was skipped.
+        message: one line: the result, or why it failed or was skipped.
         detail: more lines to look into a failure: a traceback, the last output.
     """
 

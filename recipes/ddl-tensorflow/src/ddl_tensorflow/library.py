@@ -63,9 +63,9 @@ def _shut_down() -> None:
 def call(operation: str, *inputs: Any, name: str, **attributes: Any) -> Any:
     """Run one of `ops`, or put it into the graph at hand.
 
-    There its name is outside all scopes, since ranks match operations without a `name` by that,
-    and Keras's scopes have numbers that go by what each rank has made. Nothing says which of two
-    operations of one name comes first: so the names differ.
+    In a graph its name is outside all scopes. Ranks match operations without a `name` by that, but
+    Keras's scopes have numbers that go by the layers each rank has made. Nothing says which of two
+    operations of one name comes first, so the names differ.
     """
     if tf.executing_eagerly():
         return getattr(ops, operation)(*inputs, tensor_name=name, **attributes)

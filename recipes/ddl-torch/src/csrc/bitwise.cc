@@ -11,7 +11,7 @@ int size_of(ddl_comm_t comm) {
   return size;
 }
 
-// Bits do not care what integers they are part of.
+// A bitwise operation on integers is the same on their bytes.
 at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.view({-1}).view(at::kByte); }
 
 // Every rank gets its block of all ranks' `from`, and makes one of them.

@@ -49,8 +49,8 @@ double factor_of(const char* what, const c10d::ReduceOp& op) {
                                         : given->double_factor;
 }
 
-// The type in which ddl reduces `type`; narrowing afterwards gives what sums and products of the
-// narrow type wrap around to.
+// The type in which ddl reduces `type`. Narrowing afterwards gives the same as sums and products of
+// the narrow type, which wrap around.
 at::ScalarType widened(at::ScalarType type) {
   const bool is_small =
       type == at::kBool || type == at::kByte || type == at::kChar || type == at::kShort;

@@ -56,7 +56,7 @@ void ddl_abort(int exit_code, const char* reason) {
   std::fprintf(stderr, "[ddl] %s ends the job: %s\n", who.c_str(),
                reason == nullptr ? "no reason given" : reason);
   std::fflush(stderr);
-  // MPI_Abort would be faster than these words: Hydra drops what it has not yet read of our output.
+  // MPI_Abort would be faster than these words, since Hydra drops output that it has not yet read.
   if (is_watched_by_ddlrun()) std::_Exit((exit_code & 0xff) == 0 ? 1 : exit_code);
   int is_initialized = 0;
   int is_finalized = 0;

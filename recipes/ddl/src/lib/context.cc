@@ -79,8 +79,8 @@ std::vector<int> iota(int n) {
   return numbers;
 }
 
-// Returns when all `size` ranks are there, and all have good `settings`: else `error` says what is
-// wrong with ours. Ranks that differ in what is compared here would wait for each other in
+// Returns when all `size` ranks are there, and all have good `settings`. `error` is the fault of
+// this rank's own. Ranks that differ in the settings compared here would wait for each other in
 // Topology::discover.
 void agree_on_start(int size, const Settings& settings, const std::optional<Error>& error) {
   if (g_start_failure) {

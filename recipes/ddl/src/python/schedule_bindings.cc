@@ -1,5 +1,5 @@
-// The schedules for Python: a tree in, what the library would do on it out. Nothing here needs MPI
-// to run. Errors are ValueErrors with the library's own sentence.
+// The schedules for Python: functions from a tree to the library's schedule on it. Nothing here
+// needs MPI to run. Errors are ValueErrors with the library's own sentence.
 #include "schedule_bindings.h"
 
 #include <nanobind/stl/optional.h>

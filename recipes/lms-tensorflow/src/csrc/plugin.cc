@@ -1,6 +1,6 @@
 // The part of LMS that TensorFlow loads: a graph optimizer that hands each graph to a planner and
-// gives back what the planner made of it. The planner is a function of the process that loaded us
-// (lms_tensorflow/plugin.py); while there is none, graphs pass unchanged.
+// gives back the planner's result. The planner is a function of the process that loaded this
+// library (lms_tensorflow/plugin.py). Without a planner, graphs pass unchanged.
 
 #include <atomic>
 #include <cstddef>

@@ -21,11 +21,11 @@ class Update:
 
     Attributes:
         keras: the module: Keras 3, or tf-keras where Keras 3 cannot.
-        scope: in which the variables are made.
-        wrap: what is done to the optimizer.
-        distribute: what is done to this rank's `tf.data.Dataset` before `fit` gets it.
+        scope: the one in which the variables are made.
+        wrap: changes the optimizer.
+        distribute: changes this rank's `tf.data.Dataset` before `fit` gets it.
         callbacks: for `fit`.
-        losses: how many ranks' losses the loss of a batch is the sum of.
+        losses: the number of ranks whose losses add up to the loss of a batch.
     """
 
     rank: int

@@ -1,9 +1,9 @@
 // Allreduce on one host through shared memory. A chunk is cut into one slice per rank, which
-// reduces it straight from the others' shared memory; on several sockets, one per rank of each
-// socket, which does so for its own socket, then adds the other sockets' sums. Two chunks are in
-// flight, which stay in the caches: while one is reduced, the next is copied in. A rank that would
-// wait for another copies further chunks in: where a core is shared with somebody else, every
-// hand-over can cost a time slice, and what is done in advance needs none of its own.
+// reduces it straight from the others' shared memory. On several sockets, it is cut into one slice
+// per rank of a socket. The rank reduces it for its own socket, then adds the other sockets' sums.
+// Two chunks are in flight, which stay in the caches: while one is reduced, the next is copied in.
+// A rank that would wait for another copies further chunks in. Where a core is shared with somebody
+// else, every hand-over can cost a time slice, and work done in advance needs none of its own.
 #include <algorithm>
 #include <vector>
 

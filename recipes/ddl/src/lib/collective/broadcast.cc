@@ -33,7 +33,7 @@ void broadcast_on_host(Comm& comm, const Arguments& args) {
     const std::size_t n = std::min(chunk, nbytes - begin);
     std::byte* shared = host.output(first + c);
     if (is_root) {
-      if (c >= slots) host.wait_all_done(done + c + 1 - slots);  // all have read what was there
+      if (c >= slots) host.wait_all_done(done + c + 1 - slots);  // all have read the slot
       copy_bytes(shared, static_cast<const std::byte*>(args.send) + begin, n);
       host.post_arrived();
     } else {

@@ -1,6 +1,6 @@
-// Reductions between hosts whose result does not depend on the topology (-deterministic 1): every
-// element is summed at one place in the order of ranks, as on one host. There are no partial sums,
-// so an uplink carries what every rank behind it brings.
+// Reductions between hosts whose result does not depend on the topology (-deterministic 1). One
+// rank sums each element in the order of ranks, as on one host. There are no partial sums, so an
+// uplink carries the data of every rank behind it.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ class OrderedSum {
 
   std::size_t part() const;  // elements of a rank's part that are summed at a time
 
-  // Every rank sends its n elements at `send + rank * stride` to that rank, and gets the sum of
-  // what is meant for it. `recv` may lie in its own input.
+  // Every rank sends its n elements at `send + rank * stride` to that rank, and gets the sum of the
+  // elements that are meant for it. `recv` may lie in its own input.
   void run(const std::byte* send, std::size_t stride, std::byte* recv, std::size_t n);
 
   // Cuts args.count elements into chunks of one part for every rank, and sums this rank's part of

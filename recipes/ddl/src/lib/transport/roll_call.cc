@@ -10,9 +10,9 @@ namespace {
 
 constexpr std::size_t kText = 1024;
 
-// All messages of a roll call. A member greets; the leader answers that it is there, and for how
-// long; the member, if it still is, brings what it has; and the leader sends the verdict, to all
-// and perhaps before anything else.
+// All messages of a roll call. A member greets. The leader answers that it is there, and for how
+// long. The member, if it is still there, brings its text. The leader sends the verdict to all,
+// perhaps before anything else.
 struct Slip {
   enum Kind { kGreeting, kHere, kBrought, kVerdict };
   Kind kind = kGreeting;
@@ -75,8 +75,8 @@ class Roll {
     return incoming_;
   }
 
-  // Two messages of each member: a greeting, which may be of one that has given up since, and what
-  // it brings.
+  // Receives two messages of each member: its greeting, perhaps of one that has given up since, and
+  // its text.
   void gather() {
     Batch batch(transport_);
     for (std::size_t i = 1; i < members_.size(); ++i) {

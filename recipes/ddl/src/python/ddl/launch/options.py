@@ -88,7 +88,7 @@ FLAGS = {
 
 @dataclass
 class Options:
-    """The command line, checked word by word; what it means together is layout.py's matter."""
+    """The command line, checked word by word; layout.py finds the meaning of the whole."""
 
     command: list[str] = field(default_factory=list)
     host: str | None = None

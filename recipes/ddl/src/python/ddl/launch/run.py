@@ -195,7 +195,8 @@ class Run:
         try:
             write()
         except BrokenPipeError:  # `ddlrun ... | head`
-            # Also what is buffered by now: Python flushes it at the end, and would exit with 120.
+            # Buffered output goes there, too: Python flushes it at the end, and would exit with
+            # 120.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.sink.fileno())
             os.close(nowhere)
@@ -211,7 +212,7 @@ class Run:
             self._kill_at = time.monotonic()  # asked twice: now
 
     def _pass_on_signals(self) -> None:
-        """To ranks that are all there: before that, a signal would end what is to start them."""
+        """Passes signals on once all ranks are there; earlier, they would end the starters."""
         if self._to_pass_on and all(rank.started for rank in self.ranks):
             while self._to_pass_on:
                 self._process.send_signal(PASSED_ON[signal.Signals(self._to_pass_on.pop(0))])
@@ -294,7 +295,7 @@ def say(text: str) -> None:
 
 
 def _catch_signals(handler: "signal._HANDLER") -> int:
-    """Calls `handler` for what ends us, and what is passed on; the file select() wakes up by."""
+    """Calls `handler` for signals that end us or are passed on; returns select()'s wake-up file."""
     reader, writer = os.pipe()
     for end in (reader, writer):
         os.set_blocking(end, False)

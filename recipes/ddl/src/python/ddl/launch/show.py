@@ -1,4 +1,4 @@
-"""`ddlrun -show_topology`: the tree that a job's hosts make, and what the library does on it.
+"""`ddlrun -show_topology`: the tree that a job's hosts make, and the library's schedules on it.
 
 The program is not started. The tree is made and the schedules are found by the library's own code;
 where that goes by the hosts' places, the hosts are asked.

@@ -1,8 +1,8 @@
 """Our standard input, for rank 0: passed on no faster than its program reads.
 
 mpiexec's proxy gives up the whole job when the pipe to rank 0 is full. So rank 0's wrapper
-(rank.py) first says how much that pipe holds, then what its program has taken, and never more than
-that is under way.
+(rank.py) first says how much that pipe holds, then how much its program has taken. Never more is
+under way.
 """
 
 import os
@@ -35,7 +35,7 @@ class Input:
         return self._not_before if self.is_open and self._credit > 0 else None
 
     def move(self) -> None:
-        """Passes on what there is: to be called when file 0 can be read."""
+        """Passes on the available input; to be called when file 0 can be read."""
         if not _is_ours():  # the job was put into the background
             self._not_before = time.monotonic() + PAUSE
             return

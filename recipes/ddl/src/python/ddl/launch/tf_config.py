@@ -1,4 +1,4 @@
-"""TF_CONFIG for tf.distribute's strategies: which rank is what, and where it listens."""
+"""TF_CONFIG for tf.distribute's strategies: the task of each rank, and its address."""
 
 import json
 from collections.abc import Sequence
