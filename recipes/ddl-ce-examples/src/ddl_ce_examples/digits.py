@@ -1,4 +1,4 @@
-"""What all examples learn: scikit-learn's 1797 handwritten digits, which come with it."""
+"""The data of all examples: 1797 handwritten digits, which come with scikit-learn."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def main() -> nn.Module:
         epoch()  # without LMS: what does it ask for?
         demand = simulated.highest if simulated else torch.cuda.max_memory_reserved()
 
-        # 1. Say how much there is. Of a real GPU it is all, if you say nothing.
+        # 1. Say how much there is. On a real GPU it is all, if you say nothing.
         lms.enable(limit=int(share * demand), smallest="64KiB", device=simulated)
         # 2. Name the layers that may be computed again, where that is faster than copying.
         lms.recompute(model[0])

@@ -145,7 +145,7 @@ void DdlBackend::close() {
   }
   if (!threads.collectives) return;
   threads = {};  // waits for their ends
-  // What hangs on futures is done before the group is; it can begin no operation any more.
+  // The callbacks of futures end before the group does; they can begin no operation any more.
   completions_->close();
   // Without ddl there is nothing left to free; an error here has nobody to tell.
   if (ddl_initialized()) ddl_comm_free(comm_);

@@ -94,12 +94,12 @@ def whole(least: int, most: int = 10**6) -> Callable[[str], int]:
 
 
 def say(text: str) -> None:
-    """A line, at once."""
+    """Prints a line at once."""
     print(text, flush=True)
 
 
 def silent(text: str) -> None:
-    """What ranks other than the first say."""
+    """Says nothing, on ranks other than the first."""
 
 
 def show_table(path: Path) -> None:

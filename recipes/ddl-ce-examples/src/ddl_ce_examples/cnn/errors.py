@@ -1,4 +1,4 @@
-"""What the benchmark says when it cannot go on."""
+"""The error of the benchmark when it cannot go on."""
 
 
 class BenchmarkError(Exception):

@@ -18,13 +18,13 @@ Show = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Batches:
-    """What is trained on.
+    """The batches to train on.
 
     Attributes:
         size: images in a batch, on each rank.
         count: batches by the clock.
         warmup: batches before, at least one: the first is slow, since it compiles.
-        every: of how many batches one is shown.
+        every: one of so many batches is shown.
     """
 
     size: int

@@ -3,10 +3,10 @@
     ddlrun -H localhost:2 python -m ddl.bench
     ddlrun -H localhost:2 python -m ddl.bench --peer mpi --json
 
-Each size has three numbers. `time` is the slowest rank's, its median over the repetitions. `algbw`
-is the bytes of the buffer per second. `busbw` is that times 2 (n-1) / n, the share that each rank
-must send and receive, and so compares across numbers of ranks. Every element of every size is
-checked. `--peer mpi` measures MPI_Allreduce, through mpi4py, in turn with ours.
+Each size has three numbers. The `time` is the slowest rank's, its median over the repetitions. The
+`algbw` is the bytes of the buffer per second. The `busbw` is that times 2 (n-1) / n, the share that
+each rank must send and receive, and so compares across numbers of ranks. Every element of every
+size is checked. `--peer mpi` measures MPI_Allreduce, through mpi4py, in turn with ours.
 """
 
 from __future__ import annotations
