@@ -54,7 +54,7 @@ def require(folder: Path, option: str) -> None:
 
 
 def check_length(prefix: Path) -> None:
-    """Refuse a prefix that is longer than what packages have room for.
+    """Refuse a prefix that is longer than packages have space for.
 
     Raises:
         InputError: names it and both lengths.
@@ -62,7 +62,7 @@ def check_length(prefix: Path) -> None:
     length = len(os.fsencode(prefix))
     if length > PREFIX_LENGTH:
         raise InputError(
-            f"{prefix} has {length} characters, and the files of packages have room for "
+            f"{prefix} has {length} characters, and the files of packages have space for "
             f"{PREFIX_LENGTH}",
             "choose a shorter path",
         )

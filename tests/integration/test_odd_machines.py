@@ -143,7 +143,7 @@ def test_a_prefix_that_is_too_long_for_packages(site: Site) -> None:
     root = site.folder / "/".join(["n" * 50] * 6)
     said = site.fails(2, "env", "create", "mini", "--root", root)
     assert f"error: {root}/envs/mini/2026.11-" in said
-    assert " characters, and the files of packages have room for 255\n" in said
+    assert " characters, and the files of packages have space for 255\n" in said
     assert said.endswith("hint:  choose a shorter path\n")
     assert not root.exists()
     site.ok("env", "create", "mini")

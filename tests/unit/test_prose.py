@@ -16,7 +16,7 @@ TEXTS = [*NAMES, *(str(p.relative_to(REPO)) for p in sorted(REPO.glob("recipes/*
 #: The folders whose docstrings are measured, too.
 CODE = [
     str(folder.relative_to(REPO))
-    for folder in sorted(REPO.glob("recipes/*/src"))
+    for folder in (REPO / "scripts" / "ddlce", *sorted(REPO.glob("recipes/*/src")))
     if next(folder.rglob("*.py"), None)
 ]
 

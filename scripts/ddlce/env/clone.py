@@ -1,9 +1,9 @@
 """`ddlce env clone`: a writable copy of an environment in seconds.
 
-The clone is made anew from the unpacked packages that the source was installed from, so that
-files with a prefix inside get the new one, and everything else shares its data where it can
-(`sharing`), and is a copy otherwise. No channel is needed. `relink` does it for a release and its
-plain clones; where it cannot, rattler installs the same packages.
+The clone is made anew from the unpacked packages that the source was installed from. Files with a
+prefix inside get the new one. Everything else shares its data where it can (`sharing`), and is a
+copy otherwise. No channel is needed. `relink` does it for a release and its plain clones; where it
+cannot, rattler installs the same packages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The conda-meta records of a prefix, as plain data.
 
-rattler writes them; what it does not know about (bytecode compiled after installing, a cache
-that only existed for one clone) is added here, in the form that conda itself uses, so that
-conda, mamba and rattler remove those files with the package.
+rattler writes them. It does not know of bytecode that is compiled after installing, nor of a cache
+that only existed for one clone. These are added here in conda's own form. So conda, mamba and
+rattler remove such files with the package.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`sources.lock`: every file that the distribution is made from, and what a wheel says of itself.
 
 A source is named by the client that fetches it and the package it belongs to, never by a
-registry's address: the client (pip, apt) finds the file the way the machine is set up to, and
-the sha256 decides whether it is the right one.
+registry's address. The client (pip, apt) finds the file the way the machine is set up to. The
+sha256 decides whether it is the right one.
 """
 
 from __future__ import annotations

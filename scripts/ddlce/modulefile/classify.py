@@ -50,10 +50,9 @@ class Change:
 def activation_changes(prefix: Path, env_name: str) -> list[Change]:
     """All that activating `prefix` changes, by name.
 
-    The activation runs once with nothing set and twice with every variable that it sets or
-    mentions preset to different sentinels: a value that is the same each time is set, one that
-    contains the sentinel was added to, and anything else depends on something that a
-    modulefile cannot see.
+    The activation runs once with nothing set, and twice with every variable that it sets or
+    mentions preset to a sentinel. A value that is the same each time is set. One that contains the
+    sentinel was added to. Any other depends on something that a modulefile cannot see.
 
     Raises:
         InputError: a script does what a modulefile cannot or must not do; names the script.

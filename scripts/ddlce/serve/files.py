@@ -92,9 +92,9 @@ def send_file(path: Path, environ: WSGIEnvironment) -> Response:
 def _with_plain_range(environ: WSGIEnvironment, size: int) -> WSGIEnvironment:
     """`environ` with a Range header that `make_conditional` reads as RFC 9110 means it.
 
-    A server must ignore a range with another method or an unknown unit, may ignore several
-    ranges, and gives the whole file for a suffix that is longer than it (which clients ask for
-    when they read the end of a small package).
+    A server must ignore a range with another method or an unknown unit, and may ignore several
+    ranges. It gives the whole file for a suffix that is longer than the file: clients ask for one
+    when they read the end of a small package.
     """
     if "HTTP_RANGE" not in environ:
         return environ
