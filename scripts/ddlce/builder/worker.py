@@ -216,8 +216,8 @@ def build_environment(folder: Path) -> dict[str, str]:
     """What a build may see of the machine: system programs, a locale, a fixed clock.
 
     Its home and its folder for temporary files are in `folder`, so that a user's settings (pip's,
-    git's, CMake's registry) can't change a package. /tmp may be mounted without the right to run
-    what is in it, and pytest reads settings and code of all folders above its tests.
+    git's, CMake's registry) can't change a package. Also, /tmp may be mounted without the right
+    to run what is in it, and pytest reads settings and code of all folders above its tests.
     """
     return {
         "HOME": str(folder / HOME),
