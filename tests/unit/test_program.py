@@ -36,7 +36,7 @@ def test_modules_of_another_python(tmp_path: Path, module: str) -> None:
 @pytest.mark.parametrize("library", ["libz.so.1", "libbz2.so.1.0"])
 def test_libraries_of_another_python(tmp_path: Path, library: str) -> None:
     (tmp_path / library).write_text("not a library\n")
-    done = run("env", "create", LD_LIBRARY_PATH=str(tmp_path))
+    done = run("index", LD_LIBRARY_PATH=str(tmp_path))
     assert done.returncode == 3
     error, hint = done.stderr.splitlines()
     assert error.startswith(f"error: ddlce cannot load its modules: {tmp_path / library}: ")

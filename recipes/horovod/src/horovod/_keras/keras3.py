@@ -192,12 +192,7 @@ def create_distributed_optimizer(
     Raises:
         ValueError: another backend than TensorFlow's, or an optimizer that cannot be wrapped.
     """
-    if keras.config.backend() != "tensorflow":
-        raise ValueError(
-            f"Horovod reduces gradients of Keras models only with Keras' backend "
-            f"'tensorflow', and this is '{keras.config.backend()}': set "
-            f"KERAS_BACKEND=tensorflow."
-        )
+    _check_backend(keras.config.backend())
     _reduce_before_loss_scaling(keras.optimizers.LossScaleOptimizer)
 
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -231,6 +226,14 @@ def create_distributed_optimizer(
         if hasattr(optimizer, name):
             setattr(distributed, name, getattr(optimizer, name))
     return _with_state_of(optimizer, distributed)
+
+
+def _check_backend(backend: str) -> None:
+    if backend != "tensorflow":
+        raise ValueError(
+            f"Horovod reduces gradients of Keras models only with Keras' backend "
+            f"'tensorflow', and this is '{backend}': set KERAS_BACKEND=tensorflow."
+        )
 
 
 def _wrappable(keras: Any, optimizer: Any) -> Any:
