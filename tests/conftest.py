@@ -13,8 +13,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from support.minitree import MiniTree, make_tree
 from support.parts import NAMES, part_of
 
-# A shell starts its background jobs with interrupts ignored; the programs under test must not be.
+# A shell starts its background jobs with these ignored; the programs under test must not be.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture
