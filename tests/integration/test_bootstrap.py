@@ -175,18 +175,13 @@ def planted(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("PYTHONPATH", "planted"), ("PIP_USER", "1"), ("PIP_TARGET", "other"), ("PIP_PREFIX", "p")],
-)
-def test_a_user_s_settings_for_other_pythons(
-    tree: Path, planted: Path, name: str, value: str
-) -> None:
-    value = str(planted) if value == "planted" else value
-    done = bootstrap(tree, **{name: value})
+def test_a_user_s_settings_for_other_pythons(tree: Path, planted: Path) -> None:
+    """All at once: each of them alone would stop it, or spring the trap."""
+    theirs = {"PYTHONPATH": str(planted), "PIP_USER": "1", "PIP_TARGET": "other", "PIP_PREFIX": "p"}
+    done = bootstrap(tree, **theirs)
     assert (done.returncode, done.stderr) == (0, "")
     program = [tree / ".venv/bin/ddlce"]
-    assert subprocess.check_output(program, text=True, env=os.environ | {name: value}) == "toy\n"
+    assert subprocess.check_output(program, text=True, env=os.environ | theirs) == "toy\n"
     assert not (tree / "sprung").exists()
 
 
