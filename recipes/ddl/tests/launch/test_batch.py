@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from ddl.launch.batch import reserved_hosts
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import Host
 from ddl.launch.hydra import WRAPPER
+
+from conftest import Result
 
 LSF = {"LSB_JOBID": "1"}
 TASKS = {"SLURM_NTASKS": "14"}
@@ -64,6 +67,38 @@ def test_a_file_of_lsf(tmp_path: Path) -> None:
     assert reserved_hosts({**LSF, "LSB_DJOB_HOSTFILE": str(file)}) == [Host("n1"), Host("n2")]
 
 
+def test_a_job_of_oar(tmp_path: Path) -> None:
+    """A line for each reserved core: cores are no ranks."""
+    file = tmp_path / "4924"
+    one, two = "idpot-5.grenoble.example", "idpot-8.grenoble.example"
+    file.write_text(f"{one}\n{one}\n{two}\n{two}\n")
+    environ = {"OAR_JOB_ID": "4924", "OAR_NODEFILE": str(file)}
+    assert reserved_hosts(environ) == [Host(one), Host(two)]
+    file.write_text(f"{one}\n" * 16)
+    assert reserved_hosts(environ) == [Host(one)]
+    file.write_text(f"{one}\n-oProxyCommand=reboot\n")
+    with pytest.raises(LaunchError, match="line 2: '-oProxyCommand=reboot' is not a host name"):
+        reserved_hosts(environ)
+
+
+def test_oarsh_takes_the_place_of_ssh(ddlrun: Callable[..., Result], tmp_path: Path) -> None:
+    """As in OAR's use cases, `mpiexec -launcher ssh -launcher-exec /usr/bin/oarsh`."""
+    (tmp_path / "nodes").write_text("idpot-5.example\nidpot-8.example\n")
+    oarsh = tmp_path / "bin" / "oarsh"
+    oarsh.parent.mkdir()
+    environ = {"OAR_NODEFILE": f"{tmp_path}/nodes"}
+    environ["PATH"] = f"{oarsh.parent}:{os.environ['PATH']}"
+    words = ["-dry-run", "-accelerators", "2", "true"]
+    assert "oarsh" not in ddlrun(*words, env=environ).stdout
+    oarsh.touch(mode=0o755)
+    shown = ddlrun(*words, env=environ)
+    assert f"-launcher ssh -launcher-exec {oarsh} " in shown.stdout, shown.stderr
+    assert "-hosts idpot-5.example:2,idpot-8.example:2 " in shown.stdout
+    shown = ddlrun(*words[:-1], "-H", "other", "true", env=environ)
+    assert "-hosts other:2 " in shown.stdout
+    assert str(oarsh) not in shown.stdout
+
+
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
@@ -80,6 +115,7 @@ def test_a_file_of_lsf(tmp_path: Path) -> None:
             "SLURM_TASKS_PER_NODE: '4(y3)' is not understood",
         ),
         ({"PBS_NODEFILE": "/nowhere"}, "cannot read the hostfile /nowhere"),
+        ({"OAR_NODEFILE": "/nowhere"}, "cannot read the hostfile /nowhere"),
         ({"LEARNER_NAME_PREFIX": "l"}, "NUM_LEARNERS: '' is not a number of learners"),
         (
             {"LEARNER_NAME_PREFIX": "$(x)", "NUM_LEARNERS": "1"},

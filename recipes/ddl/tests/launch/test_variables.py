@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ddl.launch.batch import starter
+from ddl.launch.batch import SSH, Starter, starter
 from ddl.launch.variables import decode_nodes, encode_nodes, identify, without_foreign
 from test_run import SHOW, show
 
@@ -106,6 +106,7 @@ def test_hydra_does_not_see_anothers_host_file(ddlrun: Run) -> None:
     [
         {"LSB_JOBID": "1"},
         {"PBS_NODEFILE": "/nowhere"},
+        {"OAR_NODEFILE": "/nowhere"},
         {"HYDRA_HOST_FILE": "/nowhere"},
         {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-", "SLURM_NTASKS": "2"},
         {"LEARNER_NAME_PREFIX": "$(x)"},
@@ -122,12 +123,17 @@ def test_what_is_left_of_a_job_that_is_gone(ddlrun: Run, left_over: dict[str, st
 def test_only_reserved_hosts_are_started_by_the_batch_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("srun", "blaunch"):
+    for name in ("srun", "blaunch", "oarsh"):
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     slurm = {"SLURM_JOB_NODELIST": "n[1-2]"}
-    assert starter(slurm, ["n1", "n2.cluster"]) == "slurm"
-    assert starter(slurm, ["n1", "n3"]) == "ssh"
-    assert starter({"LSB_JOBID": "1"}, ["n1"]) == "ssh"
-    assert starter({"LSB_JOBID": "1", "LSB_MCPU_HOSTS": "n1 4"}, ["localhost", "n1"]) == "lsf"
-    assert starter({}, ["n1"]) == "ssh"
+    assert starter(slurm, ["n1", "n2.cluster"]) == Starter("slurm", "srun")
+    assert starter(slurm, ["n1", "n3"]) == SSH
+    assert starter({"LSB_JOBID": "1"}, ["n1"]) == SSH
+    lsf = {"LSB_JOBID": "1", "LSB_MCPU_HOSTS": "n1 4"}
+    assert starter(lsf, ["localhost", "n1"]) == Starter("lsf", "blaunch")
+    (tmp_path / "nodes").write_text("n1.cluster\nn1.cluster\nn2.cluster\n")
+    oar = {"OAR_NODEFILE": f"{tmp_path}/nodes"}
+    assert starter(oar, ["n1", "n2"]) == Starter("ssh", "oarsh")
+    assert starter(oar, ["n3"]) == SSH
+    assert starter({}, ["n1"]) == SSH

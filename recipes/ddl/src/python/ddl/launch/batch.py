@@ -1,15 +1,17 @@
 """The hosts that a batch system reserved for us, as its variables of the environment tell.
 
 LSF: LSB_MCPU_HOSTS, LSB_DJOB_HOSTFILE (bsub's documentation). Slurm: SLURM_JOB_NODELIST,
-SLURM_TASKS_PER_NODE (sbatch, "output environment variables"). PBS: PBS_NODEFILE. Kubernetes: the
-hostfile that the MPI operator mounts and names for each MPI. Watson Machine Learning: learners 1 to
-NUM_LEARNERS are the hosts LEARNER_NAME_PREFIX-1 and so on.
+SLURM_TASKS_PER_NODE (sbatch, "output environment variables"). PBS: PBS_NODEFILE. OAR: OAR_NODEFILE
+(oarsub's documentation), with a line for each resource; its use cases start Hydra's proxies by
+oarsh. Kubernetes: the hostfile that the MPI operator mounts and names for each MPI. Watson Machine
+Learning: learners 1 to NUM_LEARNERS are the hosts LEARNER_NAME_PREFIX-1 and so on.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import (
@@ -27,6 +29,16 @@ from ddl.launch.own import find_program
 _TASKS = re.compile(r"([1-9][0-9]{0,4})(?:\(x([1-9][0-9]{0,8})\))?")
 
 
+class Starter(NamedTuple):
+    """A way to start processes on other hosts: Hydra's name for it, and the program of it."""
+
+    name: str
+    program: str
+
+
+SSH = Starter("ssh", "ssh")
+
+
 @dataclass(frozen=True)
 class Scheduler:
     """A batch system, or another program that reserves hosts.
@@ -35,19 +47,13 @@ class Scheduler:
         name: as its users call it.
         variable: set, and not empty, in each of its jobs.
         hosts: reads the reserved hosts from the environment.
-        starter: Hydra's name for its way to start processes on other hosts; "" for none.
-        program: the program that does so.
+        starter: its own way to start processes on other hosts, if it has one.
     """
 
     name: str
     variable: str
     hosts: Callable[[Mapping[str, str]], list[Host]]
-    starter: str = ""
-    program: str = ""
-
-    def can_start(self) -> bool:
-        """Whether Hydra can start its proxies by it here."""
-        return bool(self.starter) and find_program(self.program) is not None
+    starter: Starter | None = None
 
 
 def scheduler_of(environ: Mapping[str, str]) -> Scheduler | None:
@@ -65,21 +71,22 @@ def reserved_hosts(environ: Mapping[str, str]) -> list[Host]:
     return scheduler.hosts(environ) if scheduler else []
 
 
-def starter(environ: Mapping[str, str], hosts: Iterable[str]) -> str:
-    """Hydra's name for the way to other hosts: by the batch system where that is offered.
+def starter(environ: Mapping[str, str], hosts: Iterable[str]) -> Starter:
+    """The way to other hosts: that of the batch system where its program is there, else `SSH`.
 
     A batch system starts processes on the hosts that it reserved for us. Any others are reached by
     ssh, and so are all where its variables are left over from a job that is gone.
     """
     scheduler = scheduler_of(environ)
-    if scheduler is None or not scheduler.can_start():
-        return "ssh"
+    way = scheduler.starter if scheduler else None
+    if way is None or find_program(way.program) is None:
+        return SSH
     try:
-        reserved = {_short(host.name) for host in scheduler.hosts(environ)}
+        reserved = {_short(host.name) for host in reserved_hosts(environ)}
     except LaunchError:
-        return "ssh"
+        return SSH
     far = {_short(host) for host in hosts if not is_local(host)}
-    return scheduler.starter if far <= reserved else "ssh"
+    return way if far <= reserved else SSH
 
 
 def _short(name: str) -> str:
@@ -131,6 +138,11 @@ def _slurm(environ: Mapping[str, str]) -> list[Host]:
     return [Host(name, count) for name, count in zip(names, slots, strict=True)]
 
 
+def _oar(environ: Mapping[str, str]) -> list[Host]:
+    # A host's lines are its reserved resources, mostly cores: they do not count ranks.
+    return [Host(host.name) for host in parse_hostfile(Path(environ["OAR_NODEFILE"]))]
+
+
 def _learners(environ: Mapping[str, str]) -> list[Host]:
     number = environ.get("NUM_LEARNERS", "")
     if not 1 <= whole_number(number) <= 65536:
@@ -146,9 +158,11 @@ def _hostfile(variable: str) -> Callable[[Mapping[str, str]], list[Host]]:
 
 #: A job inside another's belongs to the first that is found.
 SCHEDULERS = (
-    Scheduler("LSF", "LSB_JOBID", _lsf, starter="lsf", program="blaunch"),
-    Scheduler("Slurm", "SLURM_JOB_NODELIST", _slurm, starter="slurm", program="srun"),
+    Scheduler("LSF", "LSB_JOBID", _lsf, Starter("lsf", "blaunch")),
+    Scheduler("Slurm", "SLURM_JOB_NODELIST", _slurm, Starter("slurm", "srun")),
     Scheduler("PBS", "PBS_NODEFILE", _hostfile("PBS_NODEFILE")),
+    # Hydra has no name for oarsh, which stands in for ssh.
+    Scheduler("OAR", "OAR_NODEFILE", _oar, Starter("ssh", "oarsh")),
     # The MPI operator names its hostfile for whichever MPI the job uses.
     *(
         Scheduler("Kubernetes", variable, _hostfile(variable))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ddl.launch.batch import reserved_hosts, starter
+from ddl.launch.batch import SSH, reserved_hosts, starter
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import Host, is_local
 from ddl.launch.layout import Job
@@ -27,18 +27,20 @@ class HydraLauncher:
         self._mark = f"<{os.urandom(6).hex()}:"
 
     def reserved_hosts(self, environ: Mapping[str, str]) -> list[Host]:
-        """The hosts that LSF, Slurm, PBS, Kubernetes or Watson Machine Learning has reserved."""
+        """The hosts that LSF, Slurm, PBS, OAR, Kubernetes or Watson Machine Learning reserved."""
         return reserved_hosts(environ)
 
     def check(self, job: Job) -> None:
         """Asks every other host by ssh, where that starts ranks, for the same installation."""
         remote = [host for host in job.hosts if not is_local(host)]
-        if starter(job.environment, job.hosts) != "ssh":
+        way = starter(job.environment, job.hosts)
+        if remote and way.name == SSH.name and re.search(r'["$`\\]', str(self.mpiexec)):
+            # Hydra puts it between quotation marks.
+            raise LaunchError(f"the path {self.mpiexec} cannot be given to other hosts' shells")
+        if way != SSH:
             remote = []  # the batch system gives us its hosts; the ranks say what is missing there
         if remote and not find_program("ssh"):
             raise LaunchError("ssh is not installed", "Install the OpenSSH client.")
-        if remote and re.search(r'["$`\\]', str(self.mpiexec)):  # Hydra puts it between "
-            raise LaunchError(f"the path {self.mpiexec} cannot be given to other hosts' shells")
         for start in range(0, len(remote), CHECKS_AT_ONCE):
             _check_remote(remote[start : start + CHECKS_AT_ONCE], [Path(sys.executable), WRAPPER])
 
@@ -47,10 +49,11 @@ class HydraLauncher:
         command = [str(self.mpiexec), "-prepend-pattern", f"{self._mark}%r>"]
         if all(is_local(host) for host in job.hosts):
             command += ["-launcher", "fork"]
-        elif (batch := starter(job.environment, job.hosts)) != "ssh":
-            command += ["-launcher", batch]
         else:
-            command += ["-launcher", "ssh", "-launcher-exec", find_program("ssh") or "ssh"]
+            way = starter(job.environment, job.hosts)
+            command += ["-launcher", way.name]
+            if way.name == SSH.name:  # Hydra finds the others' programs itself
+                command += ["-launcher-exec", find_program(way.program) or way.program]
         counts = job.counts()
         in_blocks = [n for n, count in enumerate(counts) for _ in range(count)]
         if list(job.placement) == in_blocks:
