@@ -31,10 +31,11 @@ void run_in_host_memory(Comm& comm, const Row& row, const Arguments& args) {
 void run_on_copies(Comm& comm, const Row& row, const Arguments& args) {
   const BlockLists* lists = args.lists;
   const int n = comm.size();
+  const std::size_t block = args.count * row.width(args.type);
   const std::size_t sent = lists ? extent(row.name, lists->send_bytes, lists->send_offsets, n)
-                                 : args.count * blocks_here(comm, row.send, args.root);
+                                 : block * blocks_here(comm, row.send, args.root);
   const std::size_t got = lists ? extent(row.name, lists->recv_bytes, lists->recv_offsets, n)
-                                : args.count * blocks_here(comm, row.recv, args.root);
+                                : block * blocks_here(comm, row.recv, args.root);
   const HostInput input(comm, args.send, sent);
   HostOutput output(comm, args.recv, got);
   Arguments in_host_memory = args;
