@@ -159,7 +159,7 @@ make_venv() {
     return
   fi
   local python
-  python=$(find_python) || fail "no python3 of version 3.11 or newer" "see README.md, Needs"
+  python=$(find_python) || fail "no python3 of version 3.11 or newer" "install one: see 'Build it' in README.md"
   check_loader "$python"
   echo "making .venv with $python from $lock"
   # From the beginning: what an older lock left, or a killed run, must not stay.
