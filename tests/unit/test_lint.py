@@ -275,7 +275,8 @@ def test_the_command(tree: MiniTree) -> None:
     unknown = tree.ddlce("lint", "nothing")
     assert (unknown.returncode, unknown.stderr) == (
         2,
-        "error: no recipe is called nothing\nhint:  see the folders under recipes/\n",
+        "error: no recipe is called nothing\n"
+        "hint:  see the folders under recipes/, and recipes/wheels/wheels.yaml\n",
     )
     assert "R004  error  spdx-licence" in tree.ddlce("lint", "--rules").stdout
     explained = tree.ddlce("lint", "--explain", "r033")

@@ -149,7 +149,9 @@ def recipe(
         near = get_close_matches(name, made, n=3)
         raise InputError(
             f"no package {name!r} of {subdir} is made from a wheel or a Debian package",
-            f"did you mean {', '.join(near)}?" if near else f"see {settings.recipes / WHEELS}",
+            f"did you mean {', '.join(near)}?"
+            if near
+            else f"give it a line in {settings.recipes / WHEELS}",
         )
     typer.echo(yamltext.dump(made[name].data, width=100), nl=False)
 

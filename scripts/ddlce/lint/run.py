@@ -60,7 +60,8 @@ def lint(settings: Settings, names: Sequence[str] = ()) -> list[Finding]:
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InputError(
-            f"no recipe is called {', '.join(unknown)}", "see the folders under recipes/"
+            f"no recipe is called {', '.join(unknown)}",
+            "see the folders under recipes/, and recipes/wheels/wheels.yaml",
         )
     tree = read_tree(settings)
     found: list[Finding] = []
