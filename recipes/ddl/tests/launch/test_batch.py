@@ -13,6 +13,7 @@ from ddl.launch.batch import reserved_hosts
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import Host
 from ddl.launch.hydra import WRAPPER
+from test_run import SHOW, show
 
 from conftest import Result
 
@@ -97,6 +98,37 @@ def test_oarsh_takes_the_place_of_ssh(ddlrun: Callable[..., Result], tmp_path: P
     shown = ddlrun(*words[:-1], "-H", "other", "true", env=environ)
     assert "-hosts other:2 " in shown.stdout
     assert str(oarsh) not in shown.stdout
+
+
+# It runs its words here. Options but -x, such as -o, are not all taken by the real one.
+OARSH = """#!/bin/sh
+[ "$1" = -x ] && shift
+case $1 in -*) exit 9 ;; esac
+echo "$1" >>"$USED"
+shift
+exec sh -c "$*"
+"""
+
+
+def test_oarsh_starts_the_ranks(ddlrun: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "nodes").write_text("node01\nnode01\nnode02\nnode02\n")
+    oarsh = tmp_path / "bin" / "oarsh"
+    oarsh.parent.mkdir()
+    oarsh.write_text(OARSH)
+    oarsh.chmod(0o755)
+    result = ddlrun(
+        *("-accelerators", "2", sys.executable, "-c", SHOW, "RANK LOCAL_RANK NODE_RANK"),
+        env={
+            "PATH": f"{oarsh.parent}:{os.environ['PATH']}",
+            "OAR_NODEFILE": f"{tmp_path}/nodes",
+            "USED": f"{tmp_path}/used",
+        },
+    )
+    ranks = [values for values, *_ in show(result)]
+    assert [rank["RANK"] for rank in ranks] == ["0", "1", "2", "3"]
+    assert [rank["LOCAL_RANK"] for rank in ranks] == ["0", "1", "0", "1"]
+    assert [rank["NODE_RANK"] for rank in ranks] == ["0", "0", "1", "1"]
+    assert sorted((tmp_path / "used").read_text().split()) == ["node01", "node02"]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class HydraLauncher:
         self._mark = f"<{os.urandom(6).hex()}:"
 
     def reserved_hosts(self, environ: Mapping[str, str]) -> list[Host]:
-        """The hosts that LSF, Slurm, PBS, OAR, Kubernetes or Watson Machine Learning reserved."""
+        """The hosts that a batch system has reserved."""
         return reserved_hosts(environ)
 
     def check(self, job: Job) -> None:
