@@ -26,7 +26,7 @@ ROOMS = {
     "lms-tensorflow/tests": "test_plan or test_order or impossible_limit",
     "horovod/tests": "(test_case and torch) or (fails and torch and dies)",
     "lms-torch/tests": "(not test_parameters and not test_compiled and not random_models"
-    " and not test_recompute) or slow_bus or state_dict or accumulation",
+    " and not test_recompute and not gloo) or state_dict or accumulation",
     "ddl-ce-examples/tests": "test_cnn_benchmark and not every_way",
 }
 
