@@ -19,9 +19,8 @@ TensorFlow's tensors, and what is for Keras (`DDLCallback`, `DistributedOptimize
 package ddl-tensorflow. With it, and under `ddlrun`, this import lets Keras's optimizers average.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
-
-from ddl import _frameworks
 
 if TYPE_CHECKING:
     from ddl._async import (
@@ -137,7 +136,10 @@ def __getattr__(name: str) -> Any:
         value: Any = import_module("ddl._core").version()
     else:
         part = next((part for part, names in _HOMES.items() if name in names.split()), None)
-        value = getattr(import_module(f"ddl.{part}"), name) if part else _frameworks.member(name)
+        if part:
+            value = getattr(import_module(f"ddl.{part}"), name)
+        else:
+            value = import_module("ddl._frameworks").member(name)
         if value is None:
             raise AttributeError(f"module 'ddl' has no attribute '{name}'")
     globals()[name] = value
@@ -148,4 +150,8 @@ def __dir__() -> list[str]:
     return [*globals(), "__version__", *__all__]
 
 
-_frameworks.activate()
+# Only under `ddlrun`, whose own start imports nothing but the launcher.
+if "DDL_OPTIONS" in os.environ:
+    from ddl import _frameworks
+
+    _frameworks.activate()

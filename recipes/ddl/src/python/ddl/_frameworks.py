@@ -6,7 +6,6 @@ packages from a shared file system.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -64,21 +63,24 @@ FRAMEWORKS = (
 )
 
 
+_BY_NAME = {name: framework for framework in FRAMEWORKS for name in framework.names}
+_BY_MODULE = {module: framework for framework in FRAMEWORKS for module in framework.modules}
+
+
 def member(name: str) -> Any | None:
     """What a framework's package calls `name`, or None if the name is no framework's.
 
     Raises:
         AttributeError: the package is not installed.
     """
-    for framework in FRAMEWORKS:
-        if name in framework.names:
-            if (module := framework.load()) is None:
-                raise AttributeError(
-                    f"ddl.{name} is of the package {framework.package}, which is not installed; "
-                    f"install it: conda install {framework.package}"
-                )
-            return getattr(module, name)
-    return None
+    if (framework := _BY_NAME.get(name)) is None:
+        return None
+    if (module := framework.load()) is None:
+        raise AttributeError(
+            f"ddl.{name} is of the package {framework.package}, which is not installed; "
+            f"install it: conda install {framework.package}"
+        )
+    return getattr(module, name)
 
 
 def module_for(value: object, function: str) -> Any | None:
@@ -87,21 +89,18 @@ def module_for(value: object, function: str) -> Any | None:
     Raises:
         TypeError: the package is not installed; `function` names the caller.
     """
-    home = type(value).__module__.partition(".")[0]
-    for framework in FRAMEWORKS:
-        if home in framework.modules:
-            if (module := framework.load()) is None:
-                raise TypeError(
-                    f"{function}: {framework.name}'s tensors need the package {framework.package}; "
-                    f"install it: conda install {framework.package}"
-                )
-            return module
-    return None
+    if (framework := _BY_MODULE.get(type(value).__module__.partition(".")[0])) is None:
+        return None
+    if (module := framework.load()) is None:
+        raise TypeError(
+            f"{function}: {framework.name}'s tensors need the package {framework.package}; "
+            f"install it: conda install {framework.package}"
+        )
+    return module
 
 
 def activate() -> None:
-    """Under `ddlrun`, let each installed package wait for its framework to be imported."""
-    if "DDL_OPTIONS" in os.environ:
-        for framework in FRAMEWORKS:
-            if find_spec(framework.module) is not None:
-                import_module(framework.module).activate()
+    """Let each installed package wait for its framework to be imported."""
+    for framework in FRAMEWORKS:
+        if find_spec(framework.module) is not None:
+            import_module(framework.module).activate()
