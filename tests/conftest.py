@@ -32,6 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what belongs to other parts."""
     if part := config.getoption("--part"):
-        left_out = [item for item in items if part_of(item.nodeid) != part]
+        kept: list[pytest.Item] = []
+        left_out: list[pytest.Item] = []
+        for item in items:
+            (kept if part_of(item.nodeid) == part else left_out).append(item)
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if part_of(item.nodeid) == part]
+        items[:] = kept

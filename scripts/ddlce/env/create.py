@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,9 +105,11 @@ def create(
             result = Created(prefix, True, len(lock.packages), 0, {})
         else:
             condarc = render_condarc(settings, list(channels.values()))
-            result = _make(
-                prefix, lock, channels, layout, condarc, offline, progress, runner or list
-            )
+            run = runner or list
+            with _opened_cache(layout), staged(prefix) as staging:
+                result = _fill(
+                    staging, prefix, lock, channels, layout, condarc, offline, progress, run
+                )
         if runner is None:
             _switch(layout, prefix)
     return result
@@ -152,23 +156,13 @@ def render_condarc(settings: Settings, channels: list[str]) -> str:
         ) from error
 
 
-def _make(
-    prefix: Path,
-    lock: EnvLock,
-    channels: dict[str, str],
-    layout: Layout,
-    condarc: str,
-    offline: bool,
-    progress: Progress | None,
-    runner: Runner,
-) -> Created:
-    """Make the release beside its place; the packages' cache is read-only again afterwards."""
+@contextmanager
+def _opened_cache(layout: Layout) -> Iterator[None]:
+    """The cache of packages, writable; it is read-only again afterwards."""
     try:
-        with opened(layout.pkgs), staged(prefix) as staging:
+        with opened(layout.pkgs):
             _renew_notes(layout.pkgs)
-            return _fill(
-                staging, prefix, lock, channels, layout, condarc, offline, progress, runner
-            )
+            yield
     except MachineError:
         prune_packages(layout)  # a full disk: do not keep what nothing uses
         raise
