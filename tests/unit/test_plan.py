@@ -137,6 +137,21 @@ def test_a_cycle_names_the_recipes(tree: MiniTree) -> None:
     assert {"base", "lib", "app"} <= set(message.partition(": ")[2].split(" → "))
 
 
+def test_an_export_that_is_ignored_is_no_dependency(tree: MiniTree) -> None:
+    room = tree.recipe("base")
+    recipe = room / "recipe.yaml"
+    exporting = "requirements: {run_exports: {strong: [app]}, "
+    recipe.write_text(recipe.read_text().replace("requirements: {", exporting))
+    lib = tree.repo / "recipes" / "lib" / "recipe.yaml"
+    taken = lib.read_text()
+    with pytest.raises(InputError, match="in a cycle"):  # app runs with lib
+        make_plan(tree.settings)
+    for ignored in ("from_package: [base]", "by_name: [app]"):
+        words = f"requirements: {{ignore_run_exports: {{{ignored}}}, "
+        lib.write_text(taken.replace("requirements: {", words))
+        assert [*make_plan(tree.settings).steps] == ["base", "lib", "app"]
+
+
 def test_an_unknown_dependency_names_recipe_and_package(tree: MiniTree) -> None:
     room = tree.recipe("lib", build="bsae")
     with pytest.raises(InputError) as caught:

@@ -44,6 +44,7 @@ class Output:
         variant: the variant keys that the recipe uses, with their values.
         build_deps, host_deps, run_deps, test_deps: names of packages, without versions.
         strong_exports, weak_exports: names that it adds to what is built on it.
+        ignored_exports: names that nothing adds to it; ignored_from: packages that add nothing.
         rendered: the rendered recipe as plain data.
     """
 
@@ -58,6 +59,8 @@ class Output:
     test_deps: frozenset[str]
     strong_exports: frozenset[str]
     weak_exports: frozenset[str]
+    ignored_exports: frozenset[str]
+    ignored_from: frozenset[str]
     rendered: dict[str, Any] = field(repr=False)
 
     @property
@@ -192,6 +195,7 @@ def _output(variant: RenderedVariant) -> Output:
     build, requirements = data.get("build", {}), data.get("requirements", {})
     exports = requirements.get("run_exports") or {}
     exports = exports if isinstance(exports, dict) else {"weak": exports}
+    ignored = requirements.get("ignore_run_exports") or {}
     platform = dict(variant.variant)["target_platform"]
     return Output(
         name=data["package"]["name"],
@@ -205,6 +209,8 @@ def _output(variant: RenderedVariant) -> Output:
         test_deps=_names(_test_requirements(data.get("tests", ()))),
         strong_exports=_names(exports.get("strong", ())),
         weak_exports=_names(exports.get("weak", ())),
+        ignored_exports=_names(ignored.get("by_name", ())),
+        ignored_from=_names(ignored.get("from_package", ())),
         rendered=data,
     )
 

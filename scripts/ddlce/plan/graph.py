@@ -16,7 +16,8 @@ def with_run_exports(
 ) -> dict[str, list[Output]]:
     """The outputs with what their build and host packages add to them (run_exports).
 
-    What a compiler exports, say libgcc, must be there in the host environment already.
+    What a compiler exports, say libgcc, must be there in the host environment already. An output
+    may say what it does not take (`ignore_run_exports`).
 
     Args:
         outputs: recipe → its outputs.
@@ -25,14 +26,15 @@ def with_run_exports(
     known = {output.name: output for made in ([*others], *outputs.values()) for output in made}
 
     def extended(output: Output) -> Output:
-        build = [known[n] for n in output.build_deps if n in known]
-        host = [known[n] for n in output.host_deps if n in known]
+        build = [known[n] for n in output.build_deps - output.ignored_from if n in known]
+        host = [known[n] for n in output.host_deps - output.ignored_from if n in known]
         strong = frozenset().union(*(o.strong_exports for o in build))
         weak = frozenset().union(*(o.strong_exports | o.weak_exports for o in host))
+        unwanted = output.ignored_exports | {output.name}
         return replace(
             output,
-            host_deps=output.host_deps | strong - {output.name},
-            run_deps=output.run_deps | (strong | weak) - {output.name},
+            host_deps=output.host_deps | strong - unwanted,
+            run_deps=output.run_deps | (strong | weak) - unwanted,
         )
 
     return {name: [extended(output) for output in made] for name, made in outputs.items()}
