@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
+import struct
+from array import array
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 from elftools.common.exceptions import ELFError
@@ -16,6 +18,15 @@ from elftools.elf.segments import InterpSegment
 
 #: Every ELF file begins with it.
 MAGIC = b"\x7fELF"
+
+#: An entry of the symbol table: name, binding and type, visibility, section, value, size.
+SYMBOL = struct.Struct("<IBBHQQ")
+
+#: The part of a symbol's version that is the version's number; the bit above hides it.
+VERSION = 0x7FFF
+
+#: The binding of a symbol that may stay undefined.
+WEAK = 2
 
 
 class BrokenElfError(ValueError):
@@ -35,6 +46,9 @@ class Elf:
         glibc: the newest glibc symbol version it needs, or "".
         interpreter: the loader that a program names; "" for a library.
         page: the smallest alignment of a loaded segment, in bytes; 0 where none is loaded.
+        wants: version of glibc, `GLIBC_2.14` → the symbols that it needs of it.
+        undefined: the symbols without a version that it needs, but for weak ones.
+        exports: the symbols that it defines for others.
     """
 
     machine: str
@@ -45,6 +59,9 @@ class Elf:
     glibc: str
     interpreter: str
     page: int = 0
+    wants: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    undefined: frozenset[str] = field(default=frozenset(), repr=False)
+    exports: frozenset[str] = field(default=frozenset(), repr=False)
 
 
 def read_elf(data: bytes) -> Elf | None:
@@ -76,6 +93,7 @@ def _read(elf: ELFFile) -> Elf:
     needed: list[str] = []
     rpaths: list[str] = []
     versions: list[tuple[int, ...]] = []
+    wanted_versions: dict[int, str] = {}
     for section in elf.iter_sections():
         if isinstance(section, DynamicSection):
             tag: Any  # its attributes depend on its kind
@@ -91,7 +109,9 @@ def _read(elf: ELFFile) -> Elf:
                     inherited = inherited or kind == "DT_RPATH"
         elif isinstance(section, GNUVerNeedSection):
             for _, wanted in section.iter_versions():
-                versions += [v for name in wanted if (v := glibc_version(name.name))]
+                for name in wanted:
+                    wanted_versions[name["vna_other"] & VERSION] = name.name
+    versions = [v for name in wanted_versions.values() if (v := glibc_version(name))]
     programs = [part for part in elf.iter_segments() if isinstance(part, InterpSegment)]
     pages = [int(part["p_align"]) for part in elf.iter_segments("PT_LOAD")]
     return Elf(
@@ -103,7 +123,37 @@ def _read(elf: ELFFile) -> Elf:
         glibc=".".join(map(str, max(versions))) if versions else "",
         interpreter=programs[0].get_interp_name() if programs else "",
         page=min(pages, default=0),
+        **_symbols(elf, wanted_versions),
     )
+
+
+def _symbols(elf: ELFFile, versions: dict[int, str]) -> dict[str, Any]:
+    """`wants`, `undefined` and `exports`; by hand, as some libraries have 200000 symbols.
+
+    Args:
+        elf: the file.
+        versions: index → version that it needs.
+    """
+    table, numbers = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".gnu.version")
+    wants: dict[str, list[str]] = {name: [] for name in versions.values() if glibc_version(name)}
+    undefined, exports = set(), set()
+    if table is not None and elf.elfclass == 64 and elf.little_endian:
+        names = elf.get_section(table["sh_link"]).data()
+        rows = list(SYMBOL.iter_unpack(table.data()))
+        kinds = array("H", numbers.data() if numbers is not None else bytes(2 * len(rows)))
+        for (place, info, _, section, _, _), kind in zip(rows, kinds, strict=True):
+            name = names[place : names.index(b"\0", place)].decode("latin-1")
+            if section:
+                exports.add(name)
+            elif version := versions.get(kind & VERSION):
+                wants.setdefault(version, []).append(name)
+            elif name and info >> 4 != WEAK:
+                undefined.add(name)
+    return {
+        "wants": {name: tuple(sorted(wants[name])) for name in wants if glibc_version(name)},
+        "undefined": frozenset(undefined),
+        "exports": frozenset(exports),
+    }
 
 
 def glibc_version(symbol_version: str) -> tuple[int, ...] | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ddlce.audit.channel import audit_index, clobbered, indexed, unknown_dependencies
 from ddlce.audit.facts import Facts, Info, read_facts, read_info
-from ddlce.audit.rules import RULES, Below, Finding
+from ddlce.audit.model import Below, Finding
+from ddlce.audit.rules import RULES
 from ddlce.platforms import PLATFORMS
 
 __all__ = [
@@ -25,7 +27,10 @@ __all__ = [
 
 
 def audit_package(
-    package: Path, forbidden: Sequence[str] = (), channel: Path | None = None
+    package: Path,
+    forbidden: Sequence[str] = (),
+    channel: Path | None = None,
+    floor: str = "",
 ) -> list[Finding]:
     """All findings on one package.
 
@@ -34,11 +39,12 @@ def audit_package(
         forbidden: paths that no file may hold: the folders in which it was built.
         channel: a channel folder that holds what the package depends on; without it, linked
             libraries are not looked for in dependencies.
+        floor: the newest glibc that the package may need, "2.28"; "" for any.
 
     Raises:
         WorkError: the package, or one below it, cannot be read.
     """
-    facts = read_facts(package, forbidden)
+    facts = replace(read_facts(package, forbidden), floor=floor)
     if channel is None:
         return audit_facts(facts, None)
     subdir = package.parent.name
@@ -83,13 +89,15 @@ def _python_of(packages: Iterable[Path]) -> str:
 def closure(facts: Facts, known: dict[str, list[Info]]) -> Below:
     """What is installed beside a package, by the names in `depends`, all builds of a name."""
     paths: dict[str, str] = {}
+    packages: list[Path] = []
     todo, seen = list(facts.depends), {facts.name}
     while todo:
-        name = todo.pop()
+        name = todo.pop(0)
         if name in seen:
             continue
         seen.add(name)
         for info in known.get(name, ()):
             paths |= dict.fromkeys(info.paths, name)
+            packages.append(info.path)
             todo += info.depends
-    return Below(paths, frozenset(facts.depends))
+    return Below(paths, frozenset(facts.depends), tuple(packages))

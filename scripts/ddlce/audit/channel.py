@@ -12,7 +12,7 @@ from typing import Any
 import zstandard
 
 from ddlce.audit.facts import Info, read_info
-from ddlce.audit.rules import Finding
+from ddlce.audit.model import Finding
 
 #: The fields of an index record that the package itself decides.
 OWN_FIELDS = (

@@ -70,6 +70,7 @@ class Facts:
         licenses: (name, size) of the files in info/licenses.
         paths: the entries of info/paths.json.
         files: the payload, by path.
+        floor: the newest glibc that the package may need, "2.28"; "" for any.
     """
 
     path: Path
@@ -77,6 +78,7 @@ class Facts:
     licenses: tuple[tuple[str, int], ...]
     paths: tuple[dict[str, Any], ...]
     files: dict[str, File] = field(repr=False)
+    floor: str = ""
 
     @property
     def index(self) -> dict[str, Any]:
@@ -184,6 +186,25 @@ def read_metadata(package: Path) -> dict[str, Any]:
         return _read_info(package)[0]
     except UNREADABLE as error:
         raise WorkError(f"{package}: cannot be read: {error}", "build the package again") from error
+
+
+def read_exports(package: Path) -> frozenset[str]:
+    """The symbols that the libraries and programs of a package define for others.
+
+    Raises:
+        WorkError: it is no readable .conda file.
+    """
+    found: set[str] = set()
+    try:
+        with package.open("rb") as stream:
+            for archive, member in stream_conda_component(package.name, stream, "pkg"):
+                data = archive.extractfile(member) if member.isfile() else None
+                if data is not None and (head := data.read(4)) == MAGIC:
+                    elf = read_elf(head + data.read())
+                    found |= elf.exports if elf else set()
+    except UNREADABLE as error:
+        raise WorkError(f"{package}: cannot be read: {error}", "build the package again") from error
+    return frozenset(found)
 
 
 def installed_path(path: str, python: str) -> str:

@@ -4,69 +4,18 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from ddlce.audit.facts import Facts, File
+from ddlce.audit.model import DRIVERS, GLIBC, Below, Finding, Rule
+from ddlce.audit.symbols import glibc_above, undefined
 from ddlce.elf import Elf, glibc_version
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import OWN_GLIBC, OWN_GLIBC_FOLDER
 
-#: What every glibc brings; with the drivers, all that may come from the machine.
-GLIBC = frozenset(
-    {
-        *("libc.so.6", "libm.so.6", "libmvec.so.1", "libdl.so.2", "libpthread.so.0", "librt.so.1"),
-        *("libutil.so.1", "libresolv.so.2", "libanl.so.1", "libnss_files.so.2"),
-        *("libthread_db.so.1", "ld-linux-x86-64.so.2", "ld64.so.2"),
-    }
-)
-
-#: User-space parts of device drivers: they fit the machine's kernel, so they are always its own.
-#: What needs them are plugins that are tried and left out where they do not load.
-DRIVERS = frozenset(
-    {
-        *("libcuda.so.1", "libnvidia-ml.so.1", "libibverbs.so.1", "librdmacm.so.1"),
-        *("libmlx5.so.1", "libefa.so.1", "libpsm2.so.2"),
-    }
-)
-
 #: A library's own loader and libc.so.6 are there before it is loaded: they came with the program.
 LOADED = frozenset({"libc.so.6", "ld64.so.2"})
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong with a package or a channel.
-
-    Attributes:
-        rule: the name of the rule.
-        path: the file inside the package, or of the channel.
-        message: what is wrong and what to do.
-    """
-
-    rule: str
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.rule} {self.path}: {self.message}"
-
-
-@dataclass(frozen=True)
-class Below:
-    """What is installed beside the package: all that it depends on, directly or not.
-
-    Attributes:
-        paths: path → name of the package that brings it.
-        direct: what index.json names.
-    """
-
-    paths: dict[str, str]
-    direct: frozenset[str]
-
-
-Rule = Callable[[Facts, Below | None], Iterator[Finding]]
 
 
 def index_json(facts: Facts, _below: Below | None) -> Iterator[Finding]:
@@ -357,6 +306,8 @@ RULES: tuple[Rule, ...] = (
     rpaths,
     needed,
     glibc_floor,
+    glibc_above,
+    undefined,
     loader,
     run_exports,
 )

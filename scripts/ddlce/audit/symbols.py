@@ -1,0 +1,77 @@
+"""What is asked of the symbols that a package's files leave to others."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from ddlce.audit.facts import Facts, read_exports
+from ddlce.audit.model import GLIBC, Below, Finding
+from ddlce.elf import glibc_version
+from ddlce.settings import OWN_GLIBC
+
+#: So many names stand in a message; the rest is counted.
+SHOWN = 5
+
+
+def glibc_above(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """No file needs a glibc above the floor of the distribution, and the package says so."""
+    if not facts.floor or facts.name == OWN_GLIBC:
+        return
+    floor = _numbers(facts.floor)
+    hint = f"above {facts.floor}, the floor; compile with $CC, whose C library is the sysroot's"
+    for file in facts.files.values():
+        for version, names in sorted((file.elf.wants if file.elf else {}).items()):
+            if (glibc_version(version) or ()) > floor:
+                yield Finding(
+                    "glibc-above", file.path, f"needs {_some(names)} of {version}, {hint}"
+                )
+    for spec in facts.index.get("depends", ()):
+        match = re.match(r"__glibc >=(\d+(?:\.\d+)*)", spec)
+        if match and _numbers(match[1]) > floor:
+            declared = f"declares glibc {match[1]}, above {facts.floor}, the floor"
+            yield Finding("glibc-above", "info/index.json", declared)
+
+
+def undefined(facts: Facts, below: Below | None) -> Iterator[Finding]:
+    """Each symbol without a version that is not weak is in a library that is installed beside it.
+
+    A linker takes a shared library with such a symbol; the program that calls it ends. A function
+    that the sysroot's headers do not declare, as it is younger than the floor, leaves one.
+    """
+    if below is None or facts.name == OWN_GLIBC:
+        return
+    elves = {file.path: file.elf for file in facts.files.values() if file.elf}
+    own = frozenset().union(*(elf.exports for elf in elves.values()))
+    # What else a library of the machine has is not known here, nor what an absent one would have.
+    known = GLIBC | {PurePosixPath(path).name for path in (*facts.files, *below.paths)}
+    wanted = {p: elf.undefined - own for p, elf in elves.items() if known.issuperset(elf.needed)}
+    left = frozenset().union(*wanted.values())
+    for package in below.packages:
+        if not left:
+            return
+        left -= _exports(package)
+    for path, names in sorted(wanted.items()):
+        if missing := names & left:
+            yield Finding(
+                "undefined",
+                path,
+                f"needs {_some(missing)}, without a version, which is in no library beside it",
+            )
+
+
+@functools.cache
+def _exports(package: Path) -> frozenset[str]:
+    return read_exports(package)
+
+
+def _some(names: frozenset[str] | tuple[str, ...]) -> str:
+    shown = sorted(names)[:SHOWN]
+    rest = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
