@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+# Scripts of a recipe, which its build runs and unit tests import.
+sys.path.append(str(Path(__file__).parents[1] / "recipes/base/sysroot_linux-64/scripts"))
 
 from support.minitree import MiniTree, make_tree
 from support.parts import NAMES, part_of

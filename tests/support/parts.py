@@ -19,7 +19,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "builder": (
         *("audit*", "bootstrap", "build*", "channel*", "distributions", "elf", "fetch*", "files"),
         *("hostile_folder", "lint", "manifest", "obstructed_paths", "ownership", "plan", "program"),
-        *("recipes", "repack", "settings", "sources_*", "wheels_*", "yamltext", "doctor"),
+        *("recipes", "repack", "settings", "sources_*", "sysroot", "wheels_*", "yamltext"),
+        *("doctor",),
     ),
     "site": (*("env*", "install", "module*", "serve*", "several_admins", "stock_conda"),),
 }

@@ -129,7 +129,10 @@ def test_make_targets_exist(name: str) -> None:
 @cache
 def code() -> str:
     """All code that may read a variable of the environment."""
-    patterns = ("scripts/**/*.py", "scripts/*.sh", "recipes/*/src/**/*.*", "tests/**/*.py")
+    patterns = (
+        *("scripts/**/*.py", "scripts/*.sh", "recipes/*/src/**/*.*", "tests/**/*.py"),
+        "recipes/base/*/activate/*",
+    )
     files = {path for pattern in patterns for path in REPO.glob(pattern) if path.is_file()}
     return "\n".join(path.read_text(errors="ignore") for path in files if path.suffix != ".pyc")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.engine.variants import python_version
+from ddlce.engine.variants import glibc_floor, python_version
 from ddlce.errors import InputError
 from ddlce.plan import make_plan
 from ddlce.platforms import PLATFORMS, Platform, get_platform, this_platform
@@ -52,6 +52,8 @@ def test_this_machine_has_a_row() -> None:
 
 
 def test_each_platform_has_one_python(tmp_path: Path) -> None:
+    floors = {subdir: glibc_floor(REPO / "recipes", subdir) for subdir in PLATFORMS}
+    assert floors == {"linux-64": "2.28", "linux-ppc64le": "2.41"}
     found = {subdir: python_version(REPO / "recipes", subdir) for subdir in PLATFORMS}
     assert found == {"linux-64": "3.11", "linux-ppc64le": "3.13"}
     path = tmp_path / "conda_build_config.yaml"

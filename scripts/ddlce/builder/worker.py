@@ -27,7 +27,7 @@ from ddlce.engine.render import (
     render,
     with_stored_sources,
 )
-from ddlce.engine.variants import load_variants
+from ddlce.engine.variants import glibc_floor, load_variants
 from ddlce.errors import DdlceError, SourceError, WorkError
 from ddlce.files import link_or_copy, sha256_file
 from ddlce.platforms import BUILD_PLATFORM, get_platform
@@ -127,7 +127,8 @@ class Worker:
 
     def refuse_findings(self, package: Path, channel: Path) -> None:
         """Fail on anything that would make the package wrong for its users."""
-        findings = audit_package(package, [str(self.job.staging)], channel)
+        floor = glibc_floor(self.job.variants.parent, self.job.subdir)
+        findings = audit_package(package, [str(self.job.staging)], channel, floor)
         if findings:
             lines = "\n".join(f"  {finding}" for finding in findings)
             raise WorkError(f"{package.name} does not hold what it promises:\n{lines}")

@@ -50,6 +50,26 @@ def platforms_of(subdir: str) -> PlatformConfig:
     )
 
 
+def glibc_floor(recipes: Path, subdir: str = BUILD_PLATFORM) -> str:
+    """The oldest glibc that a platform's packages run on: `c_stdlib_version`, "" without one.
+
+    Args:
+        recipes: the folder of recipes.
+        subdir: the platform.
+
+    Raises:
+        InputError: the variants cannot be read, or name several versions.
+    """
+    path = recipes / VARIANTS
+    found = load_variants(path, subdir).get("c_stdlib_version") or []
+    if len(found) > 1:
+        raise InputError(
+            f"{path}: c_stdlib_version: expected one version for {subdir}, found {len(found)}",
+            "keep the lowest: what runs on it runs on the others",
+        )
+    return str(found[0]) if found else ""
+
+
 @functools.cache
 def python_version(recipes: Path, subdir: str = BUILD_PLATFORM) -> str:
     """The minor version of a platform's Python, "3.11", as the variants say.
