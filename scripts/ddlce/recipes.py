@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from ddlce import yamltext
-from ddlce.engine.variants import python_version
+from ddlce.engine.variants import glibc_floor, python_version
 from ddlce.errors import InputError
 from ddlce.model.source import SourcesLock
 from ddlce.platforms import BUILD_PLATFORM
@@ -104,7 +104,8 @@ def _from_wheels(settings: Settings, lock: LoadLock, subdir: str) -> Iterator[Re
         from ddlce.wheels import wheel_recipes
 
         python = python_version(settings.recipes, subdir)
-        for wheel in wheel_recipes(manifest, lock(), subdir, python):
+        glibc = glibc_floor(settings.recipes, subdir)
+        for wheel in wheel_recipes(manifest, lock(), subdir, python, glibc):
             yield _generated(manifest, wheel.name, wheel.data, wheel.files)
 
 

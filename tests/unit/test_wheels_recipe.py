@@ -15,6 +15,7 @@ from rattler_build import RenderConfig, Stage0Recipe, VariantConfig
 
 from ddlce.engine.index import index_channel
 from ddlce.engine.solve import solve
+from ddlce.engine.variants import glibc_floor as variants_floor
 from ddlce.errors import InputError, SourceError
 from ddlce.model.source import SourcesLock
 from ddlce.sources.wheelfile import normalise_license, read_wheel
@@ -268,6 +269,35 @@ def test_a_broken_manifest_is_named(tmp_path: Path, text: str) -> None:
 def test_glibc_floor(tmp_path: Path, tags: list[str], symbols: str, floor: str) -> None:
     wheel = read_wheel(make_wheel(tmp_path))
     assert glibc_floor(wheel.model_copy(update={"tags": tags, "glibc": symbols})) == floor
+
+
+def test_a_wheel_above_the_floor_is_named(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, metadata=METADATA, tag="py3-none-manylinux_2_31_x86_64")
+    lock = SourcesLock(sources=[lock_wheel(wheel)])
+    manifest = tmp_path / "wheels.yaml"
+    manifest.write_text("wheels:\n  demo:\n")
+    for floor in ("", "2.31", "2.100"):
+        assert wheel_recipes(manifest, lock, "linux-64", "3.11", floor)
+    with pytest.raises(InputError) as caught:
+        wheel_recipes(manifest, lock, "linux-64", "3.11", "2.28")
+    assert caught.value.message == (
+        f"{manifest}: demo: demo 1.0 needs glibc 2.31; packages for linux-64 run on 2.28"
+    )
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("lock one that fits: ddlce sources add pypi:demo, or")
+
+
+def test_no_locked_wheel_needs_more_than_the_floor() -> None:
+    lock = SourcesLock.load(REPO / "sources.lock")
+    floor = variants_floor(REPO / "recipes")
+    wheels = [s.wheel for s in lock.sources if s.wheel and s.subdir == "linux-64"]
+    needed = {wheel.name: glibc_floor(wheel) or "0" for wheel in wheels}
+    assert {n: v for n, v in needed.items() if as_numbers(v) > as_numbers(floor)} == {}
+    assert len(needed) > 20
+
+
+def as_numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ def pip_download(
     sha256: str | None = None,
     subdir: str = BUILD_PLATFORM,
     python: str = "",
+    glibc: str = "",
 ) -> Path:
     """Let pip find one file, with the machine's own pip configuration.
 
@@ -35,6 +36,7 @@ def pip_download(
         sha256: the locked digest: pip then takes only that file.
         subdir: the platform whose wheels are wanted.
         python: the minor version that they are for, "3.11"; without it, that of this process.
+        glibc: the newest that a wheel may need, "2.28"; without it, any.
 
     Raises:
         DownloadError: pip could not deliver.
@@ -53,7 +55,7 @@ def pip_download(
         *("--no-cache-dir", "--dest", str(folder), "--requirement", str(wanted)),
         *kind,
         *any_python,
-        *([] if sdist else _wheel_target(subdir, python)),
+        *([] if sdist else _wheel_target(subdir, python, glibc)),
     ]
     env = {**os.environ, "TMPDIR": str(temporary), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     try:
@@ -80,17 +82,18 @@ def _explained(reason: str, requirement: str) -> DownloadError | MachineError:
     return DownloadError(reason, again="No matching distribution found" not in reason)
 
 
-def _wheel_target(subdir: str, python: str) -> list[str]:
+def _wheel_target(subdir: str, python: str, glibc: str) -> list[str]:
     """pip's options for a target's wheels, whatever Python runs pip.
 
     Newest glibc last: of two equally good wheels pip takes the first platform's, and the lower
     glibc floor serves more machines.
     """
     row = get_platform(subdir)
+    newest = int(glibc.rpartition(".")[2]) if glibc else 39
     tags = [
         *row.old_wheel_tags,
         "manylinux2014",
-        *(f"manylinux_2_{n}" for n in range(5, 40)),
+        *(f"manylinux_2_{n}" for n in range(5, newest + 1)),
         "linux",
     ]
     platforms = [option for tag in tags for option in ("--platform", f"{tag}_{row.machine}")]

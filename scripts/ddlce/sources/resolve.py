@@ -13,7 +13,7 @@ from typing import get_args
 
 from packaging.utils import parse_sdist_filename, parse_wheel_filename
 
-from ddlce.engine.variants import python_version
+from ddlce.engine.variants import glibc_floor, python_version
 from ddlce.errors import InputError, SourceError
 from ddlce.files import sha256_file
 from ddlce.model.source import Client, Source, SourcesLock
@@ -178,9 +178,9 @@ class Resolver:
         sdist = request.client == "pypi-sdist"
         wanted = request.package + (f"=={request.version}" if request.version else "")
         python = "" if sdist else python_version(self.settings.recipes, self.subdir)
-        path = pip_download(
-            wanted, folder, self.report, Event(), sdist=sdist, subdir=self.subdir, python=python
-        )
+        glibc = "" if sdist else glibc_floor(self.settings.recipes, self.subdir)
+        target = {"sdist": sdist, "subdir": self.subdir, "python": python, "glibc": glibc}
+        path = pip_download(wanted, folder, self.report, Event(), **target)
         if sdist:
             _, version = parse_sdist_filename(path.name)
             return _entry(request.client, request.package, str(version), path)

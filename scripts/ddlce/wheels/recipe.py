@@ -51,7 +51,9 @@ class WheelRecipe:
     files: tuple[Path, ...]
 
 
-def wheel_recipes(manifest: Path, lock: SourcesLock, subdir: str, python: str) -> list[WheelRecipe]:
+def wheel_recipes(
+    manifest: Path, lock: SourcesLock, subdir: str, python: str, glibc: str = ""
+) -> list[WheelRecipe]:
     """Recipes of all wheel packages that exist for a platform, sorted by name.
 
     Args:
@@ -59,10 +61,12 @@ def wheel_recipes(manifest: Path, lock: SourcesLock, subdir: str, python: str) -
         lock: the locked sources, wheel metadata included.
         subdir: the target platform, e.g. "linux-64".
         python: its Python, "3.11".
+        glibc: the oldest glibc that its packages run on; "" for any.
 
     Raises:
-        InputError: a wrong manifest entry, a wheel that is not locked, a requirement or shared
-            library that no package has, no licence; names the wheel and what to do.
+        InputError: a wrong manifest entry, a wheel that is not locked or needs a newer glibc, a
+            requirement or shared library that no package has, no licence; names the wheel and
+            what to do.
     """
     parsed = WheelsManifest.load(manifest)
     ours = _packages(parsed, lock)
@@ -73,6 +77,7 @@ def wheel_recipes(manifest: Path, lock: SourcesLock, subdir: str, python: str) -
             continue
         assert source.wheel is not None  # _find looks among wheels only
         try:
+            _refuse_newer(source.wheel, glibc, subdir)
             data = _recipe(name, entry, source, source.wheel, subdir, python, ours)
             files = (manifest.parent / INSTALLER, *_texts(entry, manifest.parent))
         except InputError as error:
@@ -157,6 +162,22 @@ def _recipe(
     }
 
 
+def _refuse_newer(wheel: WheelMetadata, glibc: str, subdir: str) -> None:
+    """Fail on a wheel that does not run on the oldest glibc that the packages shall run on."""
+    floor = glibc_floor(wheel)
+    if glibc and _numbers(floor) > _numbers(glibc):
+        raise InputError(
+            f"{wheel.name} {wheel.version} needs glibc {floor}; "
+            f"packages for {subdir} run on {glibc}",
+            f"lock one that fits: ddlce sources add pypi:{wheel.name}, or leave the package out; "
+            "the floor is c_stdlib_version in recipes/conda_build_config.yaml",
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
 def _is_compiled(wheel: WheelMetadata, subdir: str) -> bool:
     """Whether the package gets bytecode: for one Python, which runs on the build machine."""
     return not wheel.pure and subdir == BUILD_PLATFORM
@@ -216,10 +237,8 @@ def glibc_floor(wheel: WheelMetadata) -> str:
             found.append(f"{match[1]}.{match[2]}")
         elif (name := platform.split("_")[0]) in old:
             found.append(old[name])
-    numbers = sorted(found, key=lambda v: tuple(map(int, v.split("."))))
-    promised = numbers[0] if numbers else "0"
-    needed = wheel.glibc or "0"
-    floor = max(promised, needed, key=lambda v: tuple(map(int, v.split("."))))
+    promised = min(found, key=_numbers, default="0")
+    floor = max(promised, wheel.glibc or "0", key=_numbers)
     return "" if floor == "0" else floor
 
 
