@@ -99,7 +99,8 @@ def toolchain(subdir: str = BUILD_PLATFORM) -> dict[str, str]:
     Raises:
         InputError: the platform is not known.
     """
-    tools: tuple[str, ...] = ("gcc", "g++", "ld", "ldd", "cmake", "make")
+    # Not the machine's glibc: packages are compiled for that of the sysroot, a package itself.
+    tools: tuple[str, ...] = ("gcc", "g++", "ld", "cmake", "make")
     if subdir != BUILD_PLATFORM:
         prefix = get_platform(subdir).triple
         tools = (f"{prefix}-gcc", f"{prefix}-g++", f"{prefix}-ld", "cmake", "make")
