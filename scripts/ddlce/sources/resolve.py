@@ -179,8 +179,13 @@ class Resolver:
         wanted = request.package + (f"=={request.version}" if request.version else "")
         python = "" if sdist else python_version(self.settings.recipes, self.subdir)
         glibc = "" if sdist else glibc_floor(self.settings.recipes, self.subdir)
-        target = {"sdist": sdist, "subdir": self.subdir, "python": python, "glibc": glibc}
-        path = pip_download(wanted, folder, self.report, Event(), **target)
+        path = pip_download(
+            *(wanted, folder, self.report, Event()),
+            sdist=sdist,
+            subdir=self.subdir,
+            python=python,
+            glibc=glibc,
+        )
         if sdist:
             _, version = parse_sdist_filename(path.name)
             return _entry(request.client, request.package, str(version), path)
