@@ -7,14 +7,15 @@ mkdir -p "$folder"
 # Debian's archive holds upstream's.
 inner=$(tar tzf gcc-orig.tar.gz | grep -E '/gcc-[0-9.]+(-dfsg)?\.tar\.xz$')
 wanted=('*/compile' '*/config-ml.in' '*/config.guess' '*/config.sub' '*/depcomp' '*/install-sh'
-  '*/ltmain.sh' '*/missing' '*/mkinstalldirs' '*/move-if-change' '*/config' '*/include' '*/libgcc' '*/libiberty' '*/libstdc++-v3')
+  '*/ltmain.sh' '*/missing' '*/mkinstalldirs' '*/move-if-change' '*/config' '*/include' '*/libbacktrace' '*/libgcc'
+  '*/libiberty' '*/libstdc++-v3')
 if [ -n "$gcc" ]; then
-  wanted+=('*/gcc' '*/libcpp')
+  wanted+=('*/gcc' '*/libcpp' '*/libdecnumber')
 else
   wanted+=('*/gcc/BASE-VER' '*/gcc/DATESTAMP')
 fi
 tar xzOf gcc-orig.tar.gz "$inner" | tar xJ -C "$folder" --strip-components=1 --anchored --wildcards \
-  --no-wildcards-match-slash --exclude='*/*/testsuite' --exclude='*/gcc/ada' --exclude='*/gcc/d' \
+  --no-wildcards-match-slash --exclude='*/*/testsuite/[!M]*' --exclude='*/gcc/ada' --exclude='*/gcc/d' \
   --exclude='*/gcc/doc' --exclude='*/gcc/fortran' --exclude='*/gcc/go' --exclude='*/gcc/po' \
   "${wanted[@]}"
 
