@@ -56,17 +56,26 @@ class Recipe:
     generated: bool = False
 
     def sources(self) -> list[dict[str, Any]]:
-        """The `source` entries of the recipe and of its outputs."""
+        """The `source` entries of the recipe and of its outputs, those of all platforms."""
         found: list[dict[str, Any]] = []
         for section in (self.data, *self.data.get("outputs", ()), *self._staging()):
-            entry = section.get("source") or []
-            found += [entry] if isinstance(entry, dict) else entry
+            found += flatten(section.get("source"))
         return [source for source in found if isinstance(source, dict)]
 
     def _staging(self) -> Iterable[dict[str, Any]]:
         for output in self.data.get("outputs", ()):
             if isinstance(output.get("staging"), dict):
                 yield output["staging"]
+
+
+def flatten(items: object) -> Iterator[Any]:
+    """The items of a list, or the one item; both branches of each `if … then … else …`."""
+    for item in items if isinstance(items, list) else [] if items is None else [items]:
+        if isinstance(item, dict) and "then" in item:
+            yield from flatten(item["then"])
+            yield from flatten(item.get("else"))
+        else:
+            yield item
 
 
 def load_recipes(settings: Settings, subdir: str = BUILD_PLATFORM) -> dict[str, Recipe]:
@@ -161,21 +170,12 @@ def _packaged_tests(data: object) -> Iterator[str]:
     if isinstance(data, dict):
         files = data.get("files")
         if isinstance(files, dict):
-            yield from _words(files.get("recipe"))
+            yield from map(str, flatten(files.get("recipe")))
         data = [*data.values()]
     if isinstance(data, list):
         for part in data:
             yield from _packaged_tests(part)
 
-
-def _words(data: object) -> Iterator[str]:
-    if isinstance(data, dict):  # if, then, else
-        data = [data.get("then"), data.get("else")]
-    if isinstance(data, list):
-        for part in data:
-            yield from _words(part)
-    elif data is not None:
-        yield str(data)
 
 
 def _is_taken(name: str, words: str) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from ddlce.recipes import flatten
+
 #: The sections of `requirements`, in the order in which they are used.
 SECTIONS = ("build", "host", "run", "run_constraints")
 
@@ -68,7 +70,7 @@ class Output:
     def sources(self) -> list[dict[str, Any]]:
         """The `source` entries, or the recipe's where the output has none."""
         entry = self.data.get("source") or self.shared.get("source") or []
-        return [s for s in flatten([entry] if isinstance(entry, dict) else entry) if s]
+        return [source for source in flatten(entry) if source]
 
     def requirements(self, section: str) -> list[str]:
         """The requirements of one section as text; both branches of a condition."""
@@ -188,13 +190,3 @@ def _child(node: yaml.Node, part: str | int) -> tuple[yaml.Node, int] | None:
 def as_dict(value: Any) -> dict[str, Any]:
     """The mapping, or {} where the recipe has something else (the schema rule says so)."""
     return value if isinstance(value, dict) else {}
-
-
-def flatten(items: Any) -> Iterator[Any]:
-    """The items of a list, both branches of each `if … then … else …` included."""
-    for item in items if isinstance(items, list) else [] if items is None else [items]:
-        if isinstance(item, dict) and "then" in item:
-            yield from flatten(item["then"])
-            yield from flatten(item.get("else"))
-        else:
-            yield item
