@@ -124,7 +124,10 @@ def test_a_younger_default_gives_way_to_the_one_before() -> None:
     assert younger(table, "2.30") == set()
 
 
-def test_a_stub_has_the_symbols_of_its_table(tmp_path: Path) -> None:
+def test_a_stub_has_the_symbols_of_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_RUN_PATH", "/build/lib")
     table = sorted(
         [
             symbol("both@@V_2 FUNC GLOBAL"),
@@ -145,6 +148,7 @@ def test_a_stub_has_the_symbols_of_its_table(tmp_path: Path) -> None:
     first = (tmp_path / "libstub.so.1").read_bytes()
     make_stub(table, "libstub.so.1", tmp_path, "gcc")
     assert (tmp_path / "libstub.so.1").read_bytes() == first
+    assert b"/build/lib" not in first, "the linker took a path of the environment"
 
 
 HEADER = """\

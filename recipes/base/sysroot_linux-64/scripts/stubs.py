@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections import defaultdict
@@ -88,4 +89,6 @@ def make_stub(symbols: Sequence[Symbol], soname: str, folder: Path, compiler: st
         options = [f"-soname,{soname}", f"--version-script,{versions}", "--build-id=none"]
         options += ["-z,noexecstack", "--hash-style=gnu"]
         command = [compiler, "-shared", "-nostdlib", *(f"-Wl,{option}" for option in options)]
-        subprocess.run([*command, "-o", folder / soname, source], check=True)
+        # A stub is never loaded: no path of the build, which the linker would take from here.
+        machine = {key: value for key, value in os.environ.items() if key != "LD_RUN_PATH"}
+        subprocess.run([*command, "-o", folder / soname, source], check=True, env=machine)
