@@ -7,11 +7,11 @@ source=$PWD/source
 platform=("--build=$triple" "--host=$triple" "--target=$triple")
 folder=$PWD/build
 mkdir -p "$folder"/{gcc/include,build-$triple/{libiberty,libcpp},libiberty,$triple/libgcc}
-unset CPPFLAGS LDFLAGS
+unset CPPFLAGS LDFLAGS LD_RUN_PATH
 wrapper=$CC
 
 # Headers that GCC generates for itself and for libgcc, by programs that run here and now.
-export CC="$DDLCE_GCC" CXX="$DDLCE_GXX" CFLAGS=-O1 CXXFLAGS=-O1
+export CC="$DDLCE_GCC" CXX="$DDLCE_GXX" CFLAGS=-O0 CXXFLAGS=-O0
 (cd "$folder/build-$triple/libiberty" && "$source/libiberty/configure" "${platform[@]}" &&
   make -j"$CPU_COUNT")
 (cd "$folder/build-$triple/libcpp" && "$source/libcpp/configure" "${platform[@]}" --disable-nls &&
@@ -26,7 +26,7 @@ cd "$folder/gcc"
 grep -q '^#define HAVE_LD_EH_FRAME_HDR 1' auto-host.h
 # -o: not for these the whole compiler.
 make -j"$CPU_COUNT" -o xgcc -o specs libgcc.mvars tm.h tconfig.h options.h insn-constants.h \
-  insn-modes.h gcov-iov.h
+  insn-modes.h version.h
 
 cd "$folder/$triple/libgcc"
 map="-ffile-prefix-map=$source=/usr/src/gcc -ffile-prefix-map=$folder=/usr/src/build"
