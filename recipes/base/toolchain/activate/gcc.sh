@@ -21,7 +21,8 @@ _ddlce_find_gcc() {
     _ddlce_seen="$_ddlce_seen $_ddlce_name is version $_ddlce_version;"
   done
   echo "gcc_@PLATFORM@: this machine has no GCC @VERSION@ for @TRIPLE@.${_ddlce_seen:+ Found:$_ddlce_seen}" >&2
-  echo "  On Debian: apt-get install @APT_GCC@" >&2
+  echo "  On Debian: apt-get install @APT_GCC@. On SUSE: zypper install @ZYPPER_GCC@." >&2
+  echo "  On Red Hat: dnf install @DNF_GCC@" >&2
   return 1
 }
 

@@ -9,7 +9,8 @@ _ddlce_set() {
 _ddlce_cxx="$(echo "${CC:-no-gcc}" | sed 's/gcc\(-[0-9]*\)\{0,1\}$/g++\1/')"
 if ! "$_ddlce_cxx" -dumpversion >/dev/null 2>&1; then
   echo "gxx_@PLATFORM@: no C++ compiler $_ddlce_cxx on this machine" >&2
-  echo "  On Debian: apt-get install @APT_GXX@" >&2
+  echo "  On Debian: apt-get install @APT_GXX@. On SUSE: zypper install @ZYPPER_GXX@." >&2
+  echo "  On Red Hat: dnf install @DNF_GXX@" >&2
   case "${CONDA_BUILD_STATE:-}" in BUILD) exit 1 ;; TEST) return 0 ;; *) return 1 ;; esac
 fi
 

@@ -13,7 +13,9 @@ message=$(env -i PATH=/nonexistent CONDA_PREFIX=/nowhere /bin/bash -c "
   . '$activate' && exit 9
   test -z \"\${CC+set}\" || exit 8" 2>&1)
 echo "$message" | grep -q "gcc_$platform: this machine has no GCC .* for $triple"
-echo "$message" | grep -q 'apt-get install gcc'
+for installer in 'apt-get install gcc' 'dnf install gcc' 'zypper install'; do
+  echo "$message" | grep -q "$installer"
+done
 
 # In a build, the same ends the build.
 if env -i PATH=/nonexistent CONDA_BUILD_STATE=BUILD /bin/bash -c ". '$activate'; true" 2>/dev/null; then
