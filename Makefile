@@ -17,7 +17,7 @@ SIDE_BY_SIDE := -n $(shell n=$$(nproc); echo $$((n < 4 ? n : 4))) --dist loadfil
 NONE_IS_FINE := $(if $(PART),|| [ $$? -eq 5 ])
 
 .DEFAULT_GOAL := all
-.PHONY: all bootstrap ppc64le test-ppc64le test test-unit test-full smoke bench lint tidy docs clean
+.PHONY: all bootstrap ppc64le test-ppc64le test test-unit test-full test-userlands smoke bench lint tidy docs clean
 
 all: bootstrap ## fetch, build, index, lock, install, write the module, smoke-test
 	@$(DDLCE) all
@@ -32,7 +32,7 @@ ppc64le: ## the release for POWER, cross-built and tested under emulation, besid
 test-ppc64le: bootstrap ## what `make ppc64le` made, installed and run under emulation
 	@bash scripts/bootstrap.sh ppc64le
 	@$(PY) -m pytest -q $(addprefix tests/integration/test_,build_ppc64le.py emulate_run.py \
-	  debs_built.py power_env.py)
+	  debs_built.py kernels_ppc64le.py power_env.py)
 
 test: bootstrap ## unit tests, then integration on the built channel and env (all, or PART=ddl)
 	@echo "== unit tests"
@@ -44,6 +44,9 @@ test: bootstrap ## unit tests, then integration on the built channel and env (al
 test-full: bootstrap ## everything, the long sweeps too
 	@echo "== all tests"
 	@$(PY) -m pytest tests
+
+test-userlands: bootstrap ## what `make` built, on old systems: Debian 11, and a glibc limited to 2.28
+	@$(PY) -m pytest -q tests/integration/test_userlands.py
 
 smoke: bootstrap ## the smoke suite in the installed environment
 	@$(DDLCE) smoke

@@ -22,7 +22,9 @@ PARTS: dict[str, tuple[str, ...]] = {
         *("recipes", "repack", "settings", "sources_*", "sysroot", "wheels_*", "yamltext"),
         *("doctor",),
     ),
-    "site": (*("env*", "install", "module*", "serve*", "several_admins", "stock_conda"),),
+    "site": (
+        *("env*", "install", "module*", "serve*", "several_admins", "stock_conda", "userlands"),
+    ),
 }
 
 #: The tests of recipes, which one file runs: the beginning of a recipe's name → part.

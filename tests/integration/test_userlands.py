@@ -1,0 +1,181 @@
+"""The environment on systems with an older C library than the build machine's."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ddlce.env.trees import remove_tree
+from ddlce.settings import load_settings
+from support.userlands import Userland, userland
+
+pytestmark = [
+    pytest.mark.built,
+    pytest.mark.skipif(os.geteuid() != 0, reason="debootstrap needs root"),
+    pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap"),
+]
+
+REPO = Path(__file__).parents[2]
+PROGRAMS = Path(__file__).parent / "programs" / "compiled"
+NAMES = ("debian-11", "glibc-2.28")
+SETTINGS = load_settings()
+
+#: Lmod is of the machine, as Debian 11's is older than modulefiles need; its Lua is Debian 11's.
+LMOD = Path("/usr/share/lmod")
+
+#: For pip: compile what is there, and ask for nothing.
+OFFLINE = ("--no-index", "--no-build-isolation", "--no-binary=:all:", "--no-deps")
+
+#: Calls what was compiled.
+CALLS = (
+    "import compiled_c, compiled_cxx; assert compiled_c.power(2, 10) == 1024; "
+    "print(compiled_cxx.words(7), compiled_cxx.words(-1))"
+)
+
+
+@dataclass
+class Centre:
+    """A root of environments on an old system.
+
+    Attributes:
+        system: where it is.
+        folder: what only the old system writes.
+        prefix: the release that commands are run with.
+    """
+
+    system: Userland
+    folder: Path
+    prefix: Path
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def ok(self, *command: str | Path, **variables: str) -> str:
+        """Run a program of the prefix, by its name, or of the system, by its path."""
+        program = str(command[0])
+        if "/" not in program:
+            program = str(self.prefix / "bin" / program)
+        readable = [REPO, SETTINGS.channel, SETTINGS.root]
+        done = self.system.run(
+            [program, *command[1:]],
+            writable=[self.folder],
+            readable=[*filter(Path.exists, readable), *([LMOD] if LMOD.exists() else [])],
+            variables={
+                "PATH": f"{self.prefix}/bin:/usr/bin:/bin",
+                "DDLCE_CACHE": str(self.folder / "cache"),
+                "CONDA_ENVS_PATH": str(self.folder / "clones"),
+                **self.variables,
+                **variables,
+            },
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
+
+
+@pytest.fixture
+def old(request: pytest.FixtureRequest, prefix: Path, tmp_path: Path) -> Iterator[Centre]:
+    """The release of this machine, seen from the old system that the test names."""
+    yield Centre(userland(request.param), tmp_path, prefix)
+    for made in ("site", "clones"):
+        if (tmp_path / made).exists():
+            remove_tree(tmp_path / made)
+
+
+def test_a_program_of_this_machine_does_not_start_there(prefix: Path, tmp_path: Path) -> None:
+    """The proof that the old systems are old."""
+    system = userland("glibc-2.28")
+    said = system.run(["/usr/bin/ldd", "--version"], [tmp_path]).stdout
+    assert said.startswith("ldd (Debian GLIBC 2.31")  # a shell script; the library says another
+    asked = "import os; print(os.confstr('CS_GNU_LIBC_VERSION'))"
+    assert system.run(["/usr/bin/python3", "-c", asked], [tmp_path]).stdout == "glibc 2.28\n"
+    shutil.copy(shutil.which("python3", path="/usr/bin") or "", tmp_path / "python3")
+    done = system.run([tmp_path / "python3", "--version"], [tmp_path])
+    assert done.returncode != 0
+    assert "version `GLIBC_2." in done.stderr
+
+
+@pytest.mark.parametrize("old", NAMES[-1:], indirect=True)
+def test_the_frameworks_and_two_ranks(old: Centre) -> None:
+    modules = "ssl, ctypes, lzma, sqlite3, readline, curses, bz2, uuid, torch, tensorflow, ddl"
+    asked = f"import os, {modules}; print(os.confstr('CS_GNU_LIBC_VERSION'))"
+    assert old.ok("python", "-c", asked) == f"glibc {old.system.glibc}\n"
+    said = old.ok(*("ddlrun", "-H", "localhost:2", "python", "-m", "ddl_ce_smoke.train"))
+    assert "2 ranks" in said, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("old", NAMES, indirect=True)
+def test_a_centre_on_an_old_system(old: Centre) -> None:
+    """Install, verify, load, prove, clone and compile, all of it there and without a network."""
+    site = old.folder / "site"
+    lock = REPO / "envs" / "locks" / "ddl-ce.linux-64.lock"
+    options = ("--root", site, "--json")
+    channel = ("--lock", lock, "--channel", SETTINGS.channel.as_uri(), "--offline")
+    made = json.loads(old.ok("ddlce", "env", "create", "ddl-ce", *channel, *options))
+    old.prefix, old.variables = Path(made["prefix"]), {"DDLCE_ROOT": str(site)}
+    assert old.prefix.is_relative_to(site)
+    old.ok("ddlce", "env", "verify", "ddl-ce")
+
+    old.ok("ddlce", "module", "ddl-ce")
+    if LMOD.exists():
+        script = (
+            f". {LMOD}/lmod/init/bash && module use {site}/modulefiles/lua && "
+            "module load ddl-ce && command -v ddlrun && python -c 'import sys; print(sys.prefix)'"
+        )
+        assert old.ok("/bin/bash", "-c", script).split()[-2:] == [
+            str(old.prefix / "bin" / "ddlrun"),
+            str(old.prefix),
+        ]
+
+    report = old.folder / "report"
+    old.ok("ddlce", "smoke", "ddl-ce", "--ranks", "1,2", "--report", report)
+    parts = json.loads((report / "report.json").read_text())["parts"]
+    assert [part["outcome"] for part in parts] == ["passed"] * 4
+
+    clone = json.loads(old.ok("ddlce", "env", "clone", "mine", "--json"))["prefix"]
+    old.prefix = Path(clone)
+    compiles(old)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("old", NAMES[-1:], indirect=True)
+def test_what_our_compilers_make_here_runs_there(old: Centre) -> None:
+    """In a clone of this machine, whose own C library is newer."""
+    clone = old.folder / "clones" / "mine"
+    here = {**os.environ, "DDLCE_CACHE": str(old.folder / "cache")}
+    ddlce = str(old.prefix / "bin" / "ddlce")
+    subprocess.run([ddlce, "env", "clone", clone], check=True, env=here)
+    compilers = ("gcc_linux-64", "gxx_linux-64", "sysroot_linux-64")
+    channel = ("--channel", SETTINGS.channel.as_uri())
+    subprocess.run([ddlce, "env", "install", clone, *compilers, *channel], check=True, env=here)
+    sources = shutil.copytree(PROGRAMS, old.folder / "compiled")
+    script = (
+        f"export CONDA_PREFIX={clone} PATH={clone}/bin:$PATH; "
+        'for file in "$CONDA_PREFIX"/etc/conda/activate.d/*.sh; do . "$file"; done; '
+        'export LDSHARED="$CC -shared $LDFLAGS"; '
+        f"python -m pip install {' '.join(OFFLINE)} {sources}"
+    )
+    subprocess.run(["bash", "-c", script], check=True)
+    old.prefix = clone
+    assert old.ok("python", "-c", CALLS) == "number 7 below zero\n"
+
+
+def compiles(old: Centre) -> None:
+    """A user's own code, by the old system's compiler."""
+    sources = shutil.copytree(PROGRAMS, old.folder / "compiled")
+    old.ok("python", "-m", "pip", "install", *OFFLINE, sources)
+    assert old.ok("python", "-c", CALLS) == "number 7 below zero\n"
+
+    program = old.folder / "reduce"
+    old.ok("mpicc", sources / "reduce.c", "-o", program)
+    assert old.ok("mpiexec", "-n", "3", program) == "sum 3\n"
+
+    build = old.folder / "extension"
+    build.mkdir()
+    said = old.ok("python", sources / "torch_extension.py", build)
+    assert said.splitlines()[-1] == "caught one dimension, please"
