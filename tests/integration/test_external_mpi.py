@@ -30,7 +30,7 @@ RANKS = (1, 2, 4)
 def chosen(spec: str, cache: Path) -> dict[str, str]:
     """Name → file of each package that the solver chooses for a spec."""
     found = solve(
-        [spec], {"ddl-ce": CHANNEL.as_uri()}, "linux-64", {"__glibc": "2.36", "__unix": "0"}, cache
+        [spec], {"ddl-ce": CHANNEL.as_uri()}, "linux-64", {"__glibc": "2.28", "__unix": "0"}, cache
     )
     return {package.name: package.file for package in found}
 

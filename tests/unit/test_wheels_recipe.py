@@ -129,7 +129,7 @@ def test_a_compiled_wheel_is_for_one_python_only(tmp_path: Path) -> None:
 
     def solved(*specs: str) -> set[str]:
         where = {"mini": channel.as_uri()}
-        found = solve(list(specs), where, "linux-64", {"__glibc": "2.36"}, tmp_path / "cache")
+        found = solve(list(specs), where, "linux-64", {"__glibc": "2.28"}, tmp_path / "cache")
         return {f"{p.name} {p.version} {p.build}" for p in found}
 
     assert solved("demo") == {
