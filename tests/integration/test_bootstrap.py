@@ -175,6 +175,7 @@ def planted(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_user_s_settings_for_other_pythons(tree: Path, planted: Path) -> None:
     """All at once: each of them alone would stop it, or spring the trap."""
     theirs = {"PYTHONPATH": str(planted), "PIP_USER": "1", "PIP_TARGET": "other", "PIP_PREFIX": "p"}
@@ -198,6 +199,7 @@ def test_the_program_takes_nothing_from_the_current_folder(tree: Path, planted: 
     assert subprocess.check_output([program], text=True, env=env, cwd=planted) == "toy\n"
 
 
+@pytest.mark.slow
 def test_the_program_of_a_tree_with_a_long_path(tree: Path, planted: Path) -> None:
     """Of a first line, the kernel reads 127 or 255 characters only; pip then writes another."""
     deep = tree / "/".join(["n" * 50] * 5)
@@ -207,6 +209,7 @@ def test_the_program_of_a_tree_with_a_long_path(tree: Path, planted: Path) -> No
     assert subprocess.check_output([deep / ".venv/bin/ddlce"], text=True, env=env) == "toy\n"
 
 
+@pytest.mark.slow
 def test_libraries_that_stop_python(tree: Path) -> None:
     libraries = tree / "libraries"
     libraries.mkdir()
@@ -223,6 +226,7 @@ def test_libraries_that_stop_python(tree: Path) -> None:
     assert bootstrap(tree, LD_LIBRARY_PATH=str(libraries / "fine")).returncode == 0
 
 
+@pytest.mark.slow
 def test_two_at_once(tree: Path) -> None:
     """The second neither removes what the first is making nor makes it again."""
     (tree / "backend.py").write_text(f"import time; time.sleep(2)\n{BACKEND}")

@@ -87,6 +87,7 @@ def test_a_package_is_built_tested_and_published(power: MiniTree) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_byte_of_this_machine_is_refused(power: MiniTree) -> None:
     write(power, "gcc", "true")
     done = power.ddlce("build", "--subdir", POWER, "machine")
@@ -95,6 +96,7 @@ def test_a_byte_of_this_machine_is_refused(power: MiniTree) -> None:
     assert not (power.folder / "cache" / "packages" / POWER).exists()
 
 
+@pytest.mark.slow
 def test_a_failing_test_on_the_emulated_machine_is_a_failure(power: MiniTree) -> None:
     write(power, COMPILER, 'test \\"$(machine-name)\\" = x86_64')
     done = power.ddlce("build", "--subdir", POWER, "machine")

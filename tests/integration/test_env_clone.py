@@ -273,7 +273,7 @@ def test_targets_and_sources_that_cannot_be(user: Site) -> None:
     assert verify(empty).ok
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_killed_anywhere_the_next_run_completes(user: Site, seed: int) -> None:
     for delay in (random.Random(seed).uniform(0.3, 2.0), 0.8 + seed * 0.3):
         user.killed_after(delay, "env", "clone", "mine")

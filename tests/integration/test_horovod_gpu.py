@@ -55,6 +55,7 @@ def test_no_count_of_elements_is_cut(horovod: Path, name: str) -> None:
     assert not re.findall(r"\(int\)\s*num_elements\b", code_of(horovod, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["adasum_gpu", "ddl_gpu", "mpi_gpu"])
 def test_what_the_patches_change_compiles(
     prefix: Path, horovod: Path, tmp_path: Path, name: str

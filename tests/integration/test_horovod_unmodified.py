@@ -58,6 +58,7 @@ def test_the_only_error_is_upstream_s_own(
     assert (CALL + REST) in (horovod / OPERATIONS).read_text().splitlines()[int(error[1]) - 1]
 
 
+@pytest.mark.slow
 def test_everything_else_compiles_and_is_in_the_library(
     prefix: Path, horovod: Path, options: list[str], tmp_path: Path
 ) -> None:

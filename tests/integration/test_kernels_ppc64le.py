@@ -28,6 +28,7 @@ LOOPS = ("-O3", "-fno-trapping-math", "-fno-math-errno")
 OPTIONS = {"kernels_generic.cc": LOOPS, "kernels_power9.cc": (*LOOPS, "-mcpu=power9")}
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"no {COMPILER}: make ppc64le"),
     pytest.mark.skipif(
         not any(map(shutil.which, PLATFORMS[POWER].emulators)), reason="no qemu-user: make ppc64le"

@@ -29,7 +29,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Written:
     return write_modulefiles(prefix, layout, tmp_path_factory.mktemp("modules"))
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize(
+    "shell", ["bash", *(pytest.param(name, marks=pytest.mark.slow) for name in ("zsh", "tcsh"))]
+)
 @pytest.mark.parametrize("system", ["lmod", "environment-modules"])
 def test_the_built_environment(built: Written, tmp_path: Path, system: str, shell: str) -> None:
     found, program = require(system, shell)

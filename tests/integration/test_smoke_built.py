@@ -30,6 +30,7 @@ def smoke(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, 
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow  # `make` has just had it run on more ranks
 def test_the_built_environment_passes(prefix: Path, tmp_path: Path) -> None:
     """On fewer ranks than `make` has it run: what it says, and that it is right."""
     status, errors = smoke("--quick", "--ranks", "1,2", "--report", str(tmp_path))

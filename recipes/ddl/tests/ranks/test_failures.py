@@ -20,8 +20,8 @@ LONG = 100.0
 KILL = ("survive", str(PROGRAMS / "lose.py"), "kill")
 
 
-def seldom(*values: int) -> object:
-    """Ranks and hosts for `make test-full`: most of these tests is waiting for a timeout."""
+def seldom(*values: object) -> object:
+    """A case for `make test-full`: most of these tests is waiting, or starting ranks."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
@@ -30,7 +30,7 @@ def reports(output: str) -> dict[int, str]:
 
 
 @pytest.mark.parametrize("collective", ["small", "allreduce", "broadcast", "barrier"])
-@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("n", [seldom(2), 4])
 def test_a_killed_rank_on_this_host_is_noticed_at_once(
     launch: Launch, tmp_path: Path, n: int, collective: str
 ) -> None:
