@@ -14,9 +14,11 @@ ar p licence.deb data.tar.xz | tar xJO ./usr/share/doc/gcc-12-base/copyright > c
 mapfile -t libraries < <(find . -name 'libgcc_s.so.1' -o -name 'libstdc++.so.6.*' -not -name '*.py')
 python3 -E -B "$RECIPE_DIR/scripts/sysroot.py" "$floor" "$RECIPE_DIR"/glibc-*.tar.xz \
   "$root/sysroot" "${libraries[@]}"
+headers=2.$(sed -n 's/^#define\s\+__GLIBC_MINOR__\s\+//p' "$root/sysroot/usr/include/features.h")
 
 fill() { # TEMPLATE [TOOL VARIABLE OPTIONS]
   sed -e "s/@TRIPLE@/$triple/g" -e "s/@PLATFORM@/linux-64/g" -e "s/@VERSION@/$floor/g" \
+    -e "s/@HEADERS@/$headers/g" \
     -e "s/@GCC@/$gcc/g" -e "s/@TOOL@/${2-}/g" -e "s/@VARIABLE@/${3-}/g" -e "s/@OPTIONS@/${4-}/g" \
     "$RECIPE_DIR/activate/$1"
 }

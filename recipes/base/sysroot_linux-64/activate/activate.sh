@@ -10,7 +10,7 @@ _ddlce_set() {
 _ddlce_fault() {
   _ddlce_glibc="$(echo '#include <features.h>' | "$_ddlce_wrapper" -E -dM - 2>&1 |
     sed -n 's/^#define __GLIBC_MINOR__ /2./p')"
-  if [ "$_ddlce_glibc" != "@VERSION@" ]; then
+  if [ "$_ddlce_glibc" != "@HEADERS@" ]; then
     echo "its headers are of glibc ${_ddlce_glibc:-that it does not find}"
     return
   fi

@@ -38,7 +38,8 @@ def main(floor: str, archive: Path, root: Path, *libraries: Path) -> None:
         root: the new folder.
         libraries: libstdc++ and libgcc_s.
     """
-    release = refuse_other(floor, archive)
+    release = archive.name.removeprefix("glibc-").removesuffix(".tar.xz")
+    floor = headers_of(floor, release)
     root.mkdir(parents=True)
     shutil.unpack_archive(archive, root)
     usr, tables = root / "usr", root / "symbols"
@@ -64,28 +65,21 @@ def main(floor: str, archive: Path, root: Path, *libraries: Path) -> None:
     shutil.rmtree(tables)
 
 
-def refuse_other(floor: str, archive: Path) -> str:
-    """The release that the archive is of.
+def headers_of(floor: str, release: str) -> str:
+    """The release that headers and stubs are of: the floor, or the archive's where that is older.
 
     Raises:
-        SystemExit: the sysroot of this floor cannot be made of it.
+        SystemExit: the sysroot of this floor cannot be made.
     """
-    match = re.fullmatch(r"glibc-([\d.]+)\.tar\.xz", archive.name)
-    release = match[1] if match else ""
     where = "c_stdlib_version in recipes/conda_build_config.yaml"
     if not re.fullmatch(r"2\.\d+", floor):
         sys.exit(f"sysroot_linux-64: {floor}: no release of glibc; mend {where}")
-    if numbers(floor) > numbers(release):
-        sys.exit(
-            f"sysroot_linux-64: glibc {floor} is newer than {archive.name}, which this recipe "
-            f"starts from; lower {where}, or make another archive with scripts/collect.py"
-        )
     if numbers(floor) < numbers(OLDEST):
         sys.exit(
             f"sysroot_linux-64: glibc {floor} is older than {OLDEST}, down to which the headers "
             f"are known to be right; raise {where}"
         )
-    return release
+    return min(floor, release, key=numbers)
 
 
 def soname_of(library: Path) -> str:
