@@ -18,8 +18,9 @@ from support.userlands import Userland, userland
 
 pytestmark = [
     pytest.mark.built,
+    pytest.mark.timeout(900),  # the first makes the old systems
     pytest.mark.skipif(os.geteuid() != 0, reason="debootstrap needs root"),
-    pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap"),
+    pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap and debootstrap"),
 ]
 
 REPO = Path(__file__).parents[2]
@@ -109,6 +110,7 @@ def test_the_frameworks_and_two_ranks(old: Centre) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("old", NAMES, indirect=True)
 def test_a_centre_on_an_old_system(old: Centre) -> None:
     """Install, verify, load, prove, clone and compile, all of it there and without a network."""
