@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ddlce.model.source import Source
 from ddlce.settings import Settings
 from ddlce.sources import SourceStore
 from support.sourceserver import Server, ddlce, lock, publish
@@ -75,3 +76,33 @@ def test_from_wants_a_complete_folder(settings: Settings, tmp_path: Path) -> Non
     assert "not a complete folder of sources" in empty.stderr
     both = ddlce(settings, "fetch", "--from", str(tmp_path), "--into", str(tmp_path))
     assert both.returncode == 2
+
+
+def test_a_machine_without_apt_takes_debians_sources_from_a_folder(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """As on Red Hat and SUSE; without the folder the message names the client that is missing."""
+    data = b"a source of Debian's"
+    digest = hashlib.sha256(data).hexdigest()
+    lock(
+        settings,
+        Source(
+            client="debian-source",
+            package="leaf",
+            version="1-1",
+            file="leaf_1.orig.tar.gz",
+            size=len(data),
+            sha256=digest,
+        ),
+    )
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    without = ("env", f"PATH={programs}")
+    assert "apt-get" in ddlce(settings, "fetch", prefix=without).stderr
+    stick = tmp_path / "stick"
+    (stick / digest).mkdir(parents=True)
+    (stick / digest / "leaf_1.orig.tar.gz").write_bytes(data)
+    shutil.copy(settings.sources_lock, stick)
+    done = ddlce(settings, "fetch", "--from", str(stick), "--json", prefix=without)
+    assert done.returncode == 0, done.stderr
+    assert [row["how"] for row in json.loads(done.stdout)] == ["copied"]

@@ -23,7 +23,16 @@ PARTS: dict[str, tuple[str, ...]] = {
         *("doctor",),
     ),
     "site": (
-        *("env*", "install", "module*", "serve*", "several_admins", "stock_conda", "userlands"),
+        *(
+            "env*",
+            "install",
+            "module*",
+            "serve*",
+            "several_admins",
+            "stock_conda",
+            "userlands",
+            "glibcnames",
+        ),
     ),
 }
 
