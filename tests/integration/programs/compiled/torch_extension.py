@@ -1,4 +1,4 @@
-"""Compiles a C++ function for PyTorch and calls it; an error of PyTorch comes through it."""
+"""Compiles C++ functions for PyTorch and calls them; its errors are caught in C++ and here."""
 
 import sys
 from pathlib import Path
@@ -12,13 +12,27 @@ torch::Tensor twice(torch::Tensor x) {
   TORCH_CHECK(x.dim() == 1, "one dimension, please");
   return 2 * x;
 }
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }
+// The type of the exception is PyTorch's, thrown in one of its libraries.
+bool refused(torch::Tensor x, torch::Tensor y) {
+  try {
+    x.matmul(y);
+  } catch (const c10::Error&) {
+    return true;
+  }
+  return false;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("twice", &twice);
+  m.def("refused", &refused);
+}
 """
 folder = Path(sys.argv[1])
 (folder / "twice.cpp").write_text(SOURCE)
-twice = load("twice", [str(folder / "twice.cpp")], build_directory=str(folder)).twice
-assert twice(torch.arange(3)).tolist() == [0, 2, 4]
+extension = load("twice", [str(folder / "twice.cpp")], build_directory=str(folder))
+assert extension.twice(torch.arange(3)).tolist() == [0, 2, 4]
+assert extension.refused(torch.ones(2, 3), torch.ones(2, 3))
+assert not extension.refused(torch.ones(2, 3), torch.ones(3, 2))
 try:
-    twice(torch.zeros(2, 2))
+    extension.twice(torch.zeros(2, 2))
 except RuntimeError as error:
     print("caught", str(error).splitlines()[0])
