@@ -14,7 +14,7 @@ import pytest
 
 from ddlce.env.trees import remove_tree
 from ddlce.settings import load_settings
-from support.userlands import Userland, userland
+from support.userlands import LMOD, Userland, userland
 
 pytestmark = [
     pytest.mark.built,
@@ -27,9 +27,6 @@ REPO = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs" / "compiled"
 NAMES = ("debian-11", "glibc-2.28")
 SETTINGS = load_settings()
-
-#: Lmod is of the machine, as Debian 11's is older than modulefiles need; its Lua is Debian 11's.
-LMOD = Path("/usr/share/lmod")
 
 #: For pip: compile what is there, and ask for nothing.
 OFFLINE = ("--no-index", "--no-build-isolation", "--no-binary=:all:", "--no-deps")

@@ -32,6 +32,9 @@ SUITE, KEYRING = "bullseye", "/usr/share/keyrings/debian-archive-keyring.gpg"
 #: A machine's compiler and Python, Lmod's interpreter, and what a login node has anyway.
 PACKAGES = ("g++", "make", "python3", "lua5.3", "lua-posix", "lua-term", "procps", "patch")
 
+#: Where Debian has Lmod.
+LMOD = Path("/usr/share/lmod")
+
 #: In the order of x86-64's table, the first system call that Linux 4.18 does not have.
 AFTER_4_18 = 335
 
@@ -170,6 +173,8 @@ def _debootstrap(target: Path) -> None:
         raise RuntimeError(f"debootstrap {SUITE}: {(done.stdout + done.stderr)[-2000:]}")
     (target / "etc/hosts").write_text("127.0.0.1 localhost old\n")
     shutil.rmtree(target / "var/cache/apt")
+    # Debian 11's Lmod is older than modulefiles need: the machine's is seen there.
+    (target / LMOD.relative_to("/")).mkdir()
 
 
 def _pretending(original: Path, target: Path) -> None:

@@ -27,6 +27,9 @@ machines=(-e 's/self\.add_multiarch_paths()/pass/'
 sed "${machines[@]}" setup.py > setup.new
 test "$(diff setup.py setup.new | grep -c '^>')" -eq 4
 mv setup.new setup.py
+# The same of its configure script, whose every question about curses the compiler would refuse.
+grep -q ' -I/usr/include/ncursesw"$' configure
+sed -i 's| -I/usr/include/ncursesw"$|"|' configure
 
 # `make install` compiles every module three times, with time stamps; done below, once.
 sed -i 's|$(DESTDIR)$(LIBDEST)/compileall.py|-c ""|' Makefile.pre.in
