@@ -156,7 +156,6 @@ def test_what_our_compilers_make_here_runs_there(old: Centre) -> None:
     script = (
         f"export CONDA_PREFIX={clone} PATH={clone}/bin:$PATH; "
         'for file in "$CONDA_PREFIX"/etc/conda/activate.d/*.sh; do . "$file"; done; '
-        'export LDSHARED="$CC -shared $LDFLAGS"; '
         f"python -m pip install {' '.join(OFFLINE)} {sources}"
     )
     subprocess.run(["bash", "-c", script], check=True)
