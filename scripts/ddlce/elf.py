@@ -13,7 +13,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.enums import ENUM_E_MACHINE
-from elftools.elf.gnuversions import GNUVerNeedSection
+from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection
 from elftools.elf.segments import InterpSegment
 
 #: Every ELF file begins with it.
@@ -49,6 +49,7 @@ class Elf:
         wants: version of glibc, `GLIBC_2.14` → the symbols that it needs of it.
         undefined: the symbols without a version that it needs, but for weak ones.
         exports: the symbols that it defines for others.
+        offers: version of glibc → the symbols that it defines of it.
     """
 
     machine: str
@@ -62,6 +63,7 @@ class Elf:
     wants: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     undefined: frozenset[str] = field(default=frozenset(), repr=False)
     exports: frozenset[str] = field(default=frozenset(), repr=False)
+    offers: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
 
 def read_elf(data: bytes) -> Elf | None:
@@ -94,6 +96,7 @@ def _read(elf: ELFFile) -> Elf:
     rpaths: list[str] = []
     versions: list[tuple[int, ...]] = []
     wanted_versions: dict[int, str] = {}
+    own_versions: dict[int, str] = {}
     for section in elf.iter_sections():
         if isinstance(section, DynamicSection):
             tag: Any  # its attributes depend on its kind
@@ -111,6 +114,9 @@ def _read(elf: ELFFile) -> Elf:
             for _, wanted in section.iter_versions():
                 for name in wanted:
                     wanted_versions[name["vna_other"] & VERSION] = name.name
+        elif isinstance(section, GNUVerDefSection):
+            for version, own in section.iter_versions():
+                own_versions[version["vd_ndx"]] = next(iter(own)).name
     versions = [v for name in wanted_versions.values() if (v := glibc_version(name))]
     programs = [part for part in elf.iter_segments() if isinstance(part, InterpSegment)]
     pages = [int(part["p_align"]) for part in elf.iter_segments("PT_LOAD")]
@@ -123,19 +129,21 @@ def _read(elf: ELFFile) -> Elf:
         glibc=".".join(map(str, max(versions))) if versions else "",
         interpreter=programs[0].get_interp_name() if programs else "",
         page=min(pages, default=0),
-        **_symbols(elf, wanted_versions),
+        **_symbols(elf, wanted_versions, own_versions),
     )
 
 
-def _symbols(elf: ELFFile, versions: dict[int, str]) -> dict[str, Any]:
-    """`wants`, `undefined` and `exports`; by hand, as some libraries have 200000 symbols.
+def _symbols(elf: ELFFile, versions: dict[int, str], own: dict[int, str]) -> dict[str, Any]:
+    """What `Elf` says of symbols; by hand, as some libraries have 200000.
 
     Args:
         elf: the file.
         versions: index → version that it needs.
+        own: index → version that it defines.
     """
     table, numbers = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".gnu.version")
     wants: dict[str, list[str]] = {name: [] for name in versions.values() if glibc_version(name)}
+    offers: dict[str, list[str]] = {name: [] for name in own.values() if glibc_version(name)}
     undefined, exports = set(), set()
     if table is not None and elf.elfclass == 64 and elf.little_endian:
         names = elf.get_section(table["sh_link"]).data()
@@ -145,6 +153,8 @@ def _symbols(elf: ELFFile, versions: dict[int, str]) -> dict[str, Any]:
             name = names[place : names.index(b"\0", place)].decode("latin-1")
             if section:
                 exports.add(name)
+                if (version := own.get(kind & VERSION)) in offers:
+                    offers[version].append(name)
             elif version := versions.get(kind & VERSION):
                 wants.setdefault(version, []).append(name)
             elif name and info >> 4 != WEAK:
@@ -153,6 +163,7 @@ def _symbols(elf: ELFFile, versions: dict[int, str]) -> dict[str, Any]:
         "wants": {name: tuple(sorted(wants[name])) for name in wants if glibc_version(name)},
         "undefined": frozenset(undefined),
         "exports": frozenset(exports),
+        "offers": {name: tuple(sorted(offers[name])) for name in offers},
     }
 
 

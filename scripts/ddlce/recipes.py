@@ -177,7 +177,6 @@ def _packaged_tests(data: object) -> Iterator[str]:
             yield from _packaged_tests(part)
 
 
-
 def _is_taken(name: str, words: str) -> bool:
     """Whether a file of the room is what an entry names, or lies in the folder that it names."""
     glob = re.sub(r"\$\{\{.*?\}\}", "*", words).removeprefix("./").rstrip("/")

@@ -30,7 +30,17 @@ from support.modulesystems import UNPACKED
 SUITE, KEYRING = "bullseye", "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 #: A machine's compiler and Python, Lmod's interpreter, and what a login node has anyway.
-PACKAGES = ("g++", "make", "python3", "lua5.3", "lua-posix", "lua-term", "procps", "patch")
+PACKAGES = (
+    "g++",
+    "make",
+    "python3",
+    "lua5.3",
+    "lua-posix",
+    "lua-term",
+    "lua-filesystem",
+    "procps",
+    "patch",
+)
 
 #: Where Debian has Lmod.
 LMOD = Path("/usr/share/lmod")

@@ -97,6 +97,22 @@ def test_a_symbol_that_nobody_has(channel: Path, prefix: Path, tmp_path: Path) -
     assert says(pack(channel, prefix, "one", GLIBC, "middle"), channel) == []
 
 
+def test_what_glibc_had_at_the_floor_is_there_unnamed(channel: Path, prefix: Path) -> None:
+    """As in a wheel that was not linked with libm; `gettid` came with 2.30."""
+    source = "double floor(double); int gettid(void); double use(double x) { return %s; }"
+    library = prefix / "lib/libuse.so.1"
+    alone = ("-nostdlib", "-fno-builtin")
+    compile_c(library, source % "floor(x)", *SHARED, *alone)
+    elf = read_elf(library.read_bytes())
+    assert elf is not None
+    assert elf.undefined == {"floor"}
+    assert says(pack(channel, prefix), channel, "2.28") == []
+    compile_c(library, source % "gettid()", *SHARED, *alone)
+    assert says(pack(channel, prefix), channel, "2.30") == []
+    (found,) = says(pack(channel, prefix), channel, "2.28")
+    assert found.startswith("undefined lib/libuse.so.1: needs gettid, without a version")
+
+
 def test_many_lost_symbols_are_counted(channel: Path, prefix: Path) -> None:
     names = [f"lost{n}" for n in range(7)]
     source = "".join(f"int {name}(void);" for name in names)

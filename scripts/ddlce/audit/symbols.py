@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from ddlce.audit.facts import Facts, read_exports
 from ddlce.audit.model import GLIBC, Below, Finding
-from ddlce.elf import glibc_version
+from ddlce.elf import glibc_version, read_elf
 from ddlce.settings import OWN_GLIBC
 
 #: So many names stand in a message; the rest is counted.
@@ -39,12 +39,15 @@ def undefined(facts: Facts, below: Below | None) -> Iterator[Finding]:
     """Each symbol without a version that is not weak is in a library that is installed beside it.
 
     A linker takes a shared library with such a symbol; the program that calls it ends. A function
-    that the sysroot's headers do not declare, as it is younger than the floor, leaves one.
+    that the sysroot's headers do not declare, as it is younger than the floor, leaves one. What
+    glibc had at the floor is there in every process, whether the file names the library or not.
     """
     if below is None or facts.name == OWN_GLIBC:
         return
     elves = {file.path: file.elf for file in facts.files.values() if file.elf}
     own = frozenset().union(*(elf.exports for elf in elves.values()))
+    if not any(name == OWN_GLIBC for name in below.paths.values()):
+        own |= _of_glibc(facts.floor)
     # What else a library of the machine has is not known here, nor what an absent one would have.
     known = GLIBC | {PurePosixPath(path).name for path in (*facts.files, *below.paths)}
     wanted = {p: elf.undefined - own for p, elf in elves.items() if known.issuperset(elf.needed)}
@@ -60,6 +63,20 @@ def undefined(facts: Facts, below: Below | None) -> Iterator[Finding]:
                 path,
                 f"needs {_some(missing)}, without a version, which is in no library beside it",
             )
+
+
+@functools.cache
+def _of_glibc(floor: str) -> frozenset[str]:
+    """The functions of glibc at its release `floor`, told by a newer one, this machine's."""
+    maps = Path("/proc/self/maps").read_text()
+    folder = next(Path(line.split()[-1]).parent for line in maps.splitlines() if "/libc." in line)
+    found: set[str] = set()
+    for path in map(folder.joinpath, GLIBC):
+        elf = read_elf(path.read_bytes()) if path.is_file() else None
+        for version, names in elf.offers.items() if elf else ():
+            if not floor or (glibc_version(version) or ()) <= _numbers(floor):
+                found.update(names)
+    return frozenset(found)
 
 
 @functools.cache
