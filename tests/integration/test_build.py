@@ -354,3 +354,16 @@ def test_index_mends_a_package_that_was_overwritten(tree: MiniTree) -> None:
     package.write_bytes(bytes(len(good)))
     assert tree.ddlce("index").returncode == 0
     assert package.read_bytes() == good
+
+
+def test_what_is_needed_through_a_package_that_stays_is_waited_for(tree: MiniTree) -> None:
+    """The package between is not built again when what it only runs with changes."""
+    tree.recipe("base")
+    tree.recipe("between", run="base")
+    tree.recipe("top", build="between")
+    assert tree.ddlce("build", "top").returncode == 0
+    tree.recipe("base", script="sleep 4")
+    tree.recipe("top", build="between", script=": changed")
+    done = tree.ddlce("build", "top", "--jobs", "2")
+    assert done.returncode == 0, done.stderr
+    assert "build: 2 of 3 recipes" in done.stdout + done.stderr

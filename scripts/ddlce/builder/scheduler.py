@@ -152,7 +152,10 @@ class Scheduler:
     def _ready(self) -> list[Step]:
         if self.failures and not self.keep_going:
             return []
-        ready = [s for s in self.todo.values() if not any(self._unbuilt(a) for a in s.after)]
+        # All below, not `after` alone: a package between may be there already, and run with one
+        # that is not.
+        below = ((step, self.plan.sandbox(step.name)) for step in self.todo.values())
+        ready = [step for step, names in below if not any(map(self._unbuilt, names))]
         return sorted(ready, key=lambda s: -self.cost[s.name])
 
     def _start_ready(self) -> bool:
