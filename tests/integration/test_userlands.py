@@ -125,7 +125,8 @@ def test_a_centre_on_an_old_system(old: Centre) -> None:
         # What of Lmod is compiled is the machine's, and only for modulefiles in Tcl.
         script = (
             f"export LMOD_FAST_TCL_INTERP=no; . {LMOD}/lmod/init/bash && "
-            f"module use {site}/modulefiles/lua && module load ddl-ce && command -v ddlrun && python -c 'import sys; print(sys.prefix)'"
+            f"module use {site}/modulefiles/lua && module load ddl-ce && "
+            "command -v ddlrun && python -c 'import sys; print(sys.prefix)'"
         )
         assert old.ok("/bin/bash", "-c", script).split()[-2:] == [
             str(old.prefix / "bin" / "ddlrun"),
