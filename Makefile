@@ -10,8 +10,8 @@ BENCHES := $(ALL_BENCHES)
 $(foreach name,$(filter-out $(ALL_BENCHES),$(BENCHES)),$(error \
   BENCHES: there is no benchmark "$(name)"; there are: $(ALL_BENCHES)))
 
-# Tests mostly wait, so that a worker for each processor, four at most, saves time.
-SIDE_BY_SIDE := -n $(shell n=$$(nproc); echo $$((n < 4 ? n : 4))) --dist loadfile
+# Tests wait as often as they compute: a worker more than processors, five at most.
+SIDE_BY_SIDE := -n $(shell n=$$(nproc); echo $$(((n < 4 ? n : 4) + 1))) --dist loadfile
 
 # A part of the project may have tests of one kind only: pytest ends with 5 where it finds none.
 NONE_IS_FINE := $(if $(PART),|| [ $$? -eq 5 ])
