@@ -65,6 +65,7 @@ class Centre:
             readable=[*filter(Path.exists, readable), *([LMOD] if LMOD.exists() else [])],
             variables={
                 "PATH": f"{self.prefix}/bin:/usr/bin:/bin",
+                "DDLCE_REPO": str(REPO),
                 "DDLCE_CACHE": str(self.folder / "cache"),
                 "CONDA_ENVS_PATH": str(self.folder / "clones"),
                 **self.variables,

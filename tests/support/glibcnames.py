@@ -35,8 +35,9 @@ def pretend(root: Path, true: str, floor: str) -> list[Path]:
         before = path.read_bytes()
         after = renamed(before, path, tuple(map(int, floor.split("."))))
         if re.fullmatch(r"(libc|ld)-[\d.]+\.so", path.name):
-            # What gnu_get_libc_version and ldd's first line say.
-            after = after.replace(f"\0{true}\0".encode(), f"\0{floor}\0".encode())
+            # What gnu_get_libc_version and confstr say.
+            said = rb"(?<=[\0 ])" + re.escape(true).encode() + rb"(?=\0)"
+            after = re.sub(said, floor.encode(), after)
         if after != before:
             path.write_bytes(after)
             changed.append(path)
