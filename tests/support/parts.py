@@ -20,7 +20,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         *("audit*", "bootstrap", "build*", "channel*", "distributions", "elf", "fetch*", "files"),
         *("hostile_folder", "lint", "manifest", "obstructed_paths", "ownership", "plan", "program"),
         *("recipes", "repack", "settings", "sources_*", "sysroot", "wheels_*", "yamltext"),
-        *("doctor",),
+        *("doctor", "engine_worker"),
     ),
     "site": (
         *(

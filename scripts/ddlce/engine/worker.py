@@ -13,10 +13,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ddlce.errors import WorkError
 from ddlce.programs import own_python
+
+#: Where Debian, Red Hat and SUSE have the certificates of authorities (openssl-probe's list).
+BUNDLES = (
+    Path("/etc/ssl/certs/ca-certificates.crt"),
+    Path("/etc/pki/tls/certs/ca-bundle.crt"),
+    Path("/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"),
+    Path("/etc/ssl/ca-bundle.pem"),
+    Path("/etc/ssl/cert.pem"),
+)
 
 #: Called with (done, total, what) while the worker works.
 Progress = Callable[[int, int, str], None]
@@ -46,6 +56,7 @@ def call(module: str, request: dict[str, Any], progress: Progress | None = None)
     answer: dict[str, Any] | None = None
     with subprocess.Popen(
         own_python("-m", module),
+        env={**os.environ, **certificates()},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -78,6 +89,19 @@ def call(module: str, request: dict[str, Any], progress: Progress | None = None)
     if "error" in answer:
         raise WorkerError(*answer["error"])
     return answer["answer"]
+
+
+def certificates() -> dict[str, str]:
+    """The variable that names certificate authorities, on a machine that has none; else nothing.
+
+    rattler ends with a panic where it finds none, whatever the channel's address.
+    """
+    told = {"SSL_CERT_FILE", "SSL_CERT_DIR"} & os.environ.keys()
+    if told or any(bundle.is_file() for bundle in BUNDLES):
+        return {}
+    from requests.utils import DEFAULT_CA_BUNDLE_PATH  # slow to import, and seldom needed
+
+    return {"SSL_CERT_FILE": DEFAULT_CA_BUNDLE_PATH}
 
 
 def serve(function: Callable[[dict[str, Any]], Any]) -> None:
