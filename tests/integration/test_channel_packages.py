@@ -21,6 +21,8 @@ from ddlce.audit import (
 )
 from ddlce.audit.facts import Info, read_facts, read_metadata
 from ddlce.builder.distributions import distributions
+from ddlce.engine.solve import solve
+from ddlce.errors import DdlceError
 from ddlce.model.envlock import EnvLock
 from ddlce.settings import load_settings
 from support.packages import package_files
@@ -185,3 +187,12 @@ def test_a_client_reads_the_same_from_each_form_of_the_index(
     assert any("/shards/" in path for path in asked)
     assert answers["plain"] == answers["zst"] == answers["shards"]
     assert len(answers["plain"]) == len(packages)
+
+
+def test_a_machine_below_the_floor_is_refused(channel: Path, tmp_path: Path) -> None:
+    """By the solver of pixi, which takes the machine's glibc for a package, as conda does."""
+    where, cache = {"ddl-ce": channel.as_uri()}, tmp_path / "cache"
+    found = solve(["ddl-ce"], where, "linux-64", {"__glibc": "2.28", "__unix": "0"}, cache)
+    assert "pytorch" in {package.name for package in found}
+    with pytest.raises(DdlceError, match="__glibc"):
+        solve(["ddl-ce"], where, "linux-64", {"__glibc": "2.27", "__unix": "0"}, cache)

@@ -16,7 +16,6 @@ from ddlce.env.layout import Layout
 from ddlce.env.relink import Unusual
 from ddlce.env.verify import verify
 from ddlce.modulefile.install import Written, write_modulefiles
-from ddlce.settings import load_settings
 from support.minienv import (
     NOBODY,
     Site,
@@ -277,17 +276,3 @@ def test_deactivate_leaves_the_release(session: Session, tmp_path: Path) -> None
     assert "CONDA_PREFIX" not in without
     assert after.pop("CONDA_SHLVL") == "0"
     assert {n: v for n, v in after.items() if n not in CONDAS_OWN} == before
-
-
-@pytest.mark.built
-@pytest.mark.parametrize(("glibc", "found"), [("2.28", True), ("2.27", False)])
-def test_a_machine_below_the_floor_is_refused(
-    conda: StockConda, tmp_path: Path, glibc: str, found: bool
-) -> None:
-    """The built channel, and what conda takes the machine to have."""
-    env = conda_environ(tmp_path, CONDA_OVERRIDE_GLIBC=glibc)
-    channel = ("--override-channels", "--channel", load_settings().channel.as_uri())
-    done = conda.run("create", "--dry-run", "-p", tmp_path / "env", *channel, "python", env=env)
-    assert (done.returncode == 0) == found, done.stdout + done.stderr
-    assert found or "__glibc" in done.stdout + done.stderr
-    assert not (tmp_path / "env").exists()
