@@ -10,6 +10,6 @@ static PyObject *power(PyObject *self, PyObject *args) {
 }
 
 static PyMethodDef methods[] = {{"power", power, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "compiled_c", NULL, -1, methods,
-                                    NULL, NULL, NULL, NULL};
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "compiled_c", NULL, -1, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit_compiled_c(void) { return PyModule_Create(&module); }

@@ -21,6 +21,13 @@ static PyObject *words(PyObject *, PyObject *argument) {
 }
 
 static PyMethodDef methods[] = {{"words", words, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "compiled_cxx", nullptr, -1, methods,
-                                    nullptr, nullptr, nullptr, nullptr};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT,
+                                    "compiled_cxx",
+                                    nullptr,
+                                    -1,
+                                    methods,
+                                    nullptr,
+                                    nullptr,
+                                    nullptr,
+                                    nullptr};
 PyMODINIT_FUNC PyInit_compiled_cxx(void) { return PyModule_Create(&module); }
