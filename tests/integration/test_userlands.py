@@ -174,7 +174,8 @@ def compiles(old: Centre) -> None:
 
     program = old.folder / "reduce"
     old.ok("mpicc", sources / "reduce.c", "-o", program)
-    assert old.ok("mpiexec", "-n", "3", program) == "sum 3\n"
+    # UCX says there, on the same stream, that no /sys is mounted.
+    assert "sum 3" in old.ok("mpiexec", "-n", "3", program).splitlines()
 
     build = old.folder / "extension"
     build.mkdir()
