@@ -45,7 +45,8 @@ class Centre:
     Attributes:
         system: where it is.
         folder: what only the old system writes.
-        prefix: the release that commands are run with.
+        prefix: the environment that commands are run with.
+        variables: more of those that they see.
     """
 
     system: Userland
@@ -53,7 +54,7 @@ class Centre:
     prefix: Path
     variables: dict[str, str] = field(default_factory=dict)
 
-    def ok(self, *command: str | Path, **variables: str) -> str:
+    def ok(self, *command: str | Path) -> str:
         """Run a program of the prefix, by its name, or of the system, by its path."""
         program = str(command[0])
         if "/" not in program:
@@ -69,7 +70,6 @@ class Centre:
                 "DDLCE_CACHE": str(self.folder / "cache"),
                 "CONDA_ENVS_PATH": str(self.folder / "clones"),
                 **self.variables,
-                **variables,
             },
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -103,7 +103,7 @@ def test_the_frameworks_and_two_ranks(old: Centre) -> None:
     modules = "ssl, ctypes, lzma, sqlite3, readline, curses, bz2, uuid, torch, tensorflow, ddl"
     asked = f"import os, {modules}; print(os.confstr('CS_GNU_LIBC_VERSION'))"
     assert old.ok("python", "-c", asked) == f"glibc {old.system.glibc}\n"
-    said = old.ok(*("ddlrun", "-H", "localhost:2", "python", "-m", "ddl_ce_smoke.train"))
+    said = old.ok("ddlrun", "-H", "localhost:2", "python", "-m", "ddl_ce_smoke.train")
     assert "2 ranks" in said, said
 
 
