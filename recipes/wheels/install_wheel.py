@@ -33,10 +33,14 @@ if __name__ == "__main__":
     sys.exit({function}())
 """
 
-#: Reads names of modules. The bytecode holds the time that every file of a package has.
-COMPILE = """\
+#: The time that the builder gives every file of a package. The engine sets SOURCE_DATE_EPOCH to the
+#: time of the build where no compiler's activation sets it again.
+EPOCH = 1767225600
+
+#: Reads names of modules. The bytecode holds the time that its source has in the package.
+COMPILE = f"""\
 import os, py_compile, sys
-time, mode = int(os.environ["SOURCE_DATE_EPOCH"]), py_compile.PycInvalidationMode.TIMESTAMP
+time, mode = {EPOCH}, py_compile.PycInvalidationMode.TIMESTAMP
 for name in sys.stdin.read().splitlines():
     os.utime(name, (time, time))
     try:
@@ -75,20 +79,18 @@ def main() -> None:
     if len(wheels) != 1:
         sys.exit(f"error: {source} holds {len(wheels)} wheels, expected one")
     with zipfile.ZipFile(wheels[0]) as wheel:
-        install(wheel, prefix, options)
+        site = prefix / "lib" / f"python{options.python}" / "site-packages"
+        install(wheel, prefix, site, options)
         extract_licenses(wheel, source)
     if options.compiler:
-        site = prefix / "lib" / f"python{options.python}" / "site-packages"
         compile_modules(options.compiler, site)
 
 
-def install(wheel: zipfile.ZipFile, prefix: Path, options: argparse.Namespace) -> None:
+def install(wheel: zipfile.ZipFile, prefix: Path, site: Path, options: argparse.Namespace) -> None:
     """Unpack each file to its place.
 
     INSTALLER and RECORD are left out: the builder gives every package its own.
     """
-    python = options.python
-    site = prefix / "lib" / f"python{python}" / "site-packages"
     info = dist_info(wheel)
     named = info
     if options.distribution:
@@ -98,7 +100,7 @@ def install(wheel: zipfile.ZipFile, prefix: Path, options: argparse.Namespace) -
         "platlib": site,
         "scripts": prefix / "bin",
         "data": prefix,
-        "headers": prefix / "include" / f"python{python}" / info.split("-")[0],
+        "headers": prefix / "include" / f"python{options.python}" / info.split("-")[0],
     }
     links = set()
     skipped = {f"{info}/{name}" for name in ("RECORD", "RECORD.jws", "RECORD.p7s", "INSTALLER")}
@@ -220,7 +222,6 @@ def compile_modules(python: str, site: Path) -> None:
     # Without what site-packages and the current folder hold: nothing of the wheel is run.
     command = [python, "-s", "-S", "-B", "-P", "-c", COMPILE]
     env = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
-    env["SOURCE_DATE_EPOCH"] = os.environ["SOURCE_DATE_EPOCH"]
     text = "".join(f"{name}\n" for name in modules)
     done = subprocess.run(command, input=text, env=env, cwd=site, text=True, check=False)
     if done.returncode or (modules and not list(site.rglob("*.pyc"))):

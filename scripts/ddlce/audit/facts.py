@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from tarfile import TarError
+from tarfile import TarError, TarInfo
 from typing import Any
 from zipfile import BadZipFile
 
@@ -42,6 +43,9 @@ class File:
         marks: forbidden texts that are in it.
         placeholder: whether the prefix that paths.json registers for it is in it.
         elf: for an ELF file.
+        time: when it was changed, in seconds since 1970; 0 for a link.
+        source_time: of bytecode, the time of the source that it is for; None for what is none, or
+            compares its source otherwise (PEP 552).
     """
 
     path: str
@@ -53,6 +57,8 @@ class File:
     marks: tuple[str, ...] = ()
     placeholder: bool = False
     elf: Elf | None = None
+    time: int = 0
+    source_time: int | None = None
 
     @property
     def folder(self) -> PurePosixPath:
@@ -146,7 +152,7 @@ def read_facts(package: Path, forbidden: Sequence[str] = ()) -> Facts:
                 data = archive.extractfile(member) if member.isfile() else None
                 prefix = registered.get(member.name)
                 files[member.name] = (
-                    _file(member.name, data.read(), member.mode, prefix, forbidden)
+                    _file(member, data.read(), prefix, forbidden)
                     if data
                     else File(member.name, member.linkname, len(member.linkname), "", member.mode)
                 )
@@ -227,18 +233,26 @@ def _read_info(package: Path) -> tuple[dict[str, Any], list[tuple[str, int]]]:
     return info, licenses
 
 
-def _file(path: str, data: bytes, mode: int, prefix: str | None, forbidden: Sequence[str]) -> File:
+def _file(member: TarInfo, data: bytes, prefix: str | None, forbidden: Sequence[str]) -> File:
     marks = [text for text in forbidden if text.encode() in data]
     rest = data.replace(prefix.encode(), b"") if prefix else data
     marks += [mark.decode() for mark in BUILD_MARKS if mark in rest]
     return File(
-        path=path,
+        path=member.name,
         target=None,
         size=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
-        mode=mode,
+        mode=member.mode,
         text=b"\0" not in data,
         marks=tuple(marks),
         placeholder=prefix is not None and prefix.encode() in data,
         elf=read_elf(data) if data.startswith(MAGIC) else None,
+        time=int(member.mtime),
+        source_time=_source_time(data) if member.name.endswith(".pyc") else None,
     )
+
+
+def _source_time(bytecode: bytes) -> int | None:
+    """The second and third word of bytecode: flags, then its source's time where they are 0."""
+    flags, time = struct.unpack_from("<II", bytecode, 4) if len(bytecode) >= 12 else (1, 0)
+    return None if flags else time

@@ -274,6 +274,25 @@ def loader(facts: Facts, _below: Below | None) -> Iterator[Finding]:
             yield Finding("loader", file.path, problem + hint)
 
 
+def bytecode(facts: Facts, _below: Below | None) -> Iterator[Finding]:
+    """Bytecode names the time of its source.
+
+    Where it does not, Python compiles at each start, and writes the result where it may: root
+    changes the release.
+    """
+    stale = []
+    for file in facts.files.values():
+        folder, _, name = file.path.rpartition("__pycache__/")
+        source = facts.files.get(f"{folder}{name.partition('.')[0]}.py")
+        if source and file.source_time not in (None, source.time):
+            stale.append(file)
+    if stale:
+        first = stale[0]
+        rest = f", as in {len(stale) - 1} other files" if stale[1:] else ""
+        named = f"is for a source of another time ({first.source_time}) than the one beside it"
+        yield Finding("bytecode", first.path, f"{named}{rest}; compile it with the package's time")
+
+
 def run_exports(facts: Facts, _below: Below | None) -> Iterator[Finding]:
     """A library that others can link to says what they then depend on."""
     exports = facts.info.get("run_exports") or {}
@@ -309,5 +328,6 @@ RULES: tuple[Rule, ...] = (
     glibc_above,
     undefined,
     loader,
+    bytecode,
     run_exports,
 )
