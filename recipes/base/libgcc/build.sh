@@ -6,7 +6,7 @@ bash scripts/unpack.sh source gcc
 source=$PWD/source
 platform=("--build=$triple" "--host=$triple" "--target=$triple")
 folder=$PWD/build
-mkdir -p "$folder"/{gcc/include,build-$triple/{libiberty,libcpp},libiberty,$triple/libgcc}
+mkdir -p "$folder"/{gcc/include,build-$triple/libiberty,libiberty,$triple/libgcc}
 unset CPPFLAGS LDFLAGS LD_RUN_PATH
 wrapper=$CC
 
@@ -14,8 +14,6 @@ wrapper=$CC
 export CC="$DDLCE_GCC" CXX="$DDLCE_GXX" CFLAGS=-O0 CXXFLAGS=-O0
 (cd "$folder/build-$triple/libiberty" && "$source/libiberty/configure" "${platform[@]}" &&
   make -j"$CPU_COUNT")
-(cd "$folder/build-$triple/libcpp" && "$source/libcpp/configure" "${platform[@]}" --disable-nls &&
-  make -j"$CPU_COUNT" libcpp.a)
 cd "$folder/gcc"
 # Where ld and as are is not found out here. Without them, libgcc_s has no dl_iterate_phdr, and
 # every C++ exception ends the program.
@@ -33,6 +31,7 @@ map="-ffile-prefix-map=$source=/usr/src/gcc -ffile-prefix-map=$folder=/usr/src/b
 export CC="$wrapper" CFLAGS="-g0 -O2 $map"
 "$source/libgcc/configure" "${platform[@]}" --disable-multilib --enable-shared \
   --enable-threads=posix --prefix="$PREFIX"
-make -j"$CPU_COUNT"
+# The decimal numbers' functions are in libgcc.a alone, which is not made for anybody here.
+make -j"$CPU_COUNT" decimal_float= libgcc_s.so
 "$STRIP" --strip-unneeded libgcc_s.so.1 -o "$PREFIX/lib/libgcc_s.so.1"
 chmod 644 "$PREFIX/lib/libgcc_s.so.1"

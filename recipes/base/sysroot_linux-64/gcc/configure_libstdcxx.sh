@@ -1,8 +1,9 @@
-# usage: configure_libstdcxx.sh SOURCE HEADERS: configures libstdc++ alone in ./build/libstdc++-v3, as
-# GCC's own build would call it. HEADERS is where they are installed.
+# usage: configure_libstdcxx.sh SOURCE HEADERS [OPTION...]: configures libstdc++ alone in
+# ./build/libstdc++-v3, as GCC's own build would call it. HEADERS is where they are installed.
 set -euo pipefail
 
 source=$1 headers=$2
+shift 2
 triple=x86_64-linux-gnu
 mkdir -p build/libstdc++-v3 build/libgcc
 # Its configure script looks for this file of libgcc's build. Without, there are no threads, and
@@ -15,7 +16,7 @@ export CFLAGS="-g0 -O2 $map" CXXFLAGS="-g0 -O2 $map" LDFLAGS="-Wl,-O1 -Wl,-z,rel
 "$source/libstdc++-v3/configure" --build=$triple --host=$triple --target=$triple --prefix="$PREFIX" \
   --libdir="$PREFIX/lib" --disable-multilib --disable-libstdcxx-pch --enable-libstdcxx-time=yes \
   --with-default-libstdcxx-abi=new --enable-clocale=gnu --enable-gnu-unique-object \
-  --with-gxx-include-dir="$headers"
+  --with-gxx-include-dir="$headers" "$@"
 
 # What a C library of Debian 11 or newer has; if one of them is missing, threads or locales are.
 for have in _GLIBCXX_HAS_GTHREADS HAVE_TLS HAVE_WCHAR_H _GLIBCXX_USE_CLOCK_MONOTONIC; do

@@ -40,5 +40,4 @@ if realpath -m $(cat made/folders) | grep -v -e "^$(realpath "$sysroot")/" -e '/
   echo "CMake searches the folders above, which are the machine's" >&2
   exit 1
 fi
-newest=$(readelf -V made/asked | grep -o 'GLIBC_2[.0-9]*' | sort -uV | tail -1)
-test "$(printf 'GLIBC_%s\n%s\n' "$floor" "$newest" | sort -V | tail -1)" = "GLIBC_$floor"
+bash "${BASH_SOURCE%/*}/low.sh" "$floor" made/asked

@@ -54,12 +54,6 @@ int main() {
 }
 C
 
-# FILE: no version of glibc above the floor
-low() {
-  newest=$(readelf -V "$1" | grep -o 'GLIBC_2[.0-9]*' | sort -uV | tail -1)
-  test "$(printf 'GLIBC_%s\n%s\n' "$floor" "$newest" | sort -V | tail -1)" = "GLIBC_$floor"
-}
-
 # COMMAND...: reads the environment's headers and GCC's own, links the environment's crt files
 pure() {
   "$@" -M > seen
@@ -75,7 +69,7 @@ pure() {
     exit 1
   fi
   test "$(./program)" = ran
-  low program
+  bash "${BASH_SOURCE%/*}/low.sh" "$floor" program
 }
 
 pure "$CC" program.c -lm -lpthread -ldl
