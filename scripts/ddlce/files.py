@@ -34,12 +34,15 @@ def is_shared(folder: Path) -> bool:
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it, unless they are there, with the modes described above."""
     try:
-        folder.mkdir(0o755)
+        _make_one(folder)
     except FileNotFoundError:
-        if folder.parent.exists():  # as in /proc, where nobody can make a folder
-            raise
         make_folder(folder.parent)
-        make_folder(folder)
+        _make_one(folder)
+
+
+def _make_one(folder: Path) -> None:
+    try:
+        folder.mkdir(0o755)
     except FileExistsError:
         if not folder.is_dir():
             raise

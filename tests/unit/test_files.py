@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ddlce.engine.index import publish_index
 from ddlce.errors import MachineError
-from ddlce.files import explain_os_error, explain_os_errors, link_or_copy, locked, write_atomic
+from ddlce.files import (
+    explain_os_error,
+    explain_os_errors,
+    link_or_copy,
+    locked,
+    make_folder,
+    write_atomic,
+)
 
 Write = Callable[[Path], object]
 
@@ -100,3 +109,21 @@ def test_an_error_of_another_file_says_which(tmp_path: Path) -> None:
     error = FileNotFoundError(errno.ENOENT, "No such file or directory", "/other")
     message = explain_os_error(error, tmp_path).message
     assert message == f"cannot write {tmp_path}: No such file or directory: /other"
+
+
+def test_many_make_the_same_folders_at_once(tmp_path: Path) -> None:
+    together = threading.Barrier(4)
+
+    def make(number: int) -> None:
+        together.wait()
+        make_folder(tmp_path / str(number) / "a/b/c")
+
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(300):
+            for done in [pool.submit(make, number) for _ in range(4)]:
+                done.result()
+
+
+def test_a_folder_that_nobody_can_make_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        make_folder(Path("/proc/none/below"))
