@@ -15,6 +15,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.enums import ENUM_E_MACHINE
 from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection
 from elftools.elf.segments import InterpSegment
+from packaging.version import Version
 
 #: Every ELF file begins with it.
 MAGIC = b"\x7fELF"
@@ -94,7 +95,7 @@ def _read(elf: ELFFile) -> Elf:
     soname, inherited = "", False
     needed: list[str] = []
     rpaths: list[str] = []
-    versions: list[tuple[int, ...]] = []
+    versions: list[Version] = []
     wanted_versions: dict[int, str] = {}
     own_versions: dict[int, str] = {}
     for section in elf.iter_sections():
@@ -126,7 +127,7 @@ def _read(elf: ELFFile) -> Elf:
         needed=tuple(needed),
         rpaths=tuple(rpaths),
         inherited=inherited,
-        glibc=".".join(map(str, max(versions))) if versions else "",
+        glibc=str(max(versions)) if versions else "",
         interpreter=programs[0].get_interp_name() if programs else "",
         page=min(pages, default=0),
         **_symbols(elf, wanted_versions, own_versions),
@@ -167,15 +168,15 @@ def _symbols(elf: ELFFile, versions: dict[int, str], own: dict[int, str]) -> dic
     }
 
 
-def glibc_version(symbol_version: str) -> tuple[int, ...] | None:
+def glibc_version(symbol_version: str) -> Version | None:
     """The glibc release that a symbol version came with; None for other libraries' versions.
 
     GLIBC_ABI_DT_RELR marks relocations that glibc understands since 2.36.
     """
     if symbol_version == "GLIBC_ABI_DT_RELR":
-        return (2, 36)
+        return Version("2.36")
     match = re.fullmatch(r"GLIBC_(\d+(?:\.\d+)*)", symbol_version)
-    return tuple(int(part) for part in match[1].split(".")) if match else None
+    return Version(match[1]) if match else None
 
 
 def machine_number(name: str) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection
+from packaging.version import Version
 
 from ddlce.elf import MAGIC, glibc_version
 
@@ -33,7 +34,7 @@ def pretend(root: Path, true: str, floor: str) -> list[Path]:
         if path.is_symlink() or not path.is_file() or not is_elf(path):
             continue
         before = path.read_bytes()
-        after = renamed(before, path, tuple(map(int, floor.split("."))))
+        after = renamed(before, path, Version(floor))
         if re.fullmatch(r"(libc|ld)-[\d.]+\.so", path.name):
             # What gnu_get_libc_version and confstr say.
             said = rb"(?<=[\0 ])" + re.escape(true).encode() + rb"(?=\0)"
@@ -50,14 +51,14 @@ def is_elf(path: Path) -> bool:
         return stream.read(len(MAGIC)) == MAGIC
 
 
-def renamed(data: bytes, path: Path, floor: tuple[int, ...]) -> bytes:
+def renamed(data: bytes, path: Path, floor: Version) -> bytes:
     """The bytes of an ELF file whose younger versions have other names."""
     found = bytearray(data)
     with path.open("rb") as stream:
         elf = ELFFile(stream)
         little = "<" if elf.little_endian else ">"
         for hash_place, name_place, name in _versions(elf):
-            if (glibc_version(name) or ()) > floor:
+            if (needed := glibc_version(name)) and needed > floor:
                 other = name.replace("GLIBC", "GLIBX").encode()
                 found[name_place : name_place + len(other)] = other
                 struct.pack_into(f"{little}I", found, hash_place, elf_hash(other))

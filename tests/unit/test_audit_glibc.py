@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from ddlce.audit import audit_package
 from ddlce.audit.facts import read_facts
@@ -153,7 +154,7 @@ def test_glibc_floor_agrees_with_objdump(tmp_path: Path) -> None:
 
 
 def test_versions() -> None:
-    assert glibc_version("GLIBC_2.2.5") == (2, 2, 5)
-    assert glibc_version("GLIBC_ABI_DT_RELR") == (2, 36)
+    assert glibc_version("GLIBC_2.2.5") == Version("2.2.5")
+    assert glibc_version("GLIBC_ABI_DT_RELR") == Version("2.36")
     assert glibc_version("GLIBC_PRIVATE") is None
     assert glibc_version("GLIBCXX_3.4.30") is None

@@ -34,6 +34,7 @@ def lock(*packages: LockedPackage) -> EnvLock:
         manifest=SHA,
         channels=["ddl-ce"],
         specs=["b >=1"],
+        virtual_packages={"__glibc": "2.28"},
         packages=list(packages),
     )
 
@@ -73,6 +74,7 @@ def test_who_needs_what() -> None:
         ("a-1.0-0.conda", "../a.conda", "not a lock: package a: file: String should match"),
         ("version: 1\n", "version: 2\n", "not a lock: version: Input should be 1"),
         ("env: toy", "env: [toy", "toy.lock:5: not a lock: not valid YAML"),
+        ("'2.28'", "2.28-x", "not a lock: virtual_packages: __glibc: String should match"),
         ("name: b", "name: a", "packages must be sorted by name, each once"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.version import Version
 from rattler_build import RenderConfig, Stage0Recipe, VariantConfig
 
 from ddlce.engine.index import index_channel
@@ -292,12 +293,8 @@ def test_no_locked_wheel_needs_more_than_the_floor() -> None:
     floor = variants_floor(REPO / "recipes")
     wheels = [s.wheel for s in lock.sources if s.wheel and s.subdir == "linux-64"]
     needed = {wheel.name: glibc_floor(wheel) or "0" for wheel in wheels}
-    assert {n: v for n, v in needed.items() if as_numbers(v) > as_numbers(floor)} == {}
+    assert {n: v for n, v in needed.items() if Version(v) > Version(floor)} == {}
     assert len(needed) > 20
-
-
-def as_numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from packaging.version import Version
+
 from ddlce.audit.facts import Facts, File
 from ddlce.audit.model import DRIVERS, GLIBC, Below, Finding, Rule
 from ddlce.audit.symbols import glibc_above, undefined
-from ddlce.elf import Elf, glibc_version
+from ddlce.elf import Elf
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import OWN_GLIBC, OWN_GLIBC_FOLDER
 
@@ -231,16 +233,15 @@ def glibc_floor(facts: Facts, _below: Below | None) -> Iterator[Finding]:
         return
     declared = max(
         (
-            glibc_version(f"GLIBC_{match[1]}") or ()
+            Version(match[1])
             for spec in facts.index.get("depends", ())
             if (match := re.match(r"(?:__)?glibc >=(\d+(?:\.\d+)*)", spec))
         ),
-        default=(),
+        default=None,
     )
     for file, elf in _elves(facts):
-        wanted = glibc_version(f"GLIBC_{elf.glibc}") if elf.glibc else None
-        if wanted and wanted > declared:
-            said = ".".join(map(str, declared)) or "none"
+        if elf.glibc and (declared is None or Version(elf.glibc) > declared):
+            said = declared or "none"
             yield Finding(
                 "glibc-floor", file.path, f"needs glibc {elf.glibc}; depends declares {said}"
             )

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from packaging.version import Version
+
 from ddlce.audit.facts import Facts, read_exports
 from ddlce.audit.model import GLIBC, Below, Finding
 from ddlce.elf import glibc_version, read_elf
@@ -20,17 +22,17 @@ def glibc_above(facts: Facts, _below: Below | None) -> Iterator[Finding]:
     """No file needs a glibc above the floor of the distribution, and the package says so."""
     if not facts.floor or facts.name == OWN_GLIBC:
         return
-    floor = _numbers(facts.floor)
+    floor = Version(facts.floor)
     hint = f"above {facts.floor}, the floor; compile with $CC, whose C library is the sysroot's"
     for file in facts.files.values():
         for version, names in sorted((file.elf.wants if file.elf else {}).items()):
-            if (glibc_version(version) or ()) > floor:
+            if (needed := glibc_version(version)) and needed > floor:
                 yield Finding(
                     "glibc-above", file.path, f"needs {_some(names)} of {version}, {hint}"
                 )
     for spec in facts.index.get("depends", ()):
         match = re.match(r"__glibc >=(\d+(?:\.\d+)*)", spec)
-        if match and _numbers(match[1]) > floor:
+        if match and Version(match[1]) > floor:
             declared = f"declares glibc {match[1]}, above {facts.floor}, the floor"
             yield Finding("glibc-above", "info/index.json", declared)
 
@@ -74,7 +76,8 @@ def _of_glibc(floor: str) -> frozenset[str]:
     for path in map(folder.joinpath, GLIBC):
         elf = read_elf(path.read_bytes()) if path.is_file() else None
         for version, names in elf.offers.items() if elf else ():
-            if not floor or (glibc_version(version) or ()) <= _numbers(floor):
+            came = glibc_version(version)
+            if not floor or (came and came <= Version(floor)):
                 found.update(names)
     return frozenset(found)
 
@@ -88,7 +91,3 @@ def _some(names: frozenset[str] | tuple[str, ...]) -> str:
     shown = sorted(names)[:SHOWN]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from ddlce.debs.manifest import DebEntry, DebsManifest
 from ddlce.errors import InputError
@@ -228,7 +229,7 @@ def _build(package: _Made, context: _Context) -> dict[str, Any]:
 def _run(package: _Made, context: _Context, floors: Mapping[str, str]) -> list[str]:
     """Run dependencies: glibc, Python and what it requires, libraries."""
     found: list[str] = []
-    glibc = max((d.glibc for d in package.metadata), key=_numbers, default="")
+    glibc = max((d.glibc for d in package.metadata if d.glibc), key=Version, default="")
     if glibc:
         found.append(f"{OWN_GLIBC} >={glibc}")  # Debian's own, in the prefix
     if package.python:
@@ -281,7 +282,3 @@ def _homepage(package: _Made) -> str:
             f"{package.name}: Debian names no homepage of it", "choose another deb as the first"
         )
     return homepage
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part)

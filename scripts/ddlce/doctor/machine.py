@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 from pathlib import Path
+
+from packaging.version import Version
 
 from ddlce.doctor.report import Check
 from ddlce.engine.variants import VARIANTS, load_variants
@@ -83,8 +84,7 @@ def check_glibc(settings: Settings) -> Check:
     why = f"the packages need glibc {floor} or newer"
     if name != "glibc":
         return Check("glibc", "missing", f"{name or 'another C library'}", why, "required")
-    as_numbers = [tuple(int(n) for n in re.findall(r"\d+", text)) for text in (version, floor)]
-    if as_numbers[0] < as_numbers[1]:
+    if Version(version) < Version(floor):
         return Check("glibc", "missing", f"{version} is older than {floor}", why, "required")
     return Check("glibc", "ok", version, why, "required")
 

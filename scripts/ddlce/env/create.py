@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
+from packaging.version import Version
 
 from ddlce.engine.install import CacheLayer, install
 from ddlce.engine.worker import Progress
@@ -129,7 +130,7 @@ def check_machine(lock: EnvLock) -> None:
         )
     needed = lock.virtual_packages.get("__glibc", "0")
     found = (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 0").split()[-1]
-    if _numbers(found) < _numbers(needed):
+    if Version(found) < Version(needed):
         raise MachineError(
             f"{lock.env} {lock.release} needs glibc {needed}, and this machine has {found}",
             "use a newer system, or lower the glibc floor in the manifest and build for it",
@@ -251,7 +252,3 @@ def _switch(layout: Layout, prefix: Path) -> None:
     if layout.current(prefix.parent.name) != prefix.resolve():
         link_atomic(prefix.parent / CURRENT, prefix.name)
     name_releases(layout)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ddlce import yamltext
 from ddlce.errors import InputError, MachineError
-from ddlce.model.manifest import OWN_CHANNEL
+from ddlce.model.manifest import OWN_CHANNEL, Version
 from ddlce.safepath import InnerPath, Word
 
 HEADER = (
@@ -115,7 +115,7 @@ class EnvLock(_Strict):
     manifest: Hex64
     channels: list[str]
     specs: list[str]
-    virtual_packages: dict[str, str] = {}
+    virtual_packages: dict[str, Version] = {}
     variables: dict[str, str] = {}
     packages: Annotated[list[LockedPackage], Field(min_length=1)]
 

@@ -9,8 +9,9 @@ from pathlib import Path, PurePosixPath
 
 from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement
+from packaging.version import Version
 
-from ddlce.elf import MAGIC, Elf, glibc_version, read_elf
+from ddlce.elf import MAGIC, Elf, read_elf
 from ddlce.errors import SourceError
 from ddlce.model.source import DebMetadata, WheelMetadata
 from ddlce.sources.debfile import deb_member
@@ -55,14 +56,14 @@ def _read(tar: tarfile.TarFile, description: str, homepage: str) -> DebMetadata:
             # What is among Python's modules serves them alone.
             if elf.soname.startswith("lib") and DIST_PACKAGES not in path.parents:
                 sonames.add(elf.soname)
-    floors = [version for elf in found if (version := glibc_version(f"GLIBC_{elf.glibc}"))]
+    floors = [elf.glibc for elf in found if elf.glibc]
     needed = {soname for elf in found for soname in elf.needed} - own
     return DebMetadata(
         summary=description.partition("\n")[0].strip(),
         homepage=homepage,
         sonames=sorted(sonames),
         needed=sorted(soname for soname in needed if not GLIBC.match(soname)),
-        glibc=".".join(map(str, max(floors))) if floors else "",
+        glibc=max(floors, key=Version, default=""),
         python=_python(metadata, names) if metadata else None,
     )
 

@@ -14,8 +14,9 @@ from license_expression import ExpressionError, get_spdx_licensing
 from packaging.metadata import RawMetadata, parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
 
-from ddlce.elf import MAGIC, BrokenElfError, glibc_version, parse_elf
+from ddlce.elf import MAGIC, BrokenElfError, parse_elf
 from ddlce.errors import SourceError
 from ddlce.model.source import WheelMetadata
 
@@ -65,7 +66,7 @@ class _Elf:
 
     provided: set[str] = field(default_factory=set)
     needed: set[str] = field(default_factory=set)
-    glibc: tuple[int, ...] = ()
+    glibc: set[str] = field(default_factory=set)
 
 
 def read_wheel(path: Path) -> WheelMetadata:
@@ -104,7 +105,7 @@ def _read(wheel: zipfile.ZipFile, tags: list[str]) -> WheelMetadata:
         homepage=homepage_of(raw),
         imports=import_names(names),
         needed=sorted(n for n in elf.needed - elf.provided if not GLIBC.match(n)),
-        glibc=".".join(map(str, elf.glibc)),
+        glibc=max(elf.glibc, key=Version, default=""),
     )
 
 
@@ -224,4 +225,4 @@ def _read_one_elf(stream: IO[bytes], name: str, found: _Elf) -> None:
     if elf:
         found.provided |= {elf.soname} - {""}
         found.needed.update(elf.needed)
-        found.glibc = max(found.glibc, glibc_version(f"GLIBC_{elf.glibc}") or ())
+        found.glibc |= {elf.glibc} - {""}

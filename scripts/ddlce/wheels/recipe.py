@@ -10,6 +10,7 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from ddlce.errors import InputError
 from ddlce.model.source import Source, SourcesLock, WheelMetadata
@@ -165,17 +166,13 @@ def _recipe(
 def _refuse_newer(wheel: WheelMetadata, glibc: str, subdir: str) -> None:
     """Fail on a wheel that does not run on the oldest glibc that the packages shall run on."""
     floor = glibc_floor(wheel)
-    if glibc and _numbers(floor) > _numbers(glibc):
+    if glibc and Version(floor or "0") > Version(glibc):
         raise InputError(
             f"{wheel.name} {wheel.version} needs glibc {floor}; "
             f"packages for {subdir} run on {glibc}",
             f"lock one that fits: ddlce sources add pypi:{wheel.name}, or leave the package out; "
             "the floor is c_stdlib_version in recipes/conda_build_config.yaml",
         )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def _is_compiled(wheel: WheelMetadata, subdir: str) -> bool:
@@ -237,8 +234,8 @@ def glibc_floor(wheel: WheelMetadata) -> str:
             found.append(f"{match[1]}.{match[2]}")
         elif (name := platform.split("_")[0]) in old:
             found.append(old[name])
-    promised = min(found, key=_numbers, default="0")
-    floor = max(promised, wheel.glibc or "0", key=_numbers)
+    promised = min(found, key=Version, default="0")
+    floor = max(promised, wheel.glibc or "0", key=Version)
     return "" if floor == "0" else floor
 
 
