@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,17 +35,40 @@ RANKS = {
 }
 
 
+#: Rooms whose tests start no ranks, and are long: beside those that do.
+ALONE = "[lms-"
+
+
+def resource(nodeid: str) -> str:
+    """The file of a test, or the name of the resource that it shares with those of other files."""
+    file = nodeid.partition("::")[0]
+    if Path(file).stem not in RANKS:
+        return file
+    return "lms" if ALONE in nodeid else "ranks"
+
+
 class ByResource(LoadScopeScheduling):
-    """A file's tests go to one worker, and those of all files that start ranks to one."""
+    """Tests of one resource go to one worker; else those of one file do."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "ranks" if Path(file).stem in RANKS else file
+        return resource(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     """Tell pytest-xdist which tests belong together. (Its own groups do not work in pytest 9.2.)"""
+    config.option.loadscopereorder = False  # as ordered below
     return ByResource(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest begin first, so that no worker goes on alone at the end."""
+    sizes = Counter(resource(item.nodeid) for item in items)
+
+    def place(item: pytest.Item) -> tuple[int, int, str]:
+        name = resource(item.nodeid)
+        return ("ranks", "lms", name).index(name), -sizes[name], name
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")
