@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.lab.peers.base import Unavailable
-from bench.lab.peers.install import pip_prefix
 from ddlce.smoke import clean_environment
-from support.libddl import build_libddl
+from support.cudavariant import build_cuda_variant
 from support.suites import run_suite
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
@@ -34,14 +32,7 @@ print(library.ddl_set_stream(None), library.ddl_last_error().decode())
 @pytest.fixture(scope="module")
 def environment(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Variables with which the environment's programs use the CUDA variant of libddl."""
-    try:
-        site = next(pip_prefix("cuda").glob("lib/python3*/site-packages/nvidia"))
-    except Unavailable as error:
-        pytest.skip(str(error))
-    parts = ("cuda_runtime", "cuda_nvcc", "cuda_cccl", "nccl")
-    folders = ";".join(str(folder) for folder in (prefix, *(site / part for part in parts)))
-    options = ("-DDDL_CUDA=ON", f"-DCMAKE_PREFIX_PATH={folders}")
-    build = build_libddl(prefix, tmp_path_factory.mktemp("cuda") / "build", *options)
+    build = build_cuda_variant(prefix, tmp_path_factory.mktemp("cuda") / "build")
     # The name of the library is the same: what is loaded first serves all.
     return clean_environment(prefix, os.environ) | {"LD_PRELOAD": str(build / "libddl.so.1")}
 

@@ -9,11 +9,19 @@ from pathlib import PurePosixPath
 PARTS: dict[str, tuple[str, ...]] = {
     "docs": ("describe", "docs", "help", "parts", "prose", "structure"),
     "power": ("*ppc64le", "cross", "debs_*", "emulate*", "platforms", "power_env", "sources_debs"),
-    "bench": ("bench_*", "cuda_variant"),
+    "bench": ("bench_*",),
     "smoke": ("parameter_server", "report", "smoke_*"),
     "frameworks": ("horovod_*",),
     "ddl": (
-        *("external_mpi", "guide_built", "lab_*", "libddl_source", "odd_machines", "open_mpi"),
+        *(
+            "cuda_*",
+            "external_mpi",
+            "guide_built",
+            "lab_*",
+            "libddl_source",
+            "odd_machines",
+            "open_mpi",
+        ),
         "sanitizers",
     ),
     "builder": (

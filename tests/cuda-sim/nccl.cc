@@ -1,0 +1,345 @@
+// NCCL: its collectives are operations of streams, between processes of one host.
+#include <nccl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "group.h"
+#include "reduce.h"
+#include "settings.h"
+#include "stream.h"
+
+#define API extern "C" __attribute__((visibility("default")))
+
+// A rank's communicator.
+struct ncclComm {
+  std::unique_ptr<sim::Group> group;
+  std::thread joining;
+  std::atomic<bool> is_ready{false};
+  std::atomic<int> under_way{0};
+  std::uint64_t calls = 0;
+  std::deque<std::vector<std::byte>> factors;  // of the operations that were created
+};
+
+namespace {
+
+using Ranges = std::vector<sim::Range>;
+
+struct Collective {
+  sim::Call call;
+  ncclComm* comm;
+  cudaStream_t stream;
+  Ranges ranges;
+  std::function<bool(sim::Group&)> body;  // false: stopped
+};
+
+thread_local int depth = 0;
+thread_local std::vector<Collective> grouped;
+thread_local std::string last_error;
+
+ncclResult_t fail(ncclResult_t code, const std::string& why) {
+  last_error = why;
+  return code;
+}
+
+// The fault that was asked for, at this process's collective of that number.
+bool is_struck(const char* kind) {
+  static std::atomic<std::uint64_t> begun{0};
+  const sim::Fault& fault = sim::settings().fault;
+  return fault.kind == kind && ++begun == fault.at;
+}
+
+void run(const Collective& one) {
+  sim::Group& group = *one.comm->group;
+  const auto until_stopped = [&] {
+    while (!group.is_stopped()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  };
+  if (is_struck("nccl-hang")) until_stopped();
+  if (is_struck("nccl-error")) {
+    group.set_state(ncclSystemError);
+    until_stopped();
+  }
+  if (group.agree(one.call)) one.body(group);
+}
+
+ncclResult_t give(std::vector<Collective> all) {
+  for (Collective& one : all) {
+    if (!one.comm->is_ready) return fail(ncclInvalidUsage, "the communicator is not ready");
+  }
+  // The operations of a group are one of the stream's: their ranges are used together.
+  while (!all.empty()) {
+    const cudaStream_t stream = all.front().stream;
+    auto others = std::stable_partition(
+        all.begin(), all.end(), [&](const Collective& one) { return one.stream == stream; });
+    std::vector<Collective> mine(std::make_move_iterator(all.begin()),
+                                 std::make_move_iterator(others));
+    all.erase(all.begin(), others);
+    Ranges ranges;
+    std::vector<ncclComm*> comms;
+    for (const Collective& one : mine) {
+      ranges.insert(ranges.end(), one.ranges.begin(), one.ranges.end());
+      comms.push_back(one.comm);
+      ++one.comm->under_way;
+    }
+    // A stream of a GPU that is lost forgets its operations without running them.
+    const std::shared_ptr<void> end_of_all(nullptr, [comms](void*) {
+      for (ncclComm* comm : comms) --comm->under_way;
+    });
+    const std::string what = std::string("nccl") + mine.front().call.name;
+    const cudaError_t code = cudasim_give(stream, what, ranges, [mine, end_of_all] {
+      for (const Collective& one : mine) run(one);
+    });
+    if (code != cudaSuccess) return fail(ncclUnhandledCudaError, cudaGetErrorString(code));
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t give(Collective one) {
+  if (sim::Group* group = one.comm->group.get(); group->state() != ncclSuccess) {
+    return fail(group->state(), "a rank is lost");
+  }
+  for (const sim::Range& range : one.ranges) {
+    int device = 0;
+    if (range.nbytes > 0 && cudasim_kind(range.begin, &device) == 0) {
+      return fail(ncclInvalidArgument, "a buffer is not in the memory of a GPU");
+    }
+  }
+  one.call.number = ++one.comm->calls;
+  if (depth > 0) {
+    grouped.push_back(std::move(one));
+    return ncclSuccess;
+  }
+  std::vector<Collective> all;
+  all.push_back(std::move(one));
+  return give(std::move(all));
+}
+
+sim::Call describe(const char* name, std::size_t count, ncclDataType_t type, int op, int root) {
+  sim::Call call{0, "", count, static_cast<int>(type), op, root};
+  std::snprintf(call.name, sizeof(call.name), "%s", name);
+  return call;
+}
+
+sim::Reduction reduction(const ncclComm& comm, ncclRedOp_t op) {
+  const int own = static_cast<int>(op) - static_cast<int>(ncclNumOps);
+  if (own < 0) return {op, nullptr, comm.group->size()};
+  return {ncclSum, comm.factors[static_cast<std::size_t>(own)].data(), comm.group->size()};
+}
+
+// Every rank has `count` elements; `owner` has the sum in `out`, or all have: -1.
+bool reduce_to(sim::Group& group, const std::byte* in, std::byte* out, std::size_t count,
+               ncclDataType_t type, const sim::Reduction& how, int owner) {
+  const std::size_t width = sim::size_of(type);
+  const std::size_t most = sim::Group::kSlotBytes / width;
+  for (std::size_t begin = 0; begin < count; begin += most) {
+    const std::size_t n = std::min(most, count - begin);
+    std::memcpy(group.slot(group.rank()), in + begin * width, n * width);
+    if (!group.barrier()) return false;
+    if (owner < 0 || owner == group.rank()) {
+      sim::reduce(
+          type, how, n, [&](int rank) { return group.slot(rank); }, out + begin * width);
+    }
+    if (!group.barrier()) return false;
+  }
+  return true;
+}
+
+bool broadcast_from(sim::Group& group, const std::byte* in, std::byte* out, std::size_t nbytes,
+                    int root) {
+  for (std::size_t begin = 0; begin < nbytes; begin += sim::Group::kSlotBytes) {
+    const std::size_t n = std::min(sim::Group::kSlotBytes, nbytes - begin);
+    if (group.rank() == root) std::memcpy(group.slot(root), in + begin, n);
+    if (!group.barrier()) return false;
+    std::memcpy(out + begin, group.slot(root), n);
+    if (!group.barrier()) return false;
+  }
+  return true;
+}
+
+ncclResult_t check_root(const ncclComm& comm, int root) {
+  if (root >= 0 && root < comm.group->size()) return ncclSuccess;
+  return fail(ncclInvalidArgument, "the root is no rank of the communicator");
+}
+
+void end(ncclComm* comm) {
+  if (comm->joining.joinable()) comm->joining.join();
+  while (comm->under_way > 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  delete comm;
+}
+
+}  // namespace
+
+API ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+API const char* ncclGetErrorString(ncclResult_t code) {
+  switch (code) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+    case ncclSystemError:
+      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+    case ncclInvalidArgument:
+      return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+    case ncclInvalidUsage:
+      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    default:
+      return "unknown result code";
+  }
+}
+API const char* ncclGetLastError(ncclComm_t) { return last_error.c_str(); }
+
+API ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  static std::atomic<int> last{0};
+  std::memset(id, 0, sizeof(*id));
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  std::snprintf(id->internal, sizeof(id->internal), "/cudasim-%d-%d-%d-%lld", geteuid(), getpid(),
+                ++last, static_cast<long long>(now));
+  return ncclSuccess;
+}
+
+API ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int size, ncclUniqueId id, int rank,
+                                        ncclConfig_t* config) {
+  if (rank < 0 || rank >= size) return fail(ncclInvalidArgument, "there is no such rank");
+  if (cudasim_broken() != cudaSuccess) return fail(ncclUnhandledCudaError, "a GPU is lost");
+  auto* comm = new ncclComm;
+  *out = comm;
+  const int device = cudasim_current_device();
+  comm->group = std::make_unique<sim::Group>(id.internal, size, rank, device);
+  comm->joining = std::thread([comm] {
+    if (!comm->group->join()) return;
+    if (comm->group->is_gpu_shared()) comm->group->set_state(ncclInvalidUsage);
+    comm->is_ready = true;
+  });
+  if (config != nullptr && config->blocking == 0) return ncclInProgress;
+  comm->joining.join();
+  return comm->group->state();
+}
+
+API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  *state = comm->group->state();
+  if (*state == ncclSuccess && !comm->is_ready) *state = ncclInProgress;
+  if (*state == ncclSuccess && cudasim_broken() != cudaSuccess) *state = ncclUnhandledCudaError;
+  return ncclSuccess;
+}
+API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  end(comm);
+  return ncclSuccess;
+}
+API ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  comm->group->stop();
+  end(comm);
+  return ncclSuccess;
+}
+
+API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* factor, ncclDataType_t type,
+                                          ncclScalarResidence_t residence, ncclComm_t comm) {
+  if (residence != ncclScalarHostImmediate) {
+    return fail(ncclInvalidArgument, "only factors in host memory are simulated");
+  }
+  const auto* bytes = static_cast<const std::byte*>(factor);
+  comm->factors.emplace_back(bytes, bytes + sim::size_of(type));
+  *op = static_cast<ncclRedOp_t>(static_cast<int>(ncclNumOps) +
+                                 static_cast<int>(comm->factors.size()) - 1);
+  return ncclSuccess;
+}
+
+API ncclResult_t ncclAllReduce(const void* send, void* recv, std::size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  const std::size_t nbytes = count * sim::size_of(type);
+  const sim::Reduction how = reduction(*comm, op);
+  const std::byte* in = cudasim_alias(send);
+  std::byte* out = cudasim_alias(recv);
+  return give({describe("AllReduce", count, type, op, 0), comm, stream,
+               Ranges{{send, nbytes, false}, {recv, nbytes, true}},
+               [=](sim::Group& group) { return reduce_to(group, in, out, count, type, how, -1); }});
+}
+
+API ncclResult_t ncclReduce(const void* send, void* recv, std::size_t count, ncclDataType_t type,
+                            ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+  if (const ncclResult_t code = check_root(*comm, root); code != ncclSuccess) return code;
+  const std::size_t nbytes = count * sim::size_of(type);
+  const sim::Reduction how = reduction(*comm, op);
+  const std::byte* in = cudasim_alias(send);
+  std::byte* out = cudasim_alias(recv);
+  Ranges ranges{{send, nbytes, false}};
+  if (root == comm->group->rank()) ranges.push_back({recv, nbytes, true});
+  return give(
+      {describe("Reduce", count, type, op, root), comm, stream, ranges,
+       [=](sim::Group& group) { return reduce_to(group, in, out, count, type, how, root); }});
+}
+
+API ncclResult_t ncclReduceScatter(const void* send, void* recv, std::size_t count,
+                                   ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                   cudaStream_t stream) {
+  const std::size_t nbytes = count * sim::size_of(type);
+  const auto size = static_cast<std::size_t>(comm->group->size());
+  const sim::Reduction how = reduction(*comm, op);
+  const std::byte* in = cudasim_alias(send);
+  std::byte* out = cudasim_alias(recv);
+  return give({describe("ReduceScatter", count, type, op, 0), comm, stream,
+               Ranges{{send, nbytes * size, false}, {recv, nbytes, true}}, [=](sim::Group& group) {
+                 for (std::size_t block = 0; block < size; ++block) {
+                   if (!reduce_to(group, in + block * nbytes, out, count, type, how,
+                                  static_cast<int>(block))) {
+                     return false;
+                   }
+                 }
+                 return true;
+               }});
+}
+
+API ncclResult_t ncclAllGather(const void* send, void* recv, std::size_t count, ncclDataType_t type,
+                               ncclComm_t comm, cudaStream_t stream) {
+  const std::size_t nbytes = count * sim::size_of(type);
+  const auto size = static_cast<std::size_t>(comm->group->size());
+  const std::byte* in = cudasim_alias(send);
+  std::byte* out = cudasim_alias(recv);
+  return give(
+      {describe("AllGather", count, type, 0, 0), comm, stream,
+       Ranges{{send, nbytes, false}, {recv, nbytes * size, true}}, [=](sim::Group& group) {
+         for (std::size_t block = 0; block < size; ++block) {
+           if (!broadcast_from(group, in, out + block * nbytes, nbytes, static_cast<int>(block))) {
+             return false;
+           }
+         }
+         return true;
+       }});
+}
+
+API ncclResult_t ncclBroadcast(const void* send, void* recv, std::size_t count, ncclDataType_t type,
+                               int root, ncclComm_t comm, cudaStream_t stream) {
+  if (const ncclResult_t code = check_root(*comm, root); code != ncclSuccess) return code;
+  const std::size_t nbytes = count * sim::size_of(type);
+  const std::byte* in = cudasim_alias(send);
+  std::byte* out = cudasim_alias(recv);
+  Ranges ranges{{recv, nbytes, true}};
+  if (root == comm->group->rank()) ranges.push_back({send, nbytes, false});
+  return give({describe("Broadcast", count, type, 0, root), comm, stream, ranges,
+               [=](sim::Group& group) { return broadcast_from(group, in, out, nbytes, root); }});
+}
+
+API ncclResult_t ncclGroupStart() {
+  ++depth;
+  return ncclSuccess;
+}
+API ncclResult_t ncclGroupEnd() {
+  if (depth == 0) return fail(ncclInvalidUsage, "a group ends that has not begun");
+  if (--depth > 0) return ncclSuccess;
+  return give(std::exchange(grouped, {}));
+}

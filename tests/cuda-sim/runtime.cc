@@ -1,0 +1,383 @@
+// The CUDA runtime: devices, memory, copies, streams and events, as its API reference has them.
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "memory.h"
+#include "settings.h"
+#include "stream.h"
+
+#define API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using sim::Kind;
+using sim::machine;
+using sim::settings;
+using Lock = std::unique_lock<std::mutex>;
+
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t result(cudaError_t code) {
+  if (code != cudaSuccess) last_error = code;
+  return code;
+}
+
+// What every call that needs a device asks first.
+cudaError_t check_machine() {
+  if (settings().driver < CUDART_VERSION / 1000 * 1000) return cudaErrorInsufficientDriver;
+  if (settings().devices == 0) return cudaErrorNoDevice;
+  sim::announce();
+  return machine().broken;
+}
+
+// Runs `body`, which returns a code, with the machine's lock.
+template <typename Body>
+cudaError_t call(Body body) {
+  Lock lock(machine().mutex);
+  if (const cudaError_t code = check_machine(); code != cudaSuccess) return result(code);
+  return result(body(lock));
+}
+
+struct Side {
+  bool is_device = false;
+  bool is_cuda = false;
+};
+
+Side side_of(const void* pointer) {
+  const sim::Block* block = sim::find(pointer);
+  return {block != nullptr && block->kind == Kind::kDevice, block != nullptr};
+}
+
+bool fits(cudaMemcpyKind kind, const Side& to, const Side& from) {
+  switch (kind) {
+    case cudaMemcpyHostToHost:
+      return !to.is_device && !from.is_device;
+    case cudaMemcpyHostToDevice:
+      return to.is_device && !from.is_device;
+    case cudaMemcpyDeviceToHost:
+      return !to.is_device && from.is_device;
+    case cudaMemcpyDeviceToDevice:
+      return to.is_device && from.is_device;
+    case cudaMemcpyDefault:
+      return true;
+  }
+  return false;
+}
+
+cudaError_t copy(Lock& lock, void* to, const void* from, std::size_t nbytes, cudaMemcpyKind kind,
+                 cudaStream_t handle, const char* what, bool is_waiting) {
+  const auto stream = sim::stream_of(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  const Side target = side_of(to);
+  const Side source = side_of(from);
+  if (!fits(kind, target, source)) return cudaErrorInvalidMemcpyDirection;
+  if (nbytes == 0) return cudaSuccess;
+  // What is not pinned is read before the call returns, and written before it returns.
+  std::shared_ptr<std::byte[]> staged;
+  const std::byte* begin = sim::alias_of(from);
+  if (!source.is_cuda) {
+    staged.reset(new std::byte[nbytes]);
+    std::memcpy(staged.get(), from, nbytes);
+    begin = staged.get();
+  }
+  std::byte* end = sim::alias_of(to);
+  const auto point = sim::give(*stream, what, {{from, nbytes, false}, {to, nbytes, true}},
+                               [end, begin, nbytes, staged] { std::memmove(end, begin, nbytes); });
+  if (is_waiting || !target.is_cuda) sim::wait_for(lock, point);
+  return machine().broken;
+}
+
+cudaError_t fill(Lock& lock, void* data, int value, std::size_t nbytes, cudaStream_t handle,
+                 const char* what, bool is_waiting) {
+  const auto stream = sim::stream_of(handle);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (!side_of(data).is_device) return cudaErrorInvalidValue;
+  std::byte* alias = sim::alias_of(data);
+  const auto point = sim::give(*stream, what, {{data, nbytes, true}},
+                               [alias, value, nbytes] { std::memset(alias, value, nbytes); });
+  if (is_waiting) sim::wait_for(lock, point);
+  return machine().broken;
+}
+
+void wait_for_device(Lock& lock) {
+  std::vector<std::shared_ptr<sim::Point>> points;
+  for (const auto& [number, stream] : machine().streams) {
+    if (stream->device == sim::current_device()) points.push_back(stream->last);
+  }
+  for (const auto& point : points) sim::wait_for(lock, point);
+}
+
+cudaError_t take(void** pointer, Kind kind, std::size_t nbytes) {
+  *pointer = nullptr;
+  if (nbytes == 0) return cudaSuccess;
+  *pointer = sim::allocate(kind, sim::current_device(), nbytes);
+  return *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+sim::Event& event_of(cudaEvent_t event) { return *reinterpret_cast<sim::Event*>(event); }
+
+struct Words {
+  cudaError_t code;
+  const char* name;
+  const char* text;
+};
+
+constexpr Words kWords[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection",
+     "invalid copy direction for memcpy"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorDevicesUnavailable, "cudaErrorDevicesUnavailable",
+     "CUDA-capable device(s) is/are busy or unavailable"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
+};
+
+const Words* words_of(cudaError_t code) {
+  for (const Words& words : kWords) {
+    if (words.code == code) return &words;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+// Errors
+
+API cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+API cudaError_t cudaPeekAtLastError() { return last_error; }
+API const char* cudaGetErrorString(cudaError_t code) {
+  const Words* words = words_of(code);
+  return words != nullptr ? words->text : "unrecognized error code";
+}
+API const char* cudaGetErrorName(cudaError_t code) {
+  const Words* words = words_of(code);
+  return words != nullptr ? words->name : "unrecognized error code";
+}
+
+// Devices
+
+API cudaError_t cudaDriverGetVersion(int* version) {
+  *version = settings().driver;
+  return cudaSuccess;
+}
+API cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+API cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  return call([&](Lock&) {
+    *count = settings().devices;
+    return cudaSuccess;
+  });
+}
+API cudaError_t cudaGetDevice(int* device) {
+  return call([&](Lock&) {
+    *device = sim::current_device();
+    return cudaSuccess;
+  });
+}
+API cudaError_t cudaSetDevice(int device) {
+  return call([&](Lock&) {
+    if (device < 0 || device >= settings().devices) return cudaErrorInvalidDevice;
+    sim::current_device() = device;
+    return cudaSuccess;
+  });
+}
+API cudaError_t cudaDeviceSynchronize() {
+  return call([&](Lock& lock) {
+    wait_for_device(lock);
+    return machine().broken;
+  });
+}
+API cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
+  return call([&](Lock&) {
+    if (device < 0 || device >= settings().devices) return cudaErrorInvalidDevice;
+    std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0", device + 1);
+    return cudaSuccess;
+  });
+}
+API cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  return call([&](Lock&) {
+    *total = settings().memory;
+    *free = *total - sim::bytes_in_use(sim::current_device());
+    return cudaSuccess;
+  });
+}
+
+// Memory
+
+API cudaError_t cudaMalloc(void** pointer, std::size_t nbytes) {
+  return call([&](Lock&) { return take(pointer, Kind::kDevice, nbytes); });
+}
+API cudaError_t cudaMallocHost(void** pointer, std::size_t nbytes) {
+  return call([&](Lock&) { return take(pointer, Kind::kPinned, nbytes); });
+}
+API cudaError_t cudaFree(void* pointer) {
+  return call([&](Lock& lock) {
+    if (pointer == nullptr) return cudaSuccess;
+    wait_for_device(lock);
+    const bool was_there = sim::release(pointer, Kind::kDevice, machine().program);
+    return was_there ? machine().broken : cudaErrorInvalidValue;
+  });
+}
+API cudaError_t cudaFreeHost(void* pointer) {
+  return call([&](Lock&) {
+    if (pointer == nullptr) return cudaSuccess;
+    const bool was_there = sim::release(pointer, Kind::kPinned, machine().program);
+    return was_there ? cudaSuccess : cudaErrorInvalidValue;
+  });
+}
+API cudaError_t cudaMemcpy(void* to, const void* from, std::size_t nbytes, cudaMemcpyKind kind) {
+  return call(
+      [&](Lock& lock) { return copy(lock, to, from, nbytes, kind, nullptr, "cudaMemcpy", true); });
+}
+API cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t nbytes, cudaMemcpyKind kind,
+                                cudaStream_t stream) {
+  return call([&](Lock& lock) {
+    return copy(lock, to, from, nbytes, kind, stream, "cudaMemcpyAsync", false);
+  });
+}
+API cudaError_t cudaMemset(void* data, int value, std::size_t nbytes) {
+  return call(
+      [&](Lock& lock) { return fill(lock, data, value, nbytes, nullptr, "cudaMemset", false); });
+}
+API cudaError_t cudaMemsetAsync(void* data, int value, std::size_t nbytes, cudaStream_t stream) {
+  return call([&](Lock& lock) {
+    return fill(lock, data, value, nbytes, stream, "cudaMemsetAsync", false);
+  });
+}
+
+// Streams
+
+API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return call([&](Lock&) {
+    *stream = sim::open_stream((flags & cudaStreamNonBlocking) == 0);
+    return cudaSuccess;
+  });
+}
+API cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
+API cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+  return call([&](Lock&) {
+    const auto stream = sim::stream_of(handle);
+    if (!stream || handle == nullptr) return cudaErrorInvalidResourceHandle;
+    sim::close_stream(stream);
+    return cudaSuccess;
+  });
+}
+API cudaError_t cudaStreamQuery(cudaStream_t handle) {
+  return call([&](Lock&) {
+    const auto stream = sim::stream_of(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    return sim::has_come(stream->last) ? cudaSuccess : cudaErrorNotReady;
+  });
+}
+API cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  return call([&](Lock& lock) {
+    const auto stream = sim::stream_of(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    sim::wait_for(lock, stream->last);
+    return machine().broken;
+  });
+}
+API cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
+  return call([&](Lock&) {
+    const auto stream = sim::stream_of(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    // Never recorded: nothing to wait for.
+    const auto point = event_of(event).point;
+    if (point) sim::give(*stream, "cudaStreamWaitEvent", {}, nullptr, point);
+    return cudaSuccess;
+  });
+}
+API cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
+  return call([&](Lock&) {
+    const auto stream = sim::stream_of(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    sim::give(*stream, "cudaLaunchHostFunc", {}, [=] { function(data); });
+    return cudaSuccess;
+  });
+}
+
+// Events
+
+API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return call([&](Lock&) {
+    *event = reinterpret_cast<cudaEvent_t>(new sim::Event{sim::current_device(), nullptr});
+    return cudaSuccess;
+  });
+}
+API cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+API cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return call([&](Lock&) {
+    delete &event_of(event);
+    return cudaSuccess;
+  });
+}
+API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
+  return call([&](Lock&) {
+    const auto stream = sim::stream_of(handle);
+    if (!stream || stream->device != event_of(event).device) return cudaErrorInvalidResourceHandle;
+    event_of(event).point = sim::give(*stream, "cudaEventRecord", {}, nullptr);
+    return cudaSuccess;
+  });
+}
+API cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return call([&](Lock&) {
+    return sim::has_come(event_of(event).point) ? cudaSuccess : cudaErrorNotReady;
+  });
+}
+API cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return call([&](Lock& lock) {
+    sim::wait_for(lock, event_of(event).point);
+    return machine().broken;
+  });
+}
+
+// For the other libraries of the simulation
+
+API cudaError_t cudasim_give(cudaStream_t handle, const std::string& what,
+                             const std::vector<sim::Range>& ranges, std::function<void()> body) {
+  return call([&](Lock&) {
+    const auto stream = sim::stream_of(handle);
+    if (!stream) return cudaErrorInvalidResourceHandle;
+    sim::give(*stream, what, ranges, std::move(body));
+    return cudaSuccess;
+  });
+}
+API std::byte* cudasim_alias(const void* pointer) {
+  Lock lock(machine().mutex);
+  return sim::alias_of(pointer);
+}
+API int cudasim_kind(const void* pointer, int* device) {
+  Lock lock(machine().mutex);
+  const sim::Block* block = sim::find(pointer);
+  if (block == nullptr) return 0;
+  *device = block->device;
+  return block->kind == Kind::kDevice ? 2 : 1;
+}
+API int cudasim_current_device() { return sim::current_device(); }
+API cudaError_t cudasim_broken() {
+  Lock lock(machine().mutex);
+  return machine().broken;
+}
+API void cudasim_unknown(const char* name) {
+  sim::die(std::string("the program calls ") + name + ", which is not simulated");
+}

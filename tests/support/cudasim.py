@@ -1,0 +1,93 @@
+"""Builds the simulated CUDA: libraries with NVIDIA's names, for LD_PRELOAD."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+SOURCES = Path(__file__).parents[1] / "cuda-sim"
+FLAGS = ("-std=c++17", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
+
+#: Of each library: its sources, and the part of its name that is the same for every version.
+RUNTIME = ("settings", "memory", "stream", "runtime")
+DRIVER = ("driver",)
+NCCL = ("nccl", "group", "settings")
+
+
+def build_cudasim(nvidia: Path, folder: Path) -> str:
+    """Compile the simulation for the CUDA that a pip environment has.
+
+    Args:
+        nvidia: its `site-packages/nvidia`, with CUDA's runtime, its headers, and NCCL.
+        folder: where to build; made.
+
+    Returns:
+        What LD_PRELOAD has to be.
+    """
+    folder.mkdir()
+    objects = _compile(nvidia, folder)
+    runtime = _real(nvidia, "libcudart.so.*")
+    nccl = _real(nvidia, "libnccl.so.*")
+    # Programs ask for the version of each function.
+    versions = folder / "versions"
+    versions.write_text(f"{runtime.name} {{ global: cuda*; __cuda*; local: *; }};\n")
+    made = [
+        _link(
+            folder, runtime, [objects[name] for name in RUNTIME], f"-Wl,--version-script={versions}"
+        ),
+        _link(
+            folder, Path("libcuda.so.1"), [objects[name] for name in DRIVER], folder / runtime.name
+        ),
+        _link(folder, nccl, [objects[name] for name in NCCL], folder / runtime.name),
+    ]
+    return " ".join(map(str, made))
+
+
+def _real(nvidia: Path, pattern: str) -> Path:
+    (found,) = nvidia.glob(f"*/lib/{pattern}")
+    return found
+
+
+def _compile(nvidia: Path, folder: Path) -> dict[str, Path]:
+    includes = [f"-isystem{path}" for path in sorted(nvidia.glob("*/include"))]
+    launcher = ["ccache"] if shutil.which("ccache") else []
+    running = []
+    for source in sorted(SOURCES.glob("*.cc")):
+        made = folder / f"{source.stem}.o"
+        command = [*launcher, "g++", *FLAGS, *includes, "-c", str(source), "-o", str(made)]
+        running.append((made, subprocess.Popen(command)))
+    for made, process in running:
+        assert process.wait() == 0, made
+    return {made.stem: made for made, _ in running}
+
+
+def _link(folder: Path, real: Path, objects: list[Path], *options: str | Path) -> Path:
+    """A library of the same name, in which functions that are not simulated say so."""
+    have = set(_functions(*objects))
+    missing = sorted(set(_functions(real, "-D")) - have) if real.is_absolute() else []
+    stubs = folder / f"{real.name}.c"
+    lines = [f'void {name}(void) {{ cudasim_unknown("{name}"); }}' for name in missing]
+    stubs.write_text("\n".join(["void cudasim_unknown(const char* name);", *lines, ""]))
+    made = folder / real.name
+    command = [
+        "g++",
+        "-shared",
+        "-Wl,-z,defs",
+        f"-Wl,-soname,{real.name}",
+        "-Wl,-rpath,$ORIGIN",
+        "-o",
+        made,
+    ]
+    words = [*command, *objects, "-x", "c", stubs, "-x", "none", *options, "-lpthread", "-lrt"]
+    subprocess.run([*map(str, words), "-fPIC"], check=True)
+    return made
+
+
+def _functions(*files: Path | str) -> list[str]:
+    command = ["nm", "--defined-only", "--format=posix", *map(str, files)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    words = [line.split() for line in said.splitlines()]
+    found = [word[0].partition("@")[0] for word in words if word[1:2] in (["T"], ["W"])]
+    return [name for name in found if re.match(r"(__)?(cuda|p?nccl|cu)[A-Z]", name)]
