@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.lab.peers.base import Unavailable
+from bench.lab.peers.install import pip_prefix
 from ddlce.env.trees import remove_tree
 from ddlce.settings import load_settings
 from support.userlands import LMOD, Userland, userland
@@ -146,24 +148,53 @@ def test_a_centre_on_an_old_system(old: Centre) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("old", NAMES[-1:], indirect=True)
-def test_what_our_compilers_make_here_runs_there(old: Centre) -> None:
-    """In a clone of this machine, whose own C library is newer."""
-    clone = old.folder / "clones" / "mine"
-    here = {**os.environ, "DDLCE_CACHE": str(old.folder / "cache")}
-    ddlce = str(old.prefix / "bin" / "ddlce")
-    subprocess.run([ddlce, "env", "clone", clone], check=True, env=here)
-    compilers = ("gcc_linux-64", "gxx_linux-64", "sysroot_linux-64")
-    channel = ("--channel", SETTINGS.channel.as_uri())
-    subprocess.run([ddlce, "env", "install", clone, *compilers, *channel], check=True, env=here)
+def test_what_our_compilers_make_here_runs_there(old: Centre, compilers: Path) -> None:
+    """On this machine, whose own C library is newer."""
     sources = shutil.copytree(PROGRAMS, old.folder / "compiled")
-    script = (
-        f"export CONDA_PREFIX={clone} PATH={clone}/bin:$PATH; "
-        'for file in "$CONDA_PREFIX"/etc/conda/activate.d/*.sh; do . "$file"; done; '
-        f"python -m pip install {' '.join(OFFLINE)} {sources}"
-    )
-    subprocess.run(["bash", "-c", script], check=True)
-    old.prefix = clone
+    made = old.folder / "made"
+    compile_here(compilers, f"python -m pip install {' '.join(OFFLINE)} --target {made} {sources}")
+    old.variables = {"PYTHONPATH": str(made)}
     assert old.ok("python", "-c", CALLS) == "number 7 below zero\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("old", NAMES[-1:], indirect=True)
+def test_what_nvcc_makes_with_our_compilers_runs_there(old: Centre, compilers: Path) -> None:
+    """CUDA's runtime, and an exception in C++."""
+    try:
+        cuda = next(pip_prefix("nvcc").glob("lib/python3*/site-packages/nvidia/cu13"))
+    except Unavailable as error:
+        pytest.skip(str(error))
+    program = old.folder / "device"
+    options = f'-ccbin "$CXX" -L{cuda}/lib {PROGRAMS}/device.cu -o {program}'
+    # As in a recipe: files of the machine are refused.
+    compile_here(compilers, f"CONDA_BUILD_STATE=BUILD {cuda}/bin/nvcc {options}")
+    assert old.ok(program).startswith("no device: CUDA driver version is insufficient")
+
+
+@pytest.fixture(scope="module")
+def compilers(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A clone of the release with the channel's compilers."""
+    folder = tmp_path_factory.mktemp("compilers")
+    here = {**os.environ, "DDLCE_CACHE": str(folder / "cache")}
+    names = ("gcc_linux-64", "gxx_linux-64", "sysroot_linux-64")
+    for command in (
+        ("clone", folder / "mine"),
+        ("install", folder / "mine", *names, "--channel", SETTINGS.channel.as_uri()),
+    ):
+        subprocess.run([prefix / "bin" / "ddlce", "env", *command], check=True, env=here)
+    yield folder / "mine"
+    remove_tree(folder / "mine")
+
+
+def compile_here(clone: Path, command: str) -> None:
+    """Run a command of the shell with the compilers of a clone."""
+    script = f"""
+        export CONDA_PREFIX={clone} PATH={clone}/bin:$PATH
+        for file in "$CONDA_PREFIX"/etc/conda/activate.d/*.sh; do . "$file"; done
+        {command}
+    """
+    subprocess.run(["bash", "-ec", script], check=True)
 
 
 def compiles(old: Centre) -> None:
