@@ -84,6 +84,12 @@ def marked() -> Iterator[Marked]:
     assert not left, f"these outlived the test: {left}"
 
 
+def forget_ignored_signals() -> None:
+    """nohup ignores one, and a shell two for what it starts with `&`; a child inherits that."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts ddlrun and leaves it running."""
@@ -98,8 +104,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
                 stderr=subprocess.PIPE,
                 text=True,
                 cwd=tmp_path,
-                # Under nohup these tests run with it ignored, which a child would inherit.
-                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+                preexec_fn=forget_ignored_signals,
             )
         )
         return started[-1]
