@@ -62,6 +62,8 @@ class Centre:
         if "/" not in program:
             program = str(self.prefix / "bin" / program)
         readable = [REPO, SETTINGS.channel, SETTINGS.root]
+        if not self.prefix.is_relative_to(self.folder):
+            readable.append(self.prefix)
         done = self.system.run(
             [program, *command[1:]],
             writable=[self.folder],
@@ -153,7 +155,7 @@ def test_what_our_compilers_make_here_runs_there(old: Centre, compilers: Path) -
     sources = shutil.copytree(PROGRAMS, old.folder / "compiled")
     made = old.folder / "made"
     compile_here(compilers, f"python -m pip install {' '.join(OFFLINE)} --target {made} {sources}")
-    old.variables = {"PYTHONPATH": str(made)}
+    old.prefix, old.variables = compilers, {"PYTHONPATH": str(made)}
     assert old.ok("python", "-c", CALLS) == "number 7 below zero\n"
 
 
