@@ -17,7 +17,7 @@ SIDE_BY_SIDE := -n $(shell n=$$(nproc); echo $$(((n < 4 ? n : 4) + 1))) --dist l
 NONE_IS_FINE := $(if $(PART),|| [ $$? -eq 5 ])
 
 .DEFAULT_GOAL := all
-.PHONY: all bootstrap ppc64le test-ppc64le test test-unit test-full test-userlands smoke bench lint tidy docs clean
+.PHONY: all bootstrap ppc64le test-ppc64le test test-unit test-full test-userlands test-gpu smoke bench lint tidy docs clean
 
 all: bootstrap ## fetch, build, index, lock, install, write the module, smoke-test
 	@$(DDLCE) all
@@ -47,6 +47,10 @@ test-full: bootstrap ## everything, the long sweeps too
 
 test-userlands: bootstrap ## what `make` built, on old systems: Debian 11, and a glibc limited to 2.28
 	@$(PY) -m pytest -q tests/integration/test_userlands.py
+
+test-gpu: bootstrap ## GPU code on a simulated CUDA: libddl, and unmodified PyTorch (a download of 500 MB)
+	@$(PY) -m pytest -q $(addprefix tests/integration/test_,cuda_variant.py cuda_simulated.py \
+	  cuda_mutations.py torch_simulated.py)
 
 smoke: bootstrap ## the smoke suite in the installed environment
 	@$(DDLCE) smoke

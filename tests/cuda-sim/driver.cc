@@ -20,3 +20,30 @@ API CUresult cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUd
       return CUDA_ERROR_NOT_SUPPORTED;
   }
 }
+
+API CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+API CUresult cuDriverGetVersion(int* version) {
+  return cudaDriverGetVersion(version) == cudaSuccess ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+API CUresult cuGetErrorString(CUresult, const char** text) {
+  *text = "an error of the simulated driver";
+  return CUDA_SUCCESS;
+}
+// Each device has one context, which is always there.
+API CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned* flags, int* is_active) {
+  *flags = 0;
+  *is_active = 1;
+  return CUDA_SUCCESS;
+}
+API CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(cudasim_current_device() + 1));
+  return CUDA_SUCCESS;
+}
+API CUresult cuCtxSetCurrent(CUcontext context) {
+  const auto device = static_cast<int>(reinterpret_cast<std::uintptr_t>(context)) - 1;
+  return cudaSetDevice(device) == cudaSuccess ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+API CUresult cuCtxGetDevice(CUdevice* device) {
+  *device = cudasim_current_device();
+  return CUDA_SUCCESS;
+}

@@ -1,122 +1,19 @@
-// The CUDA runtime: devices, memory, copies, streams and events, as its API reference has them.
-#include <cuda_runtime_api.h>
-
+// The CUDA runtime: devices, streams, events and errors, as its API reference has them.
+#include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <utility>
 
-#include "memory.h"
-#include "settings.h"
-#include "stream.h"
-
-#define API extern "C" __attribute__((visibility("default")))
+#include "api.h"
 
 namespace {
 
-using sim::Kind;
+using sim::call;
+using sim::Lock;
 using sim::machine;
 using sim::settings;
-using Lock = std::unique_lock<std::mutex>;
 
 thread_local cudaError_t last_error = cudaSuccess;
-
-cudaError_t result(cudaError_t code) {
-  if (code != cudaSuccess) last_error = code;
-  return code;
-}
-
-// What every call that needs a device asks first.
-cudaError_t check_machine() {
-  if (settings().driver < CUDART_VERSION / 1000 * 1000) return cudaErrorInsufficientDriver;
-  if (settings().devices == 0) return cudaErrorNoDevice;
-  sim::announce();
-  return machine().broken;
-}
-
-// Runs `body`, which returns a code, with the machine's lock.
-template <typename Body>
-cudaError_t call(Body body) {
-  Lock lock(machine().mutex);
-  if (const cudaError_t code = check_machine(); code != cudaSuccess) return result(code);
-  return result(body(lock));
-}
-
-struct Side {
-  bool is_device = false;
-  bool is_cuda = false;
-};
-
-Side side_of(const void* pointer) {
-  const sim::Block* block = sim::find(pointer);
-  return {block != nullptr && block->kind == Kind::kDevice, block != nullptr};
-}
-
-bool fits(cudaMemcpyKind kind, const Side& to, const Side& from) {
-  switch (kind) {
-    case cudaMemcpyHostToHost:
-      return !to.is_device && !from.is_device;
-    case cudaMemcpyHostToDevice:
-      return to.is_device && !from.is_device;
-    case cudaMemcpyDeviceToHost:
-      return !to.is_device && from.is_device;
-    case cudaMemcpyDeviceToDevice:
-      return to.is_device && from.is_device;
-    case cudaMemcpyDefault:
-      return true;
-  }
-  return false;
-}
-
-cudaError_t copy(Lock& lock, void* to, const void* from, std::size_t nbytes, cudaMemcpyKind kind,
-                 cudaStream_t handle, const char* what, bool is_waiting) {
-  const auto stream = sim::stream_of(handle);
-  if (!stream) return cudaErrorInvalidResourceHandle;
-  const Side target = side_of(to);
-  const Side source = side_of(from);
-  if (!fits(kind, target, source)) return cudaErrorInvalidMemcpyDirection;
-  if (nbytes == 0) return cudaSuccess;
-  // What is not pinned is read before the call returns, and written before it returns.
-  std::shared_ptr<std::byte[]> staged;
-  const std::byte* begin = sim::alias_of(from);
-  if (!source.is_cuda) {
-    staged.reset(new std::byte[nbytes]);
-    std::memcpy(staged.get(), from, nbytes);
-    begin = staged.get();
-  }
-  std::byte* end = sim::alias_of(to);
-  const auto point = sim::give(*stream, what, {{from, nbytes, false}, {to, nbytes, true}},
-                               [end, begin, nbytes, staged] { std::memmove(end, begin, nbytes); });
-  if (is_waiting || !target.is_cuda) sim::wait_for(lock, point);
-  return machine().broken;
-}
-
-cudaError_t fill(Lock& lock, void* data, int value, std::size_t nbytes, cudaStream_t handle,
-                 const char* what, bool is_waiting) {
-  const auto stream = sim::stream_of(handle);
-  if (!stream) return cudaErrorInvalidResourceHandle;
-  if (!side_of(data).is_device) return cudaErrorInvalidValue;
-  std::byte* alias = sim::alias_of(data);
-  const auto point = sim::give(*stream, what, {{data, nbytes, true}},
-                               [alias, value, nbytes] { std::memset(alias, value, nbytes); });
-  if (is_waiting) sim::wait_for(lock, point);
-  return machine().broken;
-}
-
-void wait_for_device(Lock& lock) {
-  std::vector<std::shared_ptr<sim::Point>> points;
-  for (const auto& [number, stream] : machine().streams) {
-    if (stream->device == sim::current_device()) points.push_back(stream->last);
-  }
-  for (const auto& point : points) sim::wait_for(lock, point);
-}
-
-cudaError_t take(void** pointer, Kind kind, std::size_t nbytes) {
-  *pointer = nullptr;
-  if (nbytes == 0) return cudaSuccess;
-  *pointer = sim::allocate(kind, sim::current_device(), nbytes);
-  return *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
-}
 
 sim::Event& event_of(cudaEvent_t event) { return *reinterpret_cast<sim::Event*>(event); }
 
@@ -153,6 +50,26 @@ const Words* words_of(cudaError_t code) {
 }
 
 }  // namespace
+
+cudaError_t sim::result(cudaError_t code) {
+  if (code != cudaSuccess) last_error = code;
+  return code;
+}
+
+cudaError_t sim::check_machine() {
+  if (settings().driver < CUDART_VERSION / 1000 * 1000) return cudaErrorInsufficientDriver;
+  if (settings().devices == 0) return cudaErrorNoDevice;
+  announce();
+  return machine().broken;
+}
+
+void sim::wait_for_device(Lock& lock) {
+  std::vector<std::shared_ptr<sim::Point>> points;
+  for (const auto& [number, stream] : machine().streams) {
+    if (stream->device == sim::current_device()) points.push_back(stream->last);
+  }
+  for (const auto& point : points) sim::wait_for(lock, point);
+}
 
 // Errors
 
@@ -199,7 +116,7 @@ API cudaError_t cudaSetDevice(int device) {
 }
 API cudaError_t cudaDeviceSynchronize() {
   return call([&](Lock& lock) {
-    wait_for_device(lock);
+    sim::wait_for_device(lock);
     return machine().broken;
   });
 }
@@ -210,57 +127,6 @@ API cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
     return cudaSuccess;
   });
 }
-API cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  return call([&](Lock&) {
-    *total = settings().memory;
-    *free = *total - sim::bytes_in_use(sim::current_device());
-    return cudaSuccess;
-  });
-}
-
-// Memory
-
-API cudaError_t cudaMalloc(void** pointer, std::size_t nbytes) {
-  return call([&](Lock&) { return take(pointer, Kind::kDevice, nbytes); });
-}
-API cudaError_t cudaMallocHost(void** pointer, std::size_t nbytes) {
-  return call([&](Lock&) { return take(pointer, Kind::kPinned, nbytes); });
-}
-API cudaError_t cudaFree(void* pointer) {
-  return call([&](Lock& lock) {
-    if (pointer == nullptr) return cudaSuccess;
-    wait_for_device(lock);
-    const bool was_there = sim::release(pointer, Kind::kDevice, machine().program);
-    return was_there ? machine().broken : cudaErrorInvalidValue;
-  });
-}
-API cudaError_t cudaFreeHost(void* pointer) {
-  return call([&](Lock&) {
-    if (pointer == nullptr) return cudaSuccess;
-    const bool was_there = sim::release(pointer, Kind::kPinned, machine().program);
-    return was_there ? cudaSuccess : cudaErrorInvalidValue;
-  });
-}
-API cudaError_t cudaMemcpy(void* to, const void* from, std::size_t nbytes, cudaMemcpyKind kind) {
-  return call(
-      [&](Lock& lock) { return copy(lock, to, from, nbytes, kind, nullptr, "cudaMemcpy", true); });
-}
-API cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t nbytes, cudaMemcpyKind kind,
-                                cudaStream_t stream) {
-  return call([&](Lock& lock) {
-    return copy(lock, to, from, nbytes, kind, stream, "cudaMemcpyAsync", false);
-  });
-}
-API cudaError_t cudaMemset(void* data, int value, std::size_t nbytes) {
-  return call(
-      [&](Lock& lock) { return fill(lock, data, value, nbytes, nullptr, "cudaMemset", false); });
-}
-API cudaError_t cudaMemsetAsync(void* data, int value, std::size_t nbytes, cudaStream_t stream) {
-  return call([&](Lock& lock) {
-    return fill(lock, data, value, nbytes, stream, "cudaMemsetAsync", false);
-  });
-}
-
 // Streams
 
 API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
@@ -339,6 +205,20 @@ API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     return cudaSuccess;
   });
 }
+API cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+  return cudaEventRecord(event, stream);
+}
+API cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  return call([&](Lock&) {
+    const auto from = event_of(begin).point;
+    const auto to = event_of(end).point;
+    if (!from || !to) return cudaErrorInvalidResourceHandle;
+    if (!from->is_done || !to->is_done) return cudaErrorNotReady;
+    const std::chrono::duration<float, std::milli> took = to->came - from->came;
+    *milliseconds = took.count();
+    return cudaSuccess;
+  });
+}
 API cudaError_t cudaEventQuery(cudaEvent_t event) {
   return call([&](Lock&) {
     return sim::has_come(event_of(event).point) ? cudaSuccess : cudaErrorNotReady;
@@ -371,7 +251,7 @@ API int cudasim_kind(const void* pointer, int* device) {
   const sim::Block* block = sim::find(pointer);
   if (block == nullptr) return 0;
   *device = block->device;
-  return block->kind == Kind::kDevice ? 2 : 1;
+  return block->kind == sim::Kind::kDevice ? 2 : 1;
 }
 API int cudasim_current_device() { return sim::current_device(); }
 API cudaError_t cudasim_broken() {

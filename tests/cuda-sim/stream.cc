@@ -2,7 +2,6 @@
 
 #include <signal.h>
 
-#include <chrono>
 #include <thread>
 #include <tuple>
 
@@ -55,6 +54,7 @@ void run(Machine& all, Stream& stream, Operation operation, std::unique_lock<std
     }
   }
   operation.point->clock = stream.clock;
+  operation.point->came = std::chrono::steady_clock::now();
   operation.point->is_done = true;
   all.changed.notify_all();
 }

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -23,6 +24,7 @@ namespace sim {
 struct Point {
   bool is_done = false;
   Clock clock;
+  std::chrono::steady_clock::time_point came;  // of the host's clock
 };
 
 struct Operation {

@@ -70,7 +70,7 @@ WAITS = {
 
 @pytest.fixture(scope="module")
 def cuda(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return build_cudasim(nvidia_wheels(), tmp_path_factory.mktemp("sim") / "build")
+    return build_cudasim([nvidia_wheels()], tmp_path_factory.mktemp("sim") / "build")
 
 
 @pytest.fixture(scope="module")

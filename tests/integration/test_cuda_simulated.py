@@ -42,7 +42,7 @@ Launch = Callable[..., Result]
 @pytest.fixture(scope="module")
 def cuda(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The simulation, for LD_PRELOAD."""
-    return build_cudasim(nvidia_wheels(), tmp_path_factory.mktemp("sim") / "build")
+    return build_cudasim([nvidia_wheels()], tmp_path_factory.mktemp("sim") / "build")
 
 
 @pytest.fixture(scope="module")

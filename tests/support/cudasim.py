@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 SOURCES = Path(__file__).parents[1] / "cuda-sim"
 FLAGS = ("-std=c++17", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 
 #: Of each library: its sources, and the part of its name that is the same for every version.
-RUNTIME = ("settings", "memory", "stream", "runtime")
+RUNTIME = ("settings", "memory", "stream", "runtime", "copies", "attributes", "launch")
 DRIVER = ("driver",)
 NCCL = ("nccl", "group", "settings")
 
 
-def build_cudasim(nvidia: Path, folder: Path) -> str:
-    """Compile the simulation for the CUDA that a pip environment has.
+def build_cudasim(nvidia: Sequence[Path], folder: Path) -> str:
+    """Compile the simulation for the CUDA that pip environments have.
 
     Args:
-        nvidia: its `site-packages/nvidia`, with CUDA's runtime, its headers, and NCCL.
+        nvidia: their `site-packages/nvidia`: CUDA's runtime with its headers, and NCCL.
         folder: where to build; made.
 
     Returns:
@@ -45,13 +46,14 @@ def build_cudasim(nvidia: Path, folder: Path) -> str:
     return " ".join(map(str, made))
 
 
-def _real(nvidia: Path, pattern: str) -> Path:
-    (found,) = nvidia.glob(f"*/lib/{pattern}")
-    return found
+def _real(nvidia: Sequence[Path], pattern: str) -> Path:
+    return next(found for root in nvidia for found in root.glob(f"*/lib/{pattern}"))
 
 
-def _compile(nvidia: Path, folder: Path) -> dict[str, Path]:
-    includes = [f"-isystem{path}" for path in sorted(nvidia.glob("*/include"))]
+def _compile(nvidia: Sequence[Path], folder: Path) -> dict[str, Path]:
+    # In CUDA 13, CUB and others have a folder of their own.
+    folders = [path for root in nvidia for path in sorted(root.glob("*/include"))]
+    includes = [f"-isystem{path}" for path in (*folders, *(f / "cccl" for f in folders))]
     launcher = ["ccache"] if shutil.which("ccache") else []
     running = []
     for source in sorted(SOURCES.glob("*.cc")):

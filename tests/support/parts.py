@@ -15,6 +15,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "ddl": (
         *(
             "cuda_*",
+            "torch_simulated",
             "external_mpi",
             "guide_built",
             "lab_*",

@@ -20,15 +20,20 @@ def cache() -> Path:
     return Path(base).expanduser().absolute() / "bench-peers"
 
 
-def pip_prefix(name: str) -> Path:
-    """An environment with the packages of `requirements/NAME.txt`; made when it is not there."""
+def pip_prefix(name: str, *more: str) -> Path:
+    """An environment with the packages of `requirements/NAME.txt`; made when it is not there.
+
+    Args:
+        name: of the file.
+        more: options for pip, always the same ones with one name.
+    """
     wanted = LAB / "requirements" / f"{name}.txt"
     prefix = cache() / f"{name}-{_digest(wanted.read_bytes())}"
     done = prefix / "installed"
     if not done.exists():
         venv.create(prefix, clear=True)
         pip = [sys.executable, "-m", "pip", "--python", str(prefix / "bin" / "python")]
-        options = ["install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
+        options = ["install", "--quiet", "--disable-pip-version-check", "--require-hashes", *more]
         _run([*pip, *options, "-r", str(wanted)], f"pip could not install {name}")
         done.touch()
     return prefix

@@ -1,0 +1,135 @@
+"""Unmodified PyTorch on the simulated CUDA, with the backend ddl and Large Model Support."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ddlce.smoke import clean_environment
+from support.cudatorch import Simulated
+
+pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+REPO = Path(__file__).parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
+DDL_TORCH = REPO / "recipes" / "ddl-torch" / "tests"
+
+Result = subprocess.CompletedProcess[str]
+
+TRAIN = """
+import torch
+from torch import nn
+
+def train(device):
+    torch.manual_seed(0)
+    layers = [nn.Linear(30, 40), nn.LayerNorm(40), nn.GELU(), nn.Linear(40, 10)]
+    model = nn.Sequential(*layers).to(device)
+    data, labels = torch.randn(4, 30), torch.arange(4)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(5):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(data.to(device)), labels.to(device)).backward()
+        optimizer.step()
+    return [parameter.detach().cpu() for parameter in model.parameters()]
+
+assert torch.version.cuda and torch.cuda.device_count() == 2
+assert all(map(torch.equal, train("cpu"), train("cuda")))
+"""
+
+STREAMS = """
+import torch
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    made = torch.ones(1000, device="cuda")
+{wait}
+assert (made + 1).sum().item() == 2000
+"""
+
+#: What is taken out of Large Model Support's code for CUDA devices.
+WAITS = {
+    "a copy out waits for the computing": "        self._out.wait_stream(compute)\n",
+    "a copy back waits for the memory": "        self._back.wait_stream(compute)\n",
+    "the computing waits for a copy": "        self._compute.wait_event(self._done)\n",
+}
+
+
+@pytest.fixture(scope="module")
+def simulated(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    """Everything, built."""
+    return Simulated(prefix, tmp_path_factory.mktemp("torch"))
+
+
+def run(
+    prefix: Path, simulated: Simulated, *words: str | Path, first: Path | None = None
+) -> Result:
+    """Run the environment's Python; `first` is a folder whose modules go before all others."""
+    variables = dict(simulated.variables)
+    if first:
+        variables["PYTHONPATH"] = f"{first}:{variables['PYTHONPATH']}"
+    return subprocess.run(
+        [str(word) for word in (prefix / "bin" / "python", *words)],
+        capture_output=True,
+        text=True,
+        env={**clean_environment(prefix, os.environ), **variables},
+    )
+
+
+def test_training_has_the_bits_of_the_cpu(prefix: Path, simulated: Simulated) -> None:
+    done = run(prefix, simulated, "-c", TRAIN)
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def test_a_missing_wait_is_found(prefix: Path, simulated: Simulated) -> None:
+    done = run(prefix, simulated, "-c", STREAMS.format(wait=""))
+    assert done.returncode == -6
+    assert "cudasim: a race for 4000 bytes of GPU 0: aten::add in the default stream" in done.stderr
+    there = "torch.cuda.current_stream().wait_stream(side)"
+    done = run(prefix, simulated, "-c", STREAMS.format(wait=there))
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.mark.parametrize(("ranks", "hosts"), [(1, 0), (2, 0), (2, 2)])
+def test_the_backend_on_gpus(prefix: Path, simulated: Simulated, ranks: int, hosts: int) -> None:
+    variables = {
+        **simulated.variables,
+        "PYTHONPATH": f"{simulated.variables['PYTHONPATH']}:{DDL_TORCH}",
+        "DDL_TEST_SIDE": "64",
+        **({"DDL_FAKE_HOSTS": str(hosts)} if hosts else {}),
+    }
+    program = ("python", DDL_TORCH / "on_gpus.py")
+    words = ("env", *(f"{name}={value}" for name, value in variables.items()), *program)
+    done = subprocess.run(
+        [str(word) for word in (prefix / "bin" / "ddlrun", "-np", ranks, *words)],
+        capture_output=True,
+        text=True,
+        env=clean_environment(prefix, os.environ),
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.count("all well") == ranks
+
+
+def test_large_model_support(prefix: Path, simulated: Simulated) -> None:
+    """The bits of a run without it, and never more reserved than the limit."""
+    done = run(prefix, simulated, PROGRAMS / "lms_simulated.py", "0.8", "0.5")
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout == "all well\n"
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_wait_taken_out_of_it_is_found(
+    prefix: Path, simulated: Simulated, tmp_path: Path, wait: str
+) -> None:
+    (installed,) = prefix.glob("lib/python3*/site-packages/lms")
+    code = shutil.copytree(installed, tmp_path / "lms") / "devices" / "cuda.py"
+    text = code.read_text()
+    assert text.count(WAITS[wait]) == 1
+    code.chmod(0o644)
+    code.write_text(text.replace(WAITS[wait], ""))
+    program = PROGRAMS / "lms_simulated.py"
+    done = run(prefix, simulated, program, "0.5", first=tmp_path)
+    assert done.returncode == -6, done.stderr[-4000:]
+    assert "cudasim: a race for" in done.stderr

@@ -1,0 +1,116 @@
+"""PyTorch for CUDA, unmodified, on the simulated CUDA."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from bench.lab.peers.base import Unavailable
+from bench.lab.peers.install import pip_prefix
+from ddlce.elf import read_elf
+from support.cudasim import SOURCES, build_cudasim
+from support.cudavariant import PARTS, nvidia_wheels
+from support.libddl import build_libddl
+
+#: Libraries of NVIDIA that nothing here calls; PyTorch is linked with them.
+UNUSED = re.compile(r"lib(cublas|cudnn|cufft|cufile|cupti|curand|cusolver|cusparse|nvrtc|nvshmem)")
+THEIRS = re.compile(
+    r"(cublas|cudnn|cufft|cufile|cupti|curand|cusolver|cusparse|nvrtc|nvshmem)", re.I
+)
+
+
+class Simulated:
+    """What a program needs for PyTorch and libddl on a simulated CUDA 13.
+
+    Attributes:
+        variables: of its environment.
+    """
+
+    def __init__(self, prefix: Path, folder: Path) -> None:
+        """Build all of it.
+
+        Args:
+            prefix: the environment whose MPI and libraries to use.
+            folder: an empty one.
+        """
+        roots = [_site("nvcc") / "nvidia", nvidia_wheels()]
+        site = _site("torch-cuda", "--no-deps")
+        cuda = build_cudasim(roots, folder / "cuda")
+        paths = ";".join(map(str, (prefix, roots[0] / "cu13", roots[1] / PARTS[-1])))
+        options = ("-DDDL_CUDA=ON", f"-DCMAKE_PREFIX_PATH={paths}")
+        libddl = build_libddl(prefix, folder / "libddl", *options)
+        runtime = Path(cuda.split()[0])
+        operations = _build_operations(site / "torch", roots[0] / "cu13", folder / "operations.so")
+        self.variables = {
+            "LD_PRELOAD": f"{libddl}/libddl.so.1 {cuda}",
+            "LD_LIBRARY_PATH": str(
+                _build_unused(site / "torch" / "lib", runtime, folder / "unused")
+            ),
+            "PYTHONPATH": f"{SOURCES}/torch:{site}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "CUDASIM_TORCH": str(operations),
+            "OMP_NUM_THREADS": "1",
+            "TORCH_CPP_LOG_LEVEL": "ERROR",  # it tells that operations have another kernel now
+        }
+
+
+def _site(name: str, *options: str) -> Path:
+    try:
+        return next(pip_prefix(name, *options).glob("lib/python3*/site-packages"))
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+def _build_operations(torch: Path, cuda: Path, made: Path) -> Path:
+    includes = (
+        torch / "include",
+        torch / "include/torch/csrc/api/include",
+        cuda / "include",
+        cuda / "include/cccl",
+    )
+    command = [
+        *("g++", "-std=c++20", "-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"),
+        *(f"-isystem{path}" for path in includes),
+        *(SOURCES / "torch" / "ops.cc", f"-L{torch}/lib", "-ltorch_cpu", "-lc10", "-lc10_cuda"),
+        *("-Wl,-rpath," + str(torch / "lib"), "-o", made),
+    ]
+    subprocess.run([str(word) for word in command], check=True)
+    return made
+
+
+def _build_unused(torch: Path, runtime: Path, folder: Path) -> Path:
+    """Libraries with the names of NVIDIA's, whose functions end the program with their names."""
+    folder.mkdir()
+    needed: set[str] = set()
+    functions: dict[str, set[str]] = defaultdict(set)  # version of the symbol → names
+    for library in torch.glob("*.so*"):
+        elf = read_elf(library.read_bytes())
+        needed |= set(elf.needed if elf else ())
+        command = ["nm", "-D", "--undefined-only", "--with-symbol-versions", str(library)]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        for name, _, version in (line.split()[-1].partition("@") for line in said.splitlines()):
+            if THEIRS.match(name):
+                functions[version].add(name)
+    unused = sorted(name for name in needed if UNUSED.match(name))
+    without = functions.pop("", set())  # whichever library has them, the loader finds them
+    for number, name in enumerate(unused):
+        version = "NVSHMEM" if "nvshmem" in name else name
+        names = sorted(functions[version] | (without if number == 0 else set()))
+        lines = [f'void {each}(void) {{ cudasim_unknown("{each}"); }}' for each in names]
+        source = folder / f"{name}.c"
+        source.write_text("\n".join(["void cudasim_unknown(const char* name);", *lines, ""]))
+        map_ = folder / f"{name}.map"
+        map_.write_text(
+            f"{version} {{ global: {' '.join(f'{n};' for n in sorted(functions[version]))} }};\n"
+            if functions[version]
+            else ""
+        )
+        script = [f"-Wl,--version-script={map_}"] if functions[version] else []
+        command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{name}", *script]
+        command += ["-o", str(folder / name), str(source), str(runtime)]
+        subprocess.run(command, check=True)
+    return folder
