@@ -141,9 +141,9 @@ API cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* fr
                                   std::size_t from_pitch, std::size_t width, std::size_t height,
                                   cudaMemcpyKind kind, cudaStream_t stream) {
   for (std::size_t row = 0; row < height; ++row) {
-    const cudaError_t code =
-        cudaMemcpyAsync(static_cast<std::byte*>(to) + row * to_pitch,
-                        static_cast<const std::byte*>(from) + row * from_pitch, width, kind, stream);
+    const cudaError_t code = cudaMemcpyAsync(static_cast<std::byte*>(to) + row * to_pitch,
+                                             static_cast<const std::byte*>(from) + row * from_pitch,
+                                             width, kind, stream);
     if (code != cudaSuccess) return code;
   }
   return cudaSuccess;

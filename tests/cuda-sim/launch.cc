@@ -38,7 +38,9 @@ API void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, 
 API char __cudaInitModule(void**) { return 1; }
 
 API unsigned __cudaPushCallConfiguration(dim3, dim3, std::size_t, void*) { return 0; }
-API cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, std::size_t*, void*) { return cudaSuccess; }
+API cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, std::size_t*, void*) {
+  return cudaSuccess;
+}
 API cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
   return cudaSuccess;

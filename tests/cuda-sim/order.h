@@ -1,4 +1,4 @@
-// Which operation comes before which: vector clocks (Mattern 1989), one entry per stream, and one
+// Which operation comes before which: vector clocks (as Fidge 1988), one entry per stream, and one
 // for all threads of the program together.
 #pragma once
 

@@ -1,5 +1,5 @@
-// PyTorch's operations on tensors of a simulated GPU: PyTorch's own kernels for the CPU, on the same
-// memory, as operations of the current stream. PyTorch itself is unmodified.
+// PyTorch's operations on tensors of a simulated GPU: PyTorch's own kernels for the CPU, on the
+// same memory, as operations of the current stream. PyTorch itself is unmodified.
 #include <ATen/ATen.h>
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -49,11 +49,10 @@ sim::Range range_of(const at::Tensor& tensor, bool is_write) {
 // The same elements as a tensor of the host, where the simulation finds them.
 at::Tensor host_view(const at::Tensor& tensor) {
   const auto options = tensor.options().device(at::kCPU).pinned_memory(std::nullopt);
-  at::Tensor view =
-      tensor.numel() == 0
-          ? at::empty_strided(tensor.sizes(), tensor.strides(), options)
-          : at::from_blob(cudasim_alias(tensor.const_data_ptr()), tensor.sizes(), tensor.strides(),
-                          options);
+  at::Tensor view = tensor.numel() == 0
+                        ? at::empty_strided(tensor.sizes(), tensor.strides(), options)
+                        : at::from_blob(cudasim_alias(tensor.const_data_ptr()), tensor.sizes(),
+                                        tensor.strides(), options);
   if (tensor.is_conj()) view._set_conj(true);
   if (tensor.is_neg()) view._set_neg(true);
   return view;
@@ -113,7 +112,8 @@ struct Arguments {
       value = take(value.toTensor(), is_write);
     } else if (value.isTensorList()) {
       std::vector<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(take(tensor, is_write));
+      for (const at::Tensor& tensor : value.toTensorVector())
+        list.push_back(take(tensor, is_write));
       value = list;
     } else if (value.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
@@ -143,8 +143,7 @@ void write(const at::Tensor& from, const at::Tensor& to) {
 
 at::Tensor to_gpu(const at::Tensor& tensor, c10::Device device) {
   if (!tensor.defined() || !tensor.is_cpu()) return tensor;
-  const at::Tensor dense =
-      tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
+  const at::Tensor dense = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
   const at::Tensor made =
       at::empty_strided(dense.sizes(), dense.strides(), dense.options().device(device));
   write(dense, made);
@@ -195,7 +194,8 @@ void run(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
       value = to_gpu(value.toTensor(), device);
     } else if (value.isTensorList()) {
       std::vector<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(to_gpu(tensor, device));
+      for (const at::Tensor& tensor : value.toTensorVector())
+        list.push_back(to_gpu(tensor, device));
       value = list;
     } else {
       // A number for the program: it has waited.
@@ -224,7 +224,8 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   }
   if (!is_dense_pair(to, from)) {
     const at::Tensor dense = from.to(to.scalar_type()).expand(to.sizes()).contiguous();
-    at::Tensor there = at::empty(to.sizes(), to.options().memory_format(at::MemoryFormat::Contiguous));
+    at::Tensor there =
+        at::empty(to.sizes(), to.options().memory_format(at::MemoryFormat::Contiguous));
     copy(there, dense, false);
     return to.copy_(there);
   }
@@ -232,7 +233,8 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   const auto kind = !to.is_cuda()     ? cudaMemcpyDeviceToHost
                     : !from.is_cuda() ? cudaMemcpyHostToDevice
                                       : cudaMemcpyDeviceToDevice;
-  C10_CUDA_CHECK(cudaMemcpyAsync(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes(), kind, stream));
+  C10_CUDA_CHECK(
+      cudaMemcpyAsync(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes(), kind, stream));
   if (!non_blocking) C10_CUDA_CHECK(cudaStreamSynchronize(stream));
   return to;
 }
@@ -240,8 +242,9 @@ at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
 // Those that only make, resize or describe a tensor.
 bool is_own(const std::string& name) {
   static const std::set<std::string> names{
-      "empty", "empty_strided", "set_", "resize_", "record_stream", "_pin_memory", "is_pinned",
-      "_efficientzerotensor", "is_set_to", "_resize_output_", "copy_"};
+      "empty",         "empty_strided",   "set_",      "resize_",
+      "record_stream", "_pin_memory",     "is_pinned", "_efficientzerotensor",
+      "is_set_to",     "_resize_output_", "copy_"};
   return names.count(name) != 0;
 }
 
@@ -262,8 +265,7 @@ struct Operations {
       const std::string bare = name.name.substr(6);
       const auto op = c10::Dispatcher::singleton().findSchema(name);
       if (is_own(bare) || !op || is_view(op->schema())) continue;
-      const std::string full =
-          name.overload_name.empty() ? bare : bare + "." + name.overload_name;
+      const std::string full = name.overload_name.empty() ? bare : bare + "." + name.overload_name;
       library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&run>());
     }
     library.impl("copy_", copy);
