@@ -1,10 +1,8 @@
 """Run by ddlrun: the operations on CUDA tensors, on every rank, against an oracle.
 
-Rank r uses GPU r modulo the number of GPUs. DDL_TEST_SIDE is the side of the matrices that keep one
-busy for a while.
+Rank r uses GPU r modulo the number of GPUs.
 """
 
-import os
 from datetime import timedelta
 
 import torch
@@ -26,7 +24,6 @@ from harness import (
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-SIDE = int(os.environ.get("DDL_TEST_SIDE", "4096"))
 GPU = torch.device("cuda", RANK % torch.cuda.device_count())
 
 
@@ -91,7 +88,7 @@ def movement() -> None:
 
 
 def order_with_streams() -> None:
-    big = torch.randn(SIDE, SIDE, device=GPU)
+    big = torch.randn(4096, 4096, device=GPU)
     for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
         with torch.cuda.stream(stream):
             tensor = torch.zeros(1 << 20, device=GPU)
