@@ -30,5 +30,5 @@ if how == "stop" or RANK < SIZE - 1:  # this GPU is not stuck
     cuda("Memset", gpu, 0, n(x.nbytes))
     expect(gpu, x * 0, "afterwards")
 # The first rank that ends ends the job: the others shall have told their errors.
-time.sleep(2)
+time.sleep(3)
 os._exit(7)
