@@ -70,6 +70,10 @@ def launch_simulated(
     }
     script = ROOM / "tests" / "device" / "programs" / f"{program}.py"
     command = [prefix / "bin" / "mpiexec", "-n", n, prefix / "bin" / "python", script, *arguments]
-    return subprocess.run(
+    done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, env=environment
     )
+    for left in Path("/dev/shm").glob(f"cudasim-{os.geteuid()}-*"):  # of ranks that were killed
+        if not Path("/proc", left.name.split("-")[2]).exists():
+            left.unlink(missing_ok=True)
+    return done
