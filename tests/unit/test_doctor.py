@@ -22,7 +22,7 @@ from ddlce.doctor.packages import (
     read_list,
 )
 from ddlce.doctor.report import Check
-from ddlce.errors import MachineError
+from ddlce.errors import InputError, MachineError
 from ddlce.settings import Settings
 
 NAMES = {"apt": "tool", "dnf": "tool-rpm", "zypper": "-"}
@@ -166,6 +166,10 @@ def test_glibc_against_the_floor_of_the_tree(
     check = check_glibc(settings)
     assert check.state == "missing"
     assert check.found.endswith(" is older than 9.99")
+    variants.write_text("c_stdlib_version: [2.28x]\n")
+    with pytest.raises(InputError, match=r"c_stdlib_version: '2.28x' is no version"):
+        check_glibc(settings)
+    variants.write_text('c_stdlib_version: ["9.99"]\n')
     own = "c_stdlib:\n  - sysroot  # [not ppc64le]\n  - glibc  # [ppc64le]\n"
     variants.write_text(own + variants.read_text())
     assert check_glibc(settings).state == "missing"

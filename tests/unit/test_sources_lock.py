@@ -58,6 +58,12 @@ def test_unknown_digest_is_a_key_error() -> None:
             f"sha256: {'A' * 64}, colour: red}}",
             "field 'size'",
         ),
+        (
+            "sources:\n- {client: pypi-wheel, package: q, version: '1', file: f, size: 1, "
+            f"sha256: {'a' * 64}, wheel: "
+            "{name: q, version: '1', pure: true, tags: [], glibc: 2.28x}}",
+            "field 'wheel.glibc'",
+        ),
     ],
 )
 def test_a_wrong_lock_names_file_entry_and_field(tmp_path: Path, text: str, message: str) -> None:

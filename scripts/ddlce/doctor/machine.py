@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from ddlce.doctor.report import Check
-from ddlce.engine.variants import VARIANTS, load_variants
+from ddlce.engine.variants import VARIANTS, glibc_floor, load_variants
 from ddlce.filesystem import obstacle
 from ddlce.platforms import this_platform
 from ddlce.programs import ask
@@ -97,7 +97,7 @@ def _glibc_floor(settings: Settings) -> str:
     variants = load_variants(path, this_platform())
     if OWN_GLIBC in (variants.get("c_stdlib") or []):
         return oldest
-    return str((variants.get("c_stdlib_version") or [oldest])[0])
+    return glibc_floor(path.parent, this_platform()) or oldest
 
 
 def check_gpus() -> Check:

@@ -58,16 +58,20 @@ def glibc_floor(recipes: Path, subdir: str = BUILD_PLATFORM) -> str:
         subdir: the platform.
 
     Raises:
-        InputError: the variants cannot be read, or name several versions.
+        InputError: the variants cannot be read, or name several versions, or what is none.
     """
     path = recipes / VARIANTS
-    found = load_variants(path, subdir).get("c_stdlib_version") or []
+    found = [str(each) for each in load_variants(path, subdir).get("c_stdlib_version") or []]
     if len(found) > 1:
         raise InputError(
             f"{path}: c_stdlib_version: expected one version for {subdir}, found {len(found)}",
             "keep the lowest: what runs on it runs on the others",
         )
-    return str(found[0]) if found else ""
+    if found and not re.fullmatch(r"\d+(\.\d+)*", found[0]):
+        raise InputError(
+            f"{path}: c_stdlib_version: {found[0]!r} is no version", 'write one as "2.28"'
+        )
+    return found[0] if found else ""
 
 
 @functools.cache

@@ -73,7 +73,7 @@ class WheelMetadata(_Strict):
     homepage: str = ""
     imports: list[str] = []
     needed: list[str] = []
-    glibc: str = ""
+    glibc: Annotated[str, Field(pattern=r"^(\d+(\.\d+)*)?$")] = ""
 
 
 class DebMetadata(_Strict):
@@ -92,7 +92,7 @@ class DebMetadata(_Strict):
     homepage: str = ""
     sonames: list[str] = []
     needed: list[str] = []
-    glibc: str = ""
+    glibc: Annotated[str, Field(pattern=r"^(\d+(\.\d+)*)?$")] = ""
     python: WheelMetadata | None = None
 
 
