@@ -74,13 +74,12 @@ bool is_write_fault(const void* context) {
 struct sigaction before;
 
 // The program has touched a closed page.
-void on_fault(int number, siginfo_t* info, void* context) {
+void on_fault(int, siginfo_t* info, void* context) {
   std::unique_lock<std::mutex> lock(machine().mutex);
   Block* block = find(info->si_addr);
   if (block == nullptr) {
     lock.unlock();
     sigaction(SIGSEGV, &before, nullptr);  // and it comes again
-    static_cast<void>(number);
     return;
   }
   const bool is_write = is_write_fault(context);

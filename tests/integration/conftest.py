@@ -17,6 +17,8 @@ from ddlce.env.layout import Layout
 from ddlce.env.trees import remove_tree
 from ddlce.settings import Settings, load_settings
 from ddlce.sources import fetch as fetch_module
+from support.cudasim import build_cudasim
+from support.cudavariant import build_cuda_variant, nvidia_wheels
 from support.minichannel import make_channel
 from support.minienv import Site, site_of_channel
 from support.sourceserver import Server
@@ -83,6 +85,18 @@ def prefix() -> Path:
     current = Layout(load_settings().root).current("ddl-ce")
     assert current, "there is no built environment: run `make` first"
     return current
+
+
+@pytest.fixture(scope="module")
+def cuda_sim(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The simulation of the CUDA that libddl's variant is compiled against, for LD_PRELOAD."""
+    return build_cudasim([nvidia_wheels()], tmp_path_factory.mktemp("sim") / "build")
+
+
+@pytest.fixture(scope="module")
+def cuda_variant(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with libddl.so.1 for CUDA, beside its sources."""
+    return build_cuda_variant(prefix, tmp_path_factory.mktemp("cuda") / "library")
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cudasim import build_cudasim
-from support.cudavariant import build_cuda_variant, launch_simulated, nvidia_wheels
+from support.cudavariant import launch_simulated
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -68,21 +67,11 @@ WAITS = {
 }
 
 
-@pytest.fixture(scope="module")
-def cuda(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return build_cudasim([nvidia_wheels()], tmp_path_factory.mktemp("sim") / "build")
-
-
-@pytest.fixture(scope="module")
-def library(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_cuda_variant(prefix, tmp_path_factory.mktemp("cuda") / "library")
-
-
 @pytest.fixture
-def device(library: Path) -> Iterator[Path]:
+def device(cuda_variant: Path) -> Iterator[Path]:
     """The folder of the device code; what a test changes there is as before afterwards."""
-    folder = library.parent / "src" / "lib" / "device"
-    kept = shutil.copytree(folder, library.parent / "kept", dirs_exist_ok=True)
+    folder = cuda_variant.parent / "src" / "lib" / "device"
+    kept = shutil.copytree(folder, cuda_variant.parent / "kept", dirs_exist_ok=True)
     yield folder
     for path in kept.iterdir():
         if path.read_bytes() != (folder / path.name).read_bytes():
@@ -91,19 +80,26 @@ def device(library: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_removed_wait_is_found(
-    prefix: Path, cuda: str, library: Path, device: Path, wait: str
+    prefix: Path, cuda_sim: str, cuda_variant: Path, device: Path, wait: str
 ) -> None:
     name, there, instead, (program, n, hosts, gpus) = WAITS[wait]
     source = device / name
     text = source.read_text()
     assert text.count(there) == 1
     source.write_text(text.replace(there, instead))
-    subprocess.run(["cmake", "--build", library], check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", cuda_variant], check=True, capture_output=True)
     variables = {"CUDASIM_DELAY": "3000", "DDL_TIMEOUT": "5"}
     if program.endswith("fault"):
         variables["CUDASIM_FAULT"] = "nccl-hang@3:1"
     done = launch_simulated(
-        prefix, library, cuda, *program.split(), n=n, hosts=hosts, gpus=gpus, **variables
+        prefix,
+        cuda_variant,
+        cuda_sim,
+        *program.split(),
+        n=n,
+        hosts=hosts,
+        gpus=gpus,
+        **variables,
     )
     assert done.returncode != 0
     words = ("cudasim: a race", "cudasim: the program", "RefusedError: nccl")
@@ -111,10 +107,10 @@ def test_a_removed_wait_is_found(
 
 
 def test_nothing_is_found_with_all_waits(
-    prefix: Path, cuda: str, library: Path, device: Path
+    prefix: Path, cuda_sim: str, cuda_variant: Path, device: Path
 ) -> None:
     """What the tests above change is undone."""
-    subprocess.run(["cmake", "--build", library], check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", cuda_variant], check=True, capture_output=True)
     for program in ("order", "values"):
-        done = launch_simulated(prefix, library, cuda, program, n=2, CUDASIM_DELAY="3000")
+        done = launch_simulated(prefix, cuda_variant, cuda_sim, program, n=2, CUDASIM_DELAY="3000")
         assert done.returncode == 0, done.stderr

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from support.cudasim import build_cudasim
-from support.cudavariant import Result, build_cuda_variant, launch_simulated, nvidia_wheels
+from support.cudavariant import Result, launch_simulated
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
 
@@ -39,24 +38,12 @@ LAYOUTS = [
 Launch = Callable[..., Result]
 
 
-@pytest.fixture(scope="module")
-def cuda(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The simulation, for LD_PRELOAD."""
-    return build_cudasim([nvidia_wheels()], tmp_path_factory.mktemp("sim") / "build")
-
-
-@pytest.fixture(scope="module")
-def library(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with libddl.so.1, beside its sources."""
-    return build_cuda_variant(prefix, tmp_path_factory.mktemp("cuda") / "library")
-
-
 @pytest.fixture
-def launch(prefix: Path, cuda: str, library: Path) -> Launch:
+def launch(prefix: Path, cuda_sim: str, cuda_variant: Path) -> Launch:
     """`launch_simulated` with what was built."""
 
     def run(program: str, *arguments: str, **options: Any) -> Result:
-        return launch_simulated(prefix, library, cuda, program, *arguments, **options)
+        return launch_simulated(prefix, cuda_variant, cuda_sim, program, *arguments, **options)
 
     return run
 
@@ -223,14 +210,14 @@ def run_alone(cuda: str, body: str) -> Result:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_simulation_finds(cuda: str, name: str) -> None:
+def test_the_simulation_finds(cuda_sim: str, name: str) -> None:
     body, words = FAULTS[name]
-    done = run_alone(cuda, body)
+    done = run_alone(cuda_sim, body)
     assert done.returncode == -6, done.stderr
     assert re.search(f"^cudasim: {words}", done.stderr, re.MULTILINE), done.stderr
 
 
 @pytest.mark.parametrize("name", ORDERED)
-def test_the_simulation_lets_pass(cuda: str, name: str) -> None:
-    done = run_alone(cuda, ORDERED[name])
+def test_the_simulation_lets_pass(cuda_sim: str, name: str) -> None:
+    done = run_alone(cuda_sim, ORDERED[name])
     assert done.returncode == 0, done.stderr

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from ddlce.smoke import clean_environment
-from support.cudavariant import build_cuda_variant
 from support.suites import run_suite
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
@@ -30,11 +29,10 @@ print(library.ddl_set_stream(None), library.ddl_last_error().decode())
 
 
 @pytest.fixture(scope="module")
-def environment(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def environment(prefix: Path, cuda_variant: Path) -> dict[str, str]:
     """Variables with which the environment's programs use the CUDA variant of libddl."""
-    build = build_cuda_variant(prefix, tmp_path_factory.mktemp("cuda") / "build")
     # The name of the library is the same: what is loaded first serves all.
-    return clean_environment(prefix, os.environ) | {"LD_PRELOAD": str(build / "libddl.so.1")}
+    return clean_environment(prefix, os.environ) | {"LD_PRELOAD": str(cuda_variant / "libddl.so.1")}
 
 
 def run(environment: dict[str, str], *command: object) -> str:

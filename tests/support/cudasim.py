@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 SOURCES = Path(__file__).parents[1] / "cuda-sim"
 FLAGS = ("-std=c++17", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 
-#: Of each library: its sources, and the part of its name that is the same for every version.
+#: The sources of each library.
 RUNTIME = ("settings", "memory", "stream", "runtime", "copies", "attributes", "launch")
 DRIVER = ("driver",)
 NCCL = ("nccl", "group", "settings")
@@ -69,9 +69,7 @@ def _link(folder: Path, real: Path, objects: list[Path], *options: str | Path) -
     """A library of the same name, in which functions that are not simulated say so."""
     have = set(_functions(*objects))
     missing = sorted(set(_functions(real, "-D")) - have) if real.is_absolute() else []
-    stubs = folder / f"{real.name}.c"
-    lines = [f'void {name}(void) {{ cudasim_unknown("{name}"); }}' for name in missing]
-    stubs.write_text("\n".join(["void cudasim_unknown(const char* name);", *lines, ""]))
+    stubs = write_stubs(folder / f"{real.name}.c", missing)
     made = folder / real.name
     command = [
         "g++",
@@ -85,6 +83,13 @@ def _link(folder: Path, real: Path, objects: list[Path], *options: str | Path) -
     words = [*command, *objects, "-x", "c", stubs, "-x", "none", *options, "-lpthread", "-lrt"]
     subprocess.run([*map(str, words), "-fPIC"], check=True)
     return made
+
+
+def write_stubs(source: Path, names: Iterable[str]) -> Path:
+    """A source in C: each function ends the program with its name."""
+    lines = [f'void {name}(void) {{ cudasim_unknown("{name}"); }}' for name in names]
+    source.write_text("\n".join(["void cudasim_unknown(const char* name);", *lines, ""]))
+    return source
 
 
 def _functions(*files: Path | str) -> list[str]:

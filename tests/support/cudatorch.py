@@ -12,50 +12,45 @@ import pytest
 from bench.lab.peers.base import Unavailable
 from bench.lab.peers.install import pip_prefix
 from ddlce.elf import read_elf
-from support.cudasim import SOURCES, build_cudasim
-from support.cudavariant import PARTS, nvidia_wheels
+from support.cudasim import SOURCES, build_cudasim, write_stubs
+from support.cudavariant import nvidia_wheels
 from support.libddl import build_libddl
 
-#: Libraries of NVIDIA that nothing here calls; PyTorch is linked with them.
-UNUSED = re.compile(r"lib(cublas|cudnn|cufft|cufile|cupti|curand|cusolver|cusparse|nvrtc|nvshmem)")
-THEIRS = re.compile(
-    r"(cublas|cudnn|cufft|cufile|cupti|curand|cusolver|cusparse|nvrtc|nvshmem)", re.I
+#: Libraries of NVIDIA that nothing here calls, though PyTorch is linked with them: their names and
+#: those of their functions begin so.
+UNUSED = re.compile(
+    r"(?:lib)?(cublas|cudnn|cufft|cufile|cupti|curand|cusolver|cusparse|nvrtc|nvshmem)", re.I
 )
 
 
-class Simulated:
-    """What a program needs for PyTorch and libddl on a simulated CUDA 13.
+def simulate_torch(prefix: Path, folder: Path) -> dict[str, str]:
+    """Build what PyTorch and libddl need on a simulated CUDA 13.
 
-    Attributes:
-        variables: of its environment.
+    Args:
+        prefix: the environment whose MPI and libraries to use.
+        folder: an empty one.
+
+    Returns:
+        What a program's environment has to have.
     """
-
-    def __init__(self, prefix: Path, folder: Path) -> None:
-        """Build all of it.
-
-        Args:
-            prefix: the environment whose MPI and libraries to use.
-            folder: an empty one.
-        """
-        roots = [_site("nvcc") / "nvidia", nvidia_wheels()]
-        site = _site("torch-cuda", "--no-deps")
-        cuda = build_cudasim(roots, folder / "cuda")
-        paths = ";".join(map(str, (prefix, roots[0] / "cu13", roots[1] / PARTS[-1])))
-        options = ("-DDDL_CUDA=ON", f"-DCMAKE_PREFIX_PATH={paths}")
-        libddl = build_libddl(prefix, folder / "libddl", *options)
-        runtime = Path(cuda.split()[0])
-        operations = _build_operations(site / "torch", roots[0] / "cu13", folder / "operations.so")
-        self.variables = {
-            "LD_PRELOAD": f"{libddl}/libddl.so.1 {cuda}",
-            "LD_LIBRARY_PATH": str(
-                _build_unused(site / "torch" / "lib", runtime, folder / "unused")
-            ),
-            "PYTHONPATH": f"{SOURCES}/torch:{site}",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "CUDASIM_TORCH": str(operations),
-            "OMP_NUM_THREADS": "1",
-            "TORCH_CPP_LOG_LEVEL": "ERROR",  # it tells that operations have another kernel now
-        }
+    roots = [_site("nvcc") / "nvidia", nvidia_wheels()]
+    site = _site("torch-cuda", "--no-deps")
+    cuda = build_cudasim(roots, folder / "cuda")
+    paths = ";".join(map(str, (prefix, roots[0] / "cu13", roots[1] / "nccl")))
+    options = ("-DDDL_CUDA=ON", f"-DCMAKE_PREFIX_PATH={paths}")
+    libddl = build_libddl(prefix, folder / "libddl", *options)
+    operations = _build_operations(site / "torch", roots[0] / "cu13", folder / "operations.so")
+    runtime = Path(cuda.split()[0])
+    unused = _build_unused(site / "torch" / "lib", runtime, folder / "unused")
+    return {
+        "LD_PRELOAD": f"{libddl}/libddl.so.1 {cuda}",
+        "LD_LIBRARY_PATH": str(unused),
+        "PYTHONPATH": f"{SOURCES}/torch:{site}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "CUDASIM_TORCH": str(operations),
+        "OMP_NUM_THREADS": "1",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # it tells that operations have another kernel now
+    }
 
 
 def _site(name: str, *options: str) -> Path:
@@ -93,24 +88,19 @@ def _build_unused(torch: Path, runtime: Path, folder: Path) -> Path:
         command = ["nm", "-D", "--undefined-only", "--with-symbol-versions", str(library)]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         for name, _, version in (line.split()[-1].partition("@") for line in said.splitlines()):
-            if THEIRS.match(name):
+            if UNUSED.match(name):
                 functions[version].add(name)
     unused = sorted(name for name in needed if UNUSED.match(name))
     without = functions.pop("", set())  # whichever library has them, the loader finds them
     for number, name in enumerate(unused):
         version = "NVSHMEM" if "nvshmem" in name else name
-        names = sorted(functions[version] | (without if number == 0 else set()))
-        lines = [f'void {each}(void) {{ cudasim_unknown("{each}"); }}' for each in names]
-        source = folder / f"{name}.c"
-        source.write_text("\n".join(["void cudasim_unknown(const char* name);", *lines, ""]))
-        map_ = folder / f"{name}.map"
-        map_.write_text(
-            f"{version} {{ global: {' '.join(f'{n};' for n in sorted(functions[version]))} }};\n"
-            if functions[version]
-            else ""
-        )
-        script = [f"-Wl,--version-script={map_}"] if functions[version] else []
-        command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{name}", *script]
-        command += ["-o", str(folder / name), str(source), str(runtime)]
-        subprocess.run(command, check=True)
+        own = sorted(functions[version])
+        more = without if number == 0 else ()
+        source = write_stubs(folder / f"{name}.c", [*own, *sorted(more)])
+        command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", str(folder / name)]
+        if own:
+            script = folder / f"{name}.map"
+            script.write_text(f"{version} {{ global: {'; '.join(own)}; }};\n")
+            command.append(f"-Wl,--version-script={script}")
+        subprocess.run([*command, str(source), str(runtime)], check=True)
     return folder

@@ -17,19 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace sim {
-struct Range {
-  const void* begin;
-  std::size_t nbytes;
-  bool is_write;
-};
-}  // namespace sim
-
-extern "C" {
-cudaError_t cudasim_give(cudaStream_t stream, const std::string& what,
-                         const std::vector<sim::Range>& ranges, std::function<void()> body);
-std::byte* cudasim_alias(const void* pointer);
-}
+#include "../stream.h"
 
 namespace {
 

@@ -5,27 +5,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import ddl
 import numpy as np
+from libraries import LIBDDL, loaded
 from numpy.typing import NDArray
 
 Values = NDArray[np.generic]
 
-ddl.init()
 RANK, SIZE = ddl.rank(), ddl.size()
-
-
-def loaded(part: str) -> ctypes.CDLL:
-    """The library of that name that this process has."""
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    return ctypes.CDLL(next(line.split()[-1] for line in maps if part in line))
-
-
-LIBDDL = loaded("/libddl.so")
 CUDART = loaded("/libcudart.so")
-LIBDDL.ddl_last_error.restype = CUDART.cudaGetErrorString.restype = ctypes.c_char_p
+CUDART.cudaGetErrorString.restype = ctypes.c_char_p
 WORLD = None
 
 TO_DEVICE, TO_HOST = 1, 2
