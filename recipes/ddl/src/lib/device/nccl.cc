@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "device/cuda.h"
 #include "error.h"
 #include "reduce/kernels.h"
 
@@ -81,6 +82,11 @@ void NcclGroup::abort() {
 
 void NcclGroup::check(ncclResult_t code, const char* what) const {
   if (code == ncclSuccess || is_pending(code)) return;
+  // CUDA has better words for its own errors; one that lasts comes again.
+  if (code == ncclUnhandledCudaError) {
+    const cudaError_t cause = cudaStreamQuery(nullptr);
+    if (cause != cudaErrorNotReady) check_cuda(cause, what);
+  }
   // NCCL calls a peer's end a remote error.
   fail(code == ncclRemoteError ? DDL_ERROR_PEER_LOST : DDL_ERROR_DEVICE, what,
        " failed: ", ncclGetErrorString(code), " (", ncclGetLastError(comm_),
