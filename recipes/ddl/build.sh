@@ -2,7 +2,7 @@ set -euo pipefail
 
 cuda=()
 if [[ "${cuda_compiler_version:-None}" != None ]]; then
-  # conda-forge's CUDA packages have a folder per target.
+  # Ours are in the prefix itself; conda-forge's CUDA packages have a folder per target.
   cuda=(-DDDL_CUDA=ON "-DCMAKE_PREFIX_PATH=$PREFIX;$PREFIX/targets/x86_64-linux")
 fi
 
