@@ -62,7 +62,7 @@ def lock_env(settings: Settings, env: str, channel: str, *, check: bool = False)
         InputError: the manifest is wrong or cannot be satisfied.
         SourceError: a channel cannot be read, or it has none of the platforms.
     """
-    path = settings.tree / "envs" / f"{env}.yaml"
+    path = _manifest_path(settings, env)
     manifest = load_manifest(path)
     channels = channel_addresses(manifest.channels, channel)
     results = []
@@ -81,6 +81,19 @@ def lock_env(settings: Settings, env: str, channel: str, *, check: bool = False)
             "build it first: ddlce build && ddlce index",
         )
     return results
+
+
+def read_manifest(settings: Settings, env: str) -> Manifest:
+    """The manifest of an environment in envs/.
+
+    Raises:
+        InputError: there is none, or it is wrong.
+    """
+    return load_manifest(_manifest_path(settings, env))
+
+
+def _manifest_path(settings: Settings, env: str) -> Path:
+    return settings.tree / "envs" / f"{env}.yaml"
 
 
 def lock_path(settings: Settings, env: str, platform: str) -> Path:

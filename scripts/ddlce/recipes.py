@@ -11,11 +11,12 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from packaging.version import Version
 
 from ddlce import yamltext
 from ddlce.engine.variants import glibc_floor, python_version
@@ -30,6 +31,9 @@ IGNORED_SUFFIXES = (".pyc", ".egg-info", ".swp", "~")
 
 #: The tables of packages that are made from other packagers' files, below recipes/.
 WHEELS, DEBS = "wheels/wheels.yaml", "debs/debs.yaml"
+
+#: The variant key by which a recipe has a build for CUDA, in conda-forge's way.
+CUDA = "cuda_compiler_version"
 
 LoadLock = Callable[[], SourcesLock]
 
@@ -46,6 +50,7 @@ class Recipe:
         files: the files that the package is made from, beside its sources; of `tests/` only what
             the recipe's tests take along.
         generated: True where `data` was made from a wheel's or a Debian package's metadata.
+        cuda: the version of CUDA that it is rendered for, "13.0"; "" as the variants say.
     """
 
     name: str
@@ -54,6 +59,7 @@ class Recipe:
     data: dict[str, Any] = field(repr=False)
     files: tuple[Path, ...] = field(repr=False)
     generated: bool = False
+    cuda: str = ""
 
     def sources(self) -> list[dict[str, Any]]:
         """The `source` entries of the recipe and of its outputs, those of all platforms."""
@@ -105,6 +111,65 @@ def load_recipes(settings: Settings, subdir: str = BUILD_PLATFORM) -> dict[str, 
             )
         recipes[recipe.name] = recipe
     return recipes
+
+
+def cuda_versions(settings: Settings) -> list[str]:
+    """The versions of CUDA that there are packages for, "13.0", oldest first.
+
+    Raises:
+        InputError: a file in recipes/nvidia whose name says no version.
+    """
+    found: list[str] = []
+    for path in settings.recipes.glob("nvidia/*.yaml"):
+        match = re.fullmatch(r"cuda(\d+)(\d)", path.stem)
+        if not match:
+            raise InputError(f"{path}: no name of a version", "call it as cuda130.yaml")
+        found.append(f"{match[1]}.{match[2]}")
+    return sorted(found, key=Version)
+
+
+def load_cuda_recipes(settings: Settings, cuda: str) -> dict[str, Recipe]:
+    """The recipes of a CUDA variant by room name, as `ddl-cuda130`.
+
+    They are the hand-written ones that use the variant key, and those generated from NVIDIA's
+    wheels and from the wheels that are built for CUDA.
+
+    Args:
+        settings: the folders.
+        cuda: its version, "13.0".
+
+    Raises:
+        InputError: as `load_recipes`; also where there is no such variant.
+    """
+    from ddlce.nvidia import nvidia_recipes, read_toolkit
+    from ddlce.wheels import Others, wheel_packages, wheel_recipes
+
+    known = cuda_versions(settings)
+    if cuda not in known:
+        raise InputError(
+            f"there are no packages for CUDA {cuda}",
+            f"there are for {', '.join(known)}" if known else "see docs/howto/cuda-variant.md",
+        )
+    key, subdir = f"cuda{cuda.replace('.', '')}", BUILD_PLATFORM
+    lock = SourcesLock.load(settings.sources_lock)
+    python = python_version(settings.recipes, subdir)
+    glibc = glibc_floor(settings.recipes, subdir)
+    toolkit = read_toolkit(settings.recipes / f"nvidia/{key}.yaml", lock, subdir)
+    made = [(toolkit.path, each) for each in nvidia_recipes(toolkit, subdir, python, glibc)]
+    wheels = settings.recipes / f"wheels/{key}.yaml"
+    if wheels.exists():
+        packages = {**wheel_packages(settings.recipes / WHEELS, lock), **toolkit.packages}
+        others = Others(packages, toolkit.libraries)
+        made += [
+            (wheels, each) for each in wheel_recipes(wheels, lock, subdir, python, glibc, others)
+        ]
+    found = [_generated(path, each.name, each.data, each.files) for path, each in made]
+    found += [
+        recipe
+        for recipe in map(load_recipe, _find_rooms(settings.recipes))
+        if CUDA in recipe.path.read_text(encoding="utf-8")
+    ]
+    return {f"{r.name}-{key}": replace(r, name=f"{r.name}-{key}", cuda=cuda) for r in found}
 
 
 def _from_wheels(settings: Settings, lock: LoadLock, subdir: str) -> Iterator[Recipe]:

@@ -27,7 +27,16 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     "builder": (
         *("audit*", "bootstrap", "build*", "channel*", "distributions", "elf", "fetch*", "files"),
-        *("hostile_folder", "lint", "manifest", "obstructed_paths", "ownership", "plan", "program"),
+        *(
+            "hostile_folder",
+            "lint",
+            "manifest",
+            "nvidia_*",
+            "obstructed_paths",
+            "ownership",
+            "plan*",
+            "program",
+        ),
         *("recipes", "repack", "settings", "sources_*", "sysroot", "wheels_*", "yamltext"),
         *("doctor", "engine_worker"),
     ),

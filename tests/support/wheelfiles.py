@@ -22,6 +22,7 @@ def make_wheel(
     license_text: bytes | None = b"do as you like\n",
     tag: str = "py3-none-any",
     executable: tuple[str, ...] = (),
+    module: bool = True,
 ) -> Path:
     """Write `name-version-tag.whl`; `files` are beside the metadata, by path in the wheel."""
     info = f"{name}-{version}.dist-info"
@@ -32,7 +33,9 @@ def make_wheel(
         f"Summary: {name} for tests",
         *metadata,
     ]
-    content = {f"{name}/__init__.py": b"def main():\n    print('hello')\n", **(files or {})}
+    content = dict(files or {})
+    if module:
+        content.setdefault(f"{name}/__init__.py", b"def main():\n    print('hello')\n")
     content[f"{info}/METADATA"] = "\n".join(head).encode() + b"\n"
     pure = "true" if tag.endswith("-any") else "false"
     content[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nRoot-Is-Purelib: {pure}\nTag: {tag}\n".encode()

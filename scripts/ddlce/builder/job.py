@@ -20,7 +20,7 @@ class Job(_Strict):
     """Everything that a worker needs to build one recipe.
 
     Attributes:
-        name, path, folder, data, files, generated: the recipe (`ddlce.recipes.Recipe`).
+        name, path, folder, data, files, generated, cuda: the recipe (`ddlce.recipes.Recipe`).
         subdir: target platform.
         digest: 64 hex digits; `short` goes into the build strings.
         parts: what the digest was made from; goes into the package's metadata.
@@ -38,6 +38,7 @@ class Job(_Strict):
     data: dict[str, Any]
     files: list[Path]
     generated: bool
+    cuda: str
     subdir: str
     digest: str
     short: str
@@ -53,7 +54,9 @@ class Job(_Strict):
     def recipe(self) -> Recipe:
         """The recipe, as `render` wants it."""
         files = tuple(self.files)
-        return Recipe(self.name, self.path, self.folder, self.data, files, self.generated)
+        return Recipe(
+            self.name, self.path, self.folder, self.data, files, self.generated, self.cuda
+        )
 
 
 class Event(_Strict):

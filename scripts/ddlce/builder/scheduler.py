@@ -223,6 +223,7 @@ class Scheduler:
             data=recipe.data,
             files=[*recipe.files],
             generated=recipe.generated,
+            cuda=recipe.cuda,
             subdir=step.subdir,
             digest=step.digest,
             short=step.short,

@@ -239,6 +239,9 @@ def start(job: Job, job_file: Path, cache: Path, runner: Runner = list) -> subpr
     job_file.write_text(job.model_dump_json())
     job.log.parent.mkdir(parents=True, exist_ok=True)
     env = build_environment(job.staging) | {"RATTLER_CACHE_DIR": str(cache)}
+    if job.cuda:
+        # What is for CUDA is built and tested where there may be no driver (CEP 30's variable).
+        env["CONDA_OVERRIDE_CUDA"] = job.cuda
     # Our own interpreter may need it, as those of many sites' modules do; the worker takes it out.
     env |= {name: os.environ[name] for name in LOADERS if name in os.environ}
     with job.log.open("wb") as log:

@@ -33,12 +33,16 @@ def build_all(
 ) -> None:
     """Fetch, build, index, lock, install, write the module, smoke-test; only what changed."""
     from ddlce.channel import update_channel
-    from ddlce.plan import make_plan
+    from ddlce.lock import read_manifest
+    from ddlce.plan import make_plan, with_built_cuda
 
     settings = load_settings(root)
+    cuda = read_manifest(settings, name).cuda(BUILD_PLATFORM)
     # One plan for both: what is built is what is published, whatever is edited meanwhile.
     # Another platform's channel wants this one's beside it: they share noarch.
-    plans = [make_plan(settings, each) for each in (BUILD_PLATFORM, platform) if each]
+    plans = [make_plan(settings, cuda=cuda)]
+    if platform:
+        plans.append(make_plan(settings, platform))
     stages: list[tuple[str, Callable[[], object]]] = [
         (
             "fetch and build the packages whose inputs changed",
@@ -47,7 +51,13 @@ def build_all(
                 for plan in plans
             ],
         ),
-        ("index the channel", lambda: print_index(settings, *update_channel(settings, *plans))),
+        (
+            "index the channel",
+            lambda: print_index(
+                settings,
+                *update_channel(settings, with_built_cuda(settings, plans[0]), *plans[1:]),
+            ),
+        ),
         ("lock the environment", lambda: lock.lock(name)),
         ("install it", lambda: create(name, root=root, platform=platform)),
         ("write its modulefiles", lambda: write_modules(settings, name, platform)),

@@ -20,6 +20,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for program
 SubdirOption = Annotated[
     str, typer.Option("--subdir", help="The platform that the packages are for.")
 ]
+CudaOption = Annotated[
+    str, typer.Option("--cuda", help="The packages for this CUDA too, e.g. 13.0.")
+]
 RootOption = Annotated[
     Path | None,
     typer.Option("--root", help="Where environments live [env DDLCE_ROOT].", show_default=False),

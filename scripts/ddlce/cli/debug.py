@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import SubdirOption, err
+from ddlce.cli.common import CudaOption, SubdirOption, err
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import load_settings
 
@@ -27,6 +27,7 @@ def debug(
         str | None, typer.Option("--command", "-c", help="Run this there instead of a shell.")
     ] = None,
     subdir: SubdirOption = BUILD_PLATFORM,
+    cuda: CudaOption = "",
 ) -> None:
     """Open a shell where the last build of PACKAGE failed, with its environment set up."""
     from ddlce.builder.debug import enter, prepare
@@ -34,7 +35,10 @@ def debug(
 
     settings = load_settings()
     folder = prepare(
-        settings, package, fresh, log=lambda line: err.print(line, markup=False), subdir=subdir
+        *(settings, package, fresh),
+        log=lambda line: err.print(line, markup=False),
+        subdir=subdir,
+        cuda=cuda,
     )
     err.print(f"debug: {folder}")
     raise typer.Exit(enter(folder, command, runner_of(settings, subdir)))

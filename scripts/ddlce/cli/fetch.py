@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, err, out, print_json
+from ddlce.cli.common import CudaOption, JsonOption, err, out, print_json
 from ddlce.errors import InputError
 from ddlce.settings import SOURCES_LOCK
 
@@ -34,9 +34,12 @@ def fetch(
         Path | None,
         typer.Option("--from", help="Use only this folder, made by --into; no network."),
     ] = None,
+    cuda: CudaOption = "",
     json: JsonOption = False,
 ) -> None:
     """Download every source named in sources.lock, check it and keep it.
+
+    Those of packages for CUDA alone are some gigabytes; they come with --cuda, or by name.
 
     What is there already is not downloaded again; a killed run is resumed by running it again.
 
@@ -49,6 +52,7 @@ def fetch(
     from ddlce.settings import load_settings
     from ddlce.sources import fetch_sources
     from ddlce.sources.fetch import export_sources
+    from ddlce.sources.locking import cuda_sources
 
     if into and origin:
         raise InputError("--into and --from: give one of the two")
@@ -59,7 +63,8 @@ def fetch(
         )
     settings = load_settings()
     lock = SourcesLock.load(settings.sources_lock)
-    wanted = _select(lock, packages or [])
+    left_out = cuda_sources(settings, but=cuda)
+    wanted = _select(lock, packages or [], left_out)
     with show_progress(wanted) as progress:
         fetched = fetch_sources(wanted, settings, progress, origin=origin)
     if into:
@@ -71,9 +76,9 @@ def fetch(
         _summarise(fetched, into)
 
 
-def _select(lock: SourcesLock, names: list[str]) -> list[Source]:
+def _select(lock: SourcesLock, names: list[str], left_out: set[str]) -> list[Source]:
     if not names:
-        return lock.sources
+        return [source for source in lock.sources if source.sha256 not in left_out]
     known = {source.package for source in lock.sources}
     for name in names:
         if name not in known:

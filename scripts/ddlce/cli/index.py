@@ -23,11 +23,13 @@ def index(
     the channel without being in its index: what names them exactly still gets them.
     """
     from ddlce.channel import update_channel
-    from ddlce.plan import make_plan
+    from ddlce.plan import make_plan, with_built_cuda
 
     settings = load_settings(root)
-    subdirs = dict.fromkeys((BUILD_PLATFORM, subdir))
-    total, added = update_channel(settings, *(make_plan(settings, s) for s in subdirs))
+    plans = [with_built_cuda(settings, make_plan(settings))]
+    if subdir != BUILD_PLATFORM:
+        plans.append(make_plan(settings, subdir))
+    total, added = update_channel(settings, *plans)
     if json:
         print_json({"channel": str(settings.channel), "packages": total, "added": added})
     else:

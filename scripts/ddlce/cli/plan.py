@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ddlce.cli.common import JsonOption, SubdirOption, out, print_json
+from ddlce.cli.common import CudaOption, JsonOption, SubdirOption, out, print_json
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import load_settings
 
@@ -25,12 +25,13 @@ def plan(
         bool, typer.Option("--explain", help="Say which inputs changed since the last build.")
     ] = False,
     subdir: SubdirOption = BUILD_PLATFORM,
+    cuda: CudaOption = "",
     json: JsonOption = False,
 ) -> None:
     """Show each recipe with its content digest: reuse, build and why, or absent and why."""
     from ddlce.plan import make_plan
 
-    steps = make_plan(load_settings(), subdir)
+    steps = make_plan(load_settings(), subdir, cuda)
     if packages:
         steps = steps.restrict(packages)
     if json:

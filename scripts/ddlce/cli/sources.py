@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, err, out, print_json
+from ddlce.cli.common import CudaOption, JsonOption, err, out, print_json
 from ddlce.errors import InputError, WorkError
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import load_settings
@@ -47,6 +47,9 @@ def add(
     sha256: Annotated[
         str | None, typer.Option(help="What the file must have; demanded for url:.")
     ] = None,
+    beside: Annotated[
+        bool, typer.Option("--beside", help="Let other versions of the package stand.")
+    ] = False,
     subdir: SubdirOption = BUILD_PLATFORM,
     suite: SuiteOption = "",
 ) -> None:
@@ -66,7 +69,12 @@ def add(
     for request in parsed:
         with err.status(f"{request.client} {request.package}"):
             found = lock_sources(
-                settings, request, subdir, files=files, url=url, sha256=sha256, suite=suite
+                *(settings, request, subdir),
+                files=files,
+                url=url,
+                sha256=sha256,
+                keep_versions=beside,
+                suite=suite,
             )
         _say_locked(found)
 
@@ -133,16 +141,18 @@ def sync() -> None:
 def recipe(
     name: Annotated[str, typer.Argument(help="A package made from a wheel or a Debian package.")],
     subdir: SubdirOption = BUILD_PLATFORM,
+    cuda: CudaOption = "",
 ) -> None:
     """Print the recipe.yaml that is generated for a package of a platform.
 
     Example: ddlce sources recipe numpy
     """
     from ddlce import yamltext
-    from ddlce.recipes import WHEELS, load_recipes
+    from ddlce.recipes import WHEELS, load_cuda_recipes, load_recipes
 
     settings = load_settings()
-    made = {n: r for n, r in load_recipes(settings, subdir).items() if r.generated}
+    recipes = load_cuda_recipes(settings, cuda) if cuda else load_recipes(settings, subdir)
+    made = {str(r.data["package"]["name"]): r for r in recipes.values() if r.generated}
     if name not in made:
         from difflib import get_close_matches
 

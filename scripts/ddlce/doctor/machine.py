@@ -10,10 +10,12 @@ from pathlib import Path
 from packaging.version import Version
 
 from ddlce.doctor.report import Check
+from ddlce.engine.driver import driver_cuda
 from ddlce.engine.variants import VARIANTS, glibc_floor, load_variants
 from ddlce.filesystem import obstacle
 from ddlce.platforms import this_platform
 from ddlce.programs import ask
+from ddlce.recipes import cuda_versions
 from ddlce.settings import OWN_GLIBC, Settings
 
 GB = 10**9
@@ -39,6 +41,7 @@ def check_machine(settings: Settings) -> list[Check]:
         check_memory(),
         check_glibc(settings),
         check_gpus(),
+        check_driver(settings),
         check_mpi(),
         check_modules(),
         check_namespaces(),
@@ -107,6 +110,18 @@ def check_gpus() -> Check:
     if not lines:
         return Check("GPUs", "optional", "none", why)
     return Check("GPUs", "ok", f"{len(lines)}: {lines[0]}", why)
+
+
+def check_driver(settings: Settings) -> Check:
+    """The NVIDIA driver against the oldest CUDA that there is an environment for."""
+    why = "ddl-ce-gpu; it can be built and installed without"
+    found, wanted = driver_cuda(), cuda_versions(settings)
+    if not found:
+        return Check("NVIDIA driver", "optional", "none", why)
+    if wanted and Version(found) < Version(wanted[0]):
+        problem = f"for CUDA {found}, {wanted[0]} needed: a newer driver"
+        return Check("NVIDIA driver", "optional", problem, why)
+    return Check("NVIDIA driver", "ok", f"for CUDA {found}", why)
 
 
 def check_mpi() -> Check:

@@ -23,7 +23,7 @@ from ddlce import yamltext
 from ddlce.engine.variants import HOST_PLATFORM, Variants, platforms_of
 from ddlce.errors import InputError
 from ddlce.platforms import BUILD_PLATFORM
-from ddlce.recipes import Recipe
+from ddlce.recipes import CUDA, Recipe
 
 #: What stands for the digest while it is being computed.
 NO_DIGEST = "0" * 10
@@ -92,6 +92,8 @@ def render(
         InputError: the recipe does not parse or render; names the file and the reason.
     """
     config = RenderConfig(platform=platforms_of(subdir), extra_context={"digest": digest})
+    if recipe.cuda:
+        variants = variants.merge(Variants.from_yaml(yamltext.dump({CUDA: [recipe.cuda]})))
     try:
         stage0 = _parse(recipe)
         rendered = [(_output(v), v) for v in stage0.render(variants, config)]

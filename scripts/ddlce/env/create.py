@@ -14,6 +14,7 @@ from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
 from packaging.version import Version
 
+from ddlce.engine.driver import driver_cuda
 from ddlce.engine.install import CacheLayer, install
 from ddlce.engine.worker import Progress
 from ddlce.env.bytecode import compile_bytecode
@@ -135,6 +136,18 @@ def check_machine(lock: EnvLock) -> None:
             f"{lock.env} {lock.release} needs glibc {needed}, and this machine has {found}",
             "use a newer system, or lower the glibc floor in the manifest and build for it",
         )
+
+
+def missing_driver(lock: EnvLock) -> str:
+    """Why the lock's programs can't use a GPU of this machine; "" where they can, or need none.
+
+    It is no reason to refuse: a shared root is filled on a node that has no GPU.
+    """
+    needed, found = lock.virtual_packages.get("__cuda", ""), driver_cuda()
+    if not needed or Version(found or "0") >= Version(needed):
+        return ""
+    here = f"is for CUDA {found}" if found else "is missing"
+    return f"{lock.env} needs a driver for CUDA {needed} where it runs; this machine's {here}"
 
 
 def render_condarc(settings: Settings, channels: list[str]) -> str:

@@ -163,7 +163,7 @@ def room_name(room: Room) -> Iterator[Problem]:
     """The folder has the recipe's name, so that a person finds it."""
     section = as_dict(room.data.get("recipe" if "outputs" in room.data else "package"))
     name = str(section.get("name", ""))
-    if name and "${{" not in name and name != room.name:
+    if name and "${{" not in name and name != room.name and room.text:
         yield Problem(
             f"the recipe {name!r} lies in the folder {room.name!r}",
             "give both the same name",

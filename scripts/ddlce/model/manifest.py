@@ -77,6 +77,11 @@ class Manifest(_Strict):
         """The specs of one platform: the common ones, then its own."""
         return [*self.specs, *self.platforms[platform].specs]
 
+    def cuda(self, platform: str) -> str:
+        """The version of CUDA that one platform's machines have; "" for none."""
+        wanted = self.platforms.get(platform)
+        return wanted.virtual_packages.get("__cuda", "") if wanted else ""
+
 
 def load_manifest(path: Path) -> Manifest:
     """Read a manifest.

@@ -58,6 +58,7 @@ class WheelMetadata(_Strict):
         imports: top-level import names.
         needed: shared libraries (sonames) that its files need and that it does not bundle.
         glibc: the newest glibc symbol version that its files need, e.g. `2.28`, or "".
+        sonames: the shared libraries that it brings for other packages, as NVIDIA's do.
     """
 
     name: str
@@ -74,6 +75,7 @@ class WheelMetadata(_Strict):
     imports: list[str] = []
     needed: list[str] = []
     glibc: Annotated[str, Field(pattern=r"^(\d+(\.\d+)*)?$")] = ""
+    sonames: list[str] = []
 
 
 class DebMetadata(_Strict):

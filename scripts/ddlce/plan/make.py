@@ -5,7 +5,9 @@ from __future__ import annotations
 from ddlce import digest as digests
 from ddlce.engine.render import render
 from ddlce.engine.variants import VARIANTS, load_variants
+from ddlce.errors import InputError
 from ddlce.plan.cross import make_cross_plan
+from ddlce.plan.cuda import make_cuda_plan
 from ddlce.plan.graph import find_owners, order_of, refuse_unknown, with_run_exports
 from ddlce.plan.model import Plan, Step
 from ddlce.plan.steps import final_outputs, make_step
@@ -15,13 +17,25 @@ from ddlce.settings import Settings
 from ddlce.store import Store
 
 
-def make_plan(settings: Settings, subdir: str = BUILD_PLATFORM) -> Plan:
+def make_plan(settings: Settings, subdir: str = BUILD_PLATFORM, cuda: str = "") -> Plan:
     """Read all recipes and say what must be built.
+
+    Args:
+        settings: the folders.
+        subdir: the platform.
+        cuda: a version of CUDA, "13.0", whose packages are planned too; "" for none.
 
     Raises:
         InputError: a recipe that does not parse, an unknown dependency, a cycle, a platform
-            that no compiler is known for.
+            that no compiler is known for, a version of CUDA that there are no packages for.
     """
+    if cuda and subdir != BUILD_PLATFORM:
+        raise InputError(
+            f"there are no packages for CUDA {cuda} on {subdir}",
+            f"leave out the version of CUDA; {BUILD_PLATFORM} has packages for it",
+        )
+    if cuda:
+        return make_cuda_plan(settings, cuda, make_plan(settings))
     if subdir != BUILD_PLATFORM:
         return make_cross_plan(settings, subdir, make_plan(settings))
     recipes = load_recipes(settings, subdir)

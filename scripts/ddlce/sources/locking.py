@@ -10,7 +10,7 @@ from ddlce.errors import DdlceError, InputError
 from ddlce.files import locked
 from ddlce.model.source import Source, SourcesLock
 from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
-from ddlce.recipes import load_recipes
+from ddlce.recipes import cuda_versions, load_cuda_recipes, load_recipes
 from ddlce.settings import SOURCES_LOCK, Settings
 from ddlce.sources.resolve import Request, Resolver, merged, request_for
 
@@ -124,6 +124,8 @@ def used_sources(settings: Settings) -> dict[str, tuple[str, Path]]:
     sources = load_lock(settings).sources
     found = {s.sha256: (s.recipe_url, settings.sources_lock) for s in sources if is_glibc(s)}
     recipes = [r for subdir in PLATFORMS for r in load_recipes(settings, subdir).values()]
+    for cuda in cuda_versions(settings):
+        recipes += load_cuda_recipes(settings, cuda).values()
     for recipe in recipes:
         for source in recipe.sources():
             if "url" not in source:
@@ -136,6 +138,32 @@ def used_sources(settings: Settings) -> dict[str, tuple[str, Path]]:
                 )
             found[digest] = (str(source["url"]), recipe.path)
     return found
+
+
+def cuda_sources(settings: Settings, but: str = "") -> set[str]:
+    """The sha256 of every source that packages for CUDA alone are made from.
+
+    Args:
+        settings: the folders.
+        but: a version of CUDA whose sources are left out.
+
+    Raises:
+        InputError: as `load_cuda_recipes`.
+    """
+    versions = cuda_versions(settings)
+    if but and but not in versions:
+        load_cuda_recipes(settings, but)  # says which there are
+    if not versions:
+        return set()
+    made = {v: load_cuda_recipes(settings, v).values() for v in versions}
+    found = {v: {str(s.get("sha256")) for r in m for s in r.sources()} for v, m in made.items()}
+    others = {
+        str(source.get("sha256"))
+        for subdir in PLATFORMS
+        for recipe in load_recipes(settings, subdir).values()
+        for source in recipe.sources()
+    }
+    return set().union(*found.values()) - others - found.get(but, set())
 
 
 def same_files(old: list[Source]) -> str:

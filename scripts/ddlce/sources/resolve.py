@@ -144,7 +144,8 @@ class Resolver:
             files: which files of a Debian source package are wanted, as a shell pattern.
             url: the upstream project's address of the same bytes, a second way. For a Debian
                 source package it is that of the upstream tarball.
-            sha256: what the file must have; demanded for `url`.
+            sha256: what the file must have; demanded for `url`. Of several files of one version
+                that pip might choose, it takes this one.
 
         Raises:
             SourceError: nothing to be had, or other bytes than `sha256` or `url` serve.
@@ -159,7 +160,7 @@ class Resolver:
                 elif request.client.startswith("debian"):
                     sources = self._debian(request, files, folder)
                 else:
-                    sources = [self._pypi(request, folder)]
+                    sources = [self._pypi(request, folder, sha256)]
             except DownloadError as error:
                 raise SourceError(f"{request.client}:{request.package}: {error.reason}") from error
             if url and request.client != "url":
@@ -174,7 +175,7 @@ class Resolver:
                     self.store.add(source, folder / source.file)
         return sources
 
-    def _pypi(self, request: Request, folder: Path) -> Source:
+    def _pypi(self, request: Request, folder: Path, sha256: str | None) -> Source:
         sdist = request.client == "pypi-sdist"
         wanted = request.package + (f"=={request.version}" if request.version else "")
         python = "" if sdist else python_version(self.settings.recipes, self.subdir)
@@ -182,6 +183,7 @@ class Resolver:
         path = pip_download(
             *(wanted, folder, self.report, Event()),
             sdist=sdist,
+            sha256=sha256,
             subdir=self.subdir,
             python=python,
             glibc=glibc,

@@ -56,6 +56,9 @@ SPELLINGS = {
     "psf": "PSF-2.0",
 }
 
+#: Libraries of NVIDIA's wheels, which hold prefixes and no modules.
+TOOLKIT = re.compile(r"nvidia/[^/]+/lib/[^/]+")
+
 #: Top-level folders that some wheels install and nobody imports.
 NOT_IMPORTED = {"test", "tests", "doc", "docs", "example", "examples", "benchmarks"}
 
@@ -65,6 +68,7 @@ class _Elf:
     """What the compiled files of a wheel say together."""
 
     provided: set[str] = field(default_factory=set)
+    shared: set[str] = field(default_factory=set)
     needed: set[str] = field(default_factory=set)
     glibc: set[str] = field(default_factory=set)
 
@@ -106,6 +110,7 @@ def _read(wheel: zipfile.ZipFile, tags: list[str]) -> WheelMetadata:
         imports=import_names(names),
         needed=sorted(n for n in elf.needed - elf.provided if not GLIBC.match(n)),
         glibc=max(elf.glibc, key=Version, default=""),
+        sonames=sorted(elf.shared),
     )
 
 
@@ -211,12 +216,13 @@ def _read_elf(wheel: zipfile.ZipFile) -> _Elf:
             # A reader of ELF seeks, and a zip member can only be read forwards.
             path = Path(wheel.extract(info, folder))
             with path.open("rb") as seekable:
-                _read_one_elf(seekable, path.name, found)
+                _read_one_elf(seekable, info.filename, found)
             path.unlink()
     return found
 
 
-def _read_one_elf(stream: IO[bytes], name: str, found: _Elf) -> None:
+def _read_one_elf(stream: IO[bytes], member: str, found: _Elf) -> None:
+    name = PurePosixPath(member).name
     found.provided.add(name)
     try:
         elf = parse_elf(stream)
@@ -224,5 +230,7 @@ def _read_one_elf(stream: IO[bytes], name: str, found: _Elf) -> None:
         raise SourceError(f"{name} inside the wheel: a broken ELF file: {error}") from error
     if elf:
         found.provided |= {elf.soname} - {""}
+        if TOOLKIT.fullmatch(member):
+            found.shared |= {elf.soname} - {""}
         found.needed.update(elf.needed)
         found.glibc |= {elf.glibc} - {""}

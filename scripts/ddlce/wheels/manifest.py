@@ -14,21 +14,27 @@ class WheelEntry(Entry):
 
     Attributes:
         pypi: the name on PyPI, where the conda name is another.
+        version: the locked one to take, where several are: a build for CUDA and one without.
         distribution: the name in the installed metadata, where the wheel is a build of another
             distribution (tensorflow-cpu of tensorflow) and others require that by its name.
         license: SPDX expression, where the metadata has none or a wrong one.
         license_files: texts in `recipes/wheels/`, where the wheel has none inside.
         homepage: where the metadata has none.
+        prefer_others: solvers take another build of the package where one will do.
+        links: folder in site-packages → folder in the prefix that it is a link to.
     """
 
-    CORRECTIONS = (*Entry.CORRECTIONS, "license", "distribution")
+    CORRECTIONS = (*Entry.CORRECTIONS, "license", "distribution", "links")
     CORRECTS = "corrects the wheel's metadata"
 
     pypi: str | None = None
+    version: str = ""
     distribution: str = ""
     license: str = ""
     license_files: list[str] = Field(default_factory=list)
     homepage: str = ""
+    prefer_others: bool = False
+    links: dict[str, str] = Field(default_factory=dict)
 
 
 class WheelsManifest(Table):

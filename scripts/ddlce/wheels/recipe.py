@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,17 +54,36 @@ class WheelRecipe:
     files: tuple[Path, ...]
 
 
+@dataclass(frozen=True)
+class Others:
+    """What the wheels of a table may stand on, besides each other.
+
+    Attributes:
+        packages: canonical PyPI name → a package that another table makes.
+        libraries: soname → the package that has the library.
+    """
+
+    packages: Mapping[str, Package] = field(default_factory=dict)
+    libraries: Mapping[str, str] = field(default_factory=dict)
+
+
 def wheel_recipes(
-    manifest: Path, lock: SourcesLock, subdir: str, python: str, glibc: str = ""
+    manifest: Path,
+    lock: SourcesLock,
+    subdir: str,
+    python: str,
+    glibc: str = "",
+    others: Others | None = None,
 ) -> list[WheelRecipe]:
     """Recipes of all wheel packages that exist for a platform, sorted by name.
 
     Args:
-        manifest: recipes/wheels/wheels.yaml.
+        manifest: recipes/wheels/wheels.yaml, or the table of a variant beside it.
         lock: the locked sources, wheel metadata included.
         subdir: the target platform, e.g. "linux-64".
         python: its Python, "3.11".
         glibc: the oldest glibc that its packages run on; "" for any.
+        others: what a variant's table finds elsewhere.
 
     Raises:
         InputError: a wrong manifest entry, a wheel that is not locked or needs a newer glibc, a
@@ -70,7 +91,8 @@ def wheel_recipes(
             what to do.
     """
     parsed = WheelsManifest.load(manifest)
-    ours = _packages(parsed, lock)
+    others = others or Others()
+    ours = {**others.packages, **_packages(parsed, lock)}
     made: list[WheelRecipe] = []
     for name, entry in sorted(parsed.wheels.items()):
         source = _find(lock, name, entry, subdir, manifest)
@@ -79,7 +101,8 @@ def wheel_recipes(
         assert source.wheel is not None  # _find looks among wheels only
         try:
             _refuse_newer(source.wheel, glibc, subdir)
-            data = _recipe(name, entry, source, source.wheel, subdir, python, ours)
+            needed = _library_dependencies(source.wheel, entry, others.libraries)
+            data = _recipe(name, entry, source, source.wheel, subdir, python, ours, needed)
             files = (manifest.parent / INSTALLER, *_texts(entry, manifest.parent))
         except InputError as error:
             raise InputError(f"{manifest}: {name}: {error.message}", error.hint) from error
@@ -103,7 +126,7 @@ def _packages(manifest: WheelsManifest, lock: SourcesLock) -> dict[str, Package]
     for name, entry in manifest.wheels.items():
         pypi = canonicalize_name(entry.pypi or name)
         for known in {pypi, canonicalize_name(entry.distribution or pypi)}:
-            found[known] = Package(name, locked.get(pypi, ""))
+            found[known] = Package(name, entry.version or locked.get(pypi, ""))
     return found
 
 
@@ -113,18 +136,23 @@ def _find(
     """The locked wheel for the platform; None where only other platforms have one."""
     pypi = canonicalize_name(entry.pypi or name)
     wheels = [
-        s for s in lock.sources if s.client == "pypi-wheel" and canonicalize_name(s.package) == pypi
+        s
+        for s in lock.sources
+        if (s.client, canonicalize_name(s.package)) == ("pypi-wheel", pypi)
+        and entry.version in ("", s.version)
     ]
     if not wheels:
+        wanted = f"{pypi}=={entry.version}" if entry.version else pypi
         raise InputError(
-            f"{manifest}: {name}: no wheel of {pypi} is locked", f"ddlce sources add pypi:{pypi}"
+            f"{manifest}: {name}: no wheel of {wanted} is locked",
+            f"ddlce sources add pypi:{wanted}",
         )
     fitting = [s for s in wheels if s.subdir in (None, subdir)]
     if len(fitting) > 1:
         versions = ", ".join(s.version for s in fitting)
         raise InputError(
             f"{manifest}: {name}: sources.lock has several wheels of {pypi}: {versions}",
-            f"keep one: ddlce sources update pypi:{pypi}",
+            f"name one as 'version', or keep one: ddlce sources update pypi:{pypi}",
         )
     return fitting[0] if fitting else None
 
@@ -136,7 +164,8 @@ def _recipe(
     wheel: WheelMetadata,
     subdir: str,
     python: str,
-    ours: dict[str, Package],
+    ours: Mapping[str, Package],
+    libraries: list[str],
 ) -> dict[str, Any]:
     if not SpecifierSet(wheel.requires_python).contains(f"{python}.99"):
         raise InputError(
@@ -147,7 +176,7 @@ def _recipe(
     run = [
         *_python_dependencies(wheel, python, subdir),
         *conda_dependencies(wheel, python, subdir, entry.drop, ours),
-        *_library_dependencies(wheel, entry),
+        *libraries,
         *entry.add,
     ]
     compiler = {"build": [f"python {python}.*"]} if _is_compiled(wheel, subdir) else {}
@@ -198,7 +227,9 @@ def _build(entry: WheelEntry, wheel: WheelMetadata, python: str, subdir: str) ->
             build["dynamic_linking"]["missing_dso_allowlist"] = entry.ignore_needed
         build["prefix_detection"] = {"ignore_binary_files": True}
         build["script"][0] += " --scripts"
-        build["script"][0] += "".join(f" --library {name}" for name in _needed(wheel, entry))
+        build["script"][0] += "".join(
+            f" --library {name}" for name in _needed(wheel, entry) if name in LIBRARIES
+        )
         # The engine's own bytecode would carry the time of the build.
         build["python"] = {"skip_pyc_compilation": ["**/*.py"]}
     if _is_compiled(wheel, subdir):
@@ -206,7 +237,21 @@ def _build(entry: WheelEntry, wheel: WheelMetadata, python: str, subdir: str) ->
     build["script"][0] += "".join(f" --exclude {shlex.quote(glob)}" for glob in entry.exclude)
     if entry.distribution:
         build["script"][0] += f" --distribution {shlex.quote(entry.distribution)}"
+    build["script"] += _link_commands(entry, python)
+    if entry.prefer_others:
+        build["variant"] = {"down_prioritize_variant": 1}
     return build
+
+
+def _link_commands(entry: WheelEntry, python: str) -> list[str]:
+    """Commands that make the entry's links."""
+    site = f"lib/python{python}/site-packages"
+    commands = []
+    for link, folder in entry.links.items():
+        parent = posixpath.dirname(f"{site}/{link}")
+        commands.append(f'mkdir -p "$PREFIX/{parent}"')
+        commands.append(f'ln -s {posixpath.relpath(folder, parent)} "$PREFIX/{site}/{link}"')
+    return commands
 
 
 def _python_dependencies(wheel: WheelMetadata, python: str, subdir: str) -> list[str]:
@@ -239,9 +284,12 @@ def glibc_floor(wheel: WheelMetadata) -> str:
     return "" if floor == "0" else floor
 
 
-def _library_dependencies(wheel: WheelMetadata, entry: WheelEntry) -> list[str]:
+def _library_dependencies(
+    wheel: WheelMetadata, entry: WheelEntry, others: Mapping[str, str]
+) -> list[str]:
+    known = {**LIBRARIES, **others}
     needed = _needed(wheel, entry)
-    unknown = [soname for soname in needed if soname not in LIBRARIES]
+    unknown = [soname for soname in needed if soname not in known]
     if unknown:
         raise InputError(
             f"{wheel.name} {wheel.version} needs {', '.join(unknown)}, which it does not bundle "
@@ -249,7 +297,7 @@ def _library_dependencies(wheel: WheelMetadata, entry: WheelEntry) -> list[str]:
             "if it is optional at run time, name it under 'ignore_needed' in wheels.yaml; else "
             "make a package of it and add it to LIBRARIES in scripts/ddlce/wheels/recipe.py",
         )
-    return sorted({LIBRARIES[soname] for soname in needed})
+    return sorted({known[soname] for soname in needed})
 
 
 def _needed(wheel: WheelMetadata, entry: WheelEntry) -> list[str]:

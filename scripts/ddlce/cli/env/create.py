@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from ddlce.cli.common import JsonOption, RootOption, out, print_json
+from ddlce.cli.common import JsonOption, RootOption, err, out, print_json
 from ddlce.cli.env._common import OfflineOption, progress_bar, say_waiting
 from ddlce.cli.lock import ChannelOption
 from ddlce.errors import InputError
@@ -35,6 +35,7 @@ def create(
 ) -> None:
     """Install a lock as an immutable release, and make it the default one."""
     from ddlce.env.create import create as create_release
+    from ddlce.env.create import missing_driver
     from ddlce.lock import channel_address, lock_path
     from ddlce.model.envlock import EnvLock
     from ddlce.platforms import this_platform
@@ -75,6 +76,8 @@ def create(
             f"{escape(str(done.prefix))}: {done.packages} packages, {done.compiled} modules "
             f"compiled ({times})"
         )
+    if wanted == this_platform() and (problem := missing_driver(locked)):
+        err.print(f"note: {problem}", markup=False)
 
 
 def _check_current(settings: Settings, lock: Any) -> None:

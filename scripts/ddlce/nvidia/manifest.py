@@ -1,0 +1,58 @@
+"""`recipes/nvidia/cudaNNN.yaml`: the packages made from NVIDIA's wheels, of one CUDA."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from ddlce.repackaged import Entry, Table
+
+Part = Literal["all", "runtime", "development"]
+
+
+class NvidiaEntry(Entry):
+    """One package. All that is not said here comes from the wheel's metadata.
+
+    Attributes:
+        pypi: the wheel's name on PyPI.
+        part: `runtime`, its libraries and metadata; `development`, all else and links for linkers;
+            or `all`.
+        exports: the package that is needed by what is built on this one; for `development`.
+        license: SPDX expression, where it is not the table's.
+        license_files: texts inside the wheel, where its metadata name none.
+        script: shell commands that end the build.
+    """
+
+    CORRECTIONS = (*Entry.CORRECTIONS, "script")
+    CORRECTS = "corrects the wheel's metadata"
+
+    pypi: str
+    part: Part
+    exports: str = ""
+    license: str = ""
+    license_files: list[str] = Field(default_factory=list)
+    script: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _paired(self) -> Self:
+        if (self.part == "development") != bool(self.exports):
+            raise ValueError("'exports' names the runtime package of a development package")
+        return self
+
+
+class NvidiaManifest(Table):
+    """The manifest.
+
+    Attributes:
+        cuda: the version of CUDA, "13.0".
+        license: SPDX expression of what has no other.
+        packages: conda name → entry.
+    """
+
+    KIND = "CUDA"
+    GUIDE = "CUDA"
+
+    cuda: str = Field(pattern=r"^\d+\.\d+$")
+    license: str
+    packages: dict[str, NvidiaEntry]

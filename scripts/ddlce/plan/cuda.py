@@ -1,0 +1,59 @@
+"""The plan of a CUDA variant: the build platform's plan, and the packages for CUDA beside it.
+
+A package for CUDA stands on the variant's build of each package that there is for CUDA, and on the
+one build that there is of all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ddlce import digest as digests
+from ddlce.engine.render import render
+from ddlce.engine.variants import VARIANTS, load_variants
+from ddlce.plan.graph import find_owners, order_of, refuse_unknown, with_run_exports
+from ddlce.plan.model import Plan
+from ddlce.plan.steps import final_outputs, make_step
+from ddlce.recipes import cuda_versions, load_cuda_recipes
+from ddlce.settings import Settings
+from ddlce.store import Store
+
+
+def make_cuda_plan(settings: Settings, cuda: str, native: Plan) -> Plan:
+    """The steps of the native plan, and those of a CUDA variant.
+
+    Args:
+        settings: the folders.
+        cuda: the version of CUDA, "13.0".
+        native: the plan of the build platform.
+
+    Raises:
+        InputError: as `make_plan`; also where there is no such variant.
+    """
+    recipes = load_cuda_recipes(settings, cuda)
+    variants, store = load_variants(settings.recipes / VARIANTS), Store(settings.store)
+    rendered = {n: [o for o, _ in render(r, variants, native.subdir)] for n, r in recipes.items()}
+    others = [output for step in native.steps.values() for output in step.outputs]
+    outputs = with_run_exports({n: made for n, made in rendered.items() if made}, others)
+    native_owners = {o.name: s.name for s in native.steps.values() for o in s.outputs}
+    owners = {**native_owners, **find_owners(recipes, outputs)}
+    refuse_unknown(recipes, outputs, owners.keys())
+    graph = {n: {owners[d] for o in made for d in o.all_deps} - {n} for n, made in outputs.items()}
+    steps = dict(native.steps)
+    for name in order_of(recipes, {n: found & outputs.keys() for n, found in graph.items()}):
+        below = {owners[d] for o in outputs[name] for d in o.build_deps | o.host_deps} - {name}
+        known = {b: steps[b].digest for b in sorted(below)}
+        parts = digests.digest_parts(recipes[name], outputs[name], known)
+        final = final_outputs(recipes[name], variants, native.subdir, digests.combine(parts))
+        steps[name] = make_step(recipes[name], final, parts, graph[name], store, native.subdir)
+    return replace(native, steps=steps)
+
+
+def with_built_cuda(settings: Settings, plan: Plan) -> Plan:
+    """The plan with every CUDA variant whose packages are all built: a channel offers them too."""
+    steps = dict(plan.steps)
+    for cuda in cuda_versions(settings):
+        both = make_cuda_plan(settings, cuda, plan)
+        if all(step.reuse for name, step in both.steps.items() if name not in plan.steps):
+            steps |= both.steps
+    return replace(plan, steps=steps)

@@ -1,0 +1,41 @@
+"""Wheels in the form of NVIDIA's, and the tables that make packages of them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from support.wheelfiles import make_wheel
+
+EULA = ("License-Expression: LicenseRef-NVIDIA-Proprietary", "Home-page: https://nvidia.org")
+
+
+def library(folder: Path, soname: str) -> bytes:
+    """A real shared library of this name."""
+    folder.mkdir(exist_ok=True)
+    source = folder / "library.c"
+    source.write_text("int answer(void) { return 42; }")
+    built = folder / soname
+    command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{soname}", "-o", built, source]
+    subprocess.run([str(word) for word in command], check=True)
+    return built.read_bytes()
+
+
+def toolkit_wheel(folder: Path, name: str = "nvidia-demo", *metadata: str) -> Path:
+    """A wheel with a library `libdemo.so.1`, a header, a program and a static library."""
+    return make_wheel(
+        folder,
+        name.replace("-", "_"),
+        "13.0.5",
+        metadata=(*EULA, *metadata),
+        files={
+            "nvidia/cu13/lib/libdemo.so.1": library(folder / "build", "libdemo.so.1"),
+            "nvidia/cu13/lib/libdemo_static.a": b"!<arch>\n",
+            "nvidia/cu13/include/demo.h": b"int answer(void);\n",
+            "nvidia/cu13/bin/demo": b"#!/bin/sh\necho demo\n",
+            "nvidia/cu13/.metadata/notes.txt": b"a note on the build\n",
+        },
+        executable=("nvidia/cu13/bin/demo",),
+        tag="py3-none-manylinux_2_17_x86_64",
+        module=False,
+    )

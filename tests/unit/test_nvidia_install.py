@@ -1,0 +1,121 @@
+"""The build script of NVIDIA's packages: every file in its place, as it is."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from support.nvidiafiles import toolkit_wheel
+from support.wheelfiles import make_wheel
+
+SCRIPT = Path(__file__).parents[2] / "recipes" / "nvidia" / "install_nvidia.py"
+INFO = "lib/python3.11/site-packages/nvidia_demo-13.0.5.dist-info"
+RUNTIME = {"lib/libdemo.so.1", f"{INFO}/METADATA", f"{INFO}/WHEEL", f"{INFO}/licenses/LICENSE"}
+DEVELOPMENT = {"lib/libdemo.so", "lib/libdemo_static.a", "include/demo.h", "bin/demo"}
+
+
+def install(
+    source: Path, prefix: Path, part: str, *options: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", str(SCRIPT), "--python", "3.11", "--part", part, *options],
+        env={**os.environ, "SRC_DIR": str(source), "PREFIX": str(prefix)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def files(prefix: Path) -> set[str]:
+    found = prefix.rglob("*")
+    return {str(p.relative_to(prefix)) for p in found if p.is_symlink() or p.is_file()}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "src"
+    folder.mkdir()
+    toolkit_wheel(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ("runtime", RUNTIME),
+        ("development", DEVELOPMENT),
+        ("all", RUNTIME | DEVELOPMENT),
+    ],
+)
+def test_each_part_has_its_files(
+    source: Path, tmp_path: Path, part: str, expected: set[str]
+) -> None:
+    done = install(source, tmp_path / "prefix", part)
+    assert done.returncode == 0, done.stderr
+    assert files(tmp_path / "prefix") == expected
+
+
+def test_files_are_as_in_the_wheel(source: Path, tmp_path: Path) -> None:
+    prefix = tmp_path / "prefix"
+    assert install(source, prefix, "all").returncode == 0
+    with zipfile.ZipFile(next(source.glob("*.whl"))) as wheel:
+        for name in ("lib/libdemo.so.1", "include/demo.h", "bin/demo"):
+            assert (prefix / name).read_bytes() == wheel.read(f"nvidia/cu13/{name}")
+    assert (prefix / "bin/demo").stat().st_mode & 0o777 == 0o755
+    assert (prefix / "include/demo.h").stat().st_mode & 0o777 == 0o644
+    assert str((prefix / "lib/libdemo.so").readlink()) == "libdemo.so.1"
+    assert ctypes.CDLL(str(prefix / "lib/libdemo.so")).answer() == 42
+
+
+def test_the_licence_lies_where_the_recipe_looks_for_it(source: Path, tmp_path: Path) -> None:
+    assert install(source, tmp_path / "prefix", "development").returncode == 0
+    assert (source / "nvidia_demo-13.0.5.dist-info/licenses/LICENSE").is_file()
+
+
+@pytest.mark.parametrize(
+    ("content", "part", "message"),
+    [
+        ({"nvidia/cu13/share/x": b""}, "all", "a file in no folder of a toolkit: nvidia/cu13/sh"),
+        ({"demo/__init__.py": b""}, "all", "a file in no folder of a toolkit: demo/__init__.py"),
+        ({"nvidia/cu13/include/../../../x": b""}, "all", "outside its folder"),
+        ({"nvidia/cu13/lib/libx.so.1": b"x"}, "nothing", "invalid choice: 'nothing'"),
+    ],
+)
+def test_bad_wheels_and_options(
+    tmp_path: Path, content: dict[str, bytes], part: str, message: str
+) -> None:
+    source = tmp_path / "src"
+    source.mkdir()
+    make_wheel(source, files=content, module=False)
+    done = install(source, tmp_path / "prefix", part)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_part_with_nothing_in_it_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    source.mkdir()
+    make_wheel(source, files={"nvidia/cu13/lib/x": b""}, module=False, license_text=None)
+    (source / "two.whl").write_bytes(b"")
+    assert "holds 2 wheels" in install(source, tmp_path / "prefix", "all").stderr
+    (source / "two.whl").unlink()
+    headers = tmp_path / "headers"
+    headers.mkdir()
+    toolkit = {"nvidia/cu13/lib/libx.so": b"x"}
+    make_wheel(headers, files=toolkit, module=False, license_text=None)
+    done = install(headers, tmp_path / "prefix", "development")
+    assert "nothing for the part development" in done.stderr
+
+
+def test_what_is_excluded_is_left_out(source: Path, tmp_path: Path) -> None:
+    options = ("--exclude", "lib/*.a", "--exclude", "bin/*")
+    done = install(source, tmp_path / "prefix", "all", *options)
+    assert done.returncode == 0, done.stderr
+    left_out = {"lib/libdemo_static.a", "bin/demo"}
+    assert files(tmp_path / "prefix") == (RUNTIME | DEVELOPMENT) - left_out
