@@ -29,11 +29,11 @@ ppc64le: ## the release for POWER, cross-built and tested under emulation, besid
 	@bash scripts/bootstrap.sh ppc64le
 	@$(DDLCE) all --platform linux-ppc64le
 
-test-gpu: bootstrap ## the release for GPUs (CUDA 13.0), beside the other; downloads 2.8 GB
+gpu: bootstrap ## the release for GPUs (CUDA 13.0), beside the other; downloads 2.8 GB
 	@$(DDLCE) all ddl-ce-gpu
 	@$(MAKE) --no-print-directory test-gpu
 
-ppc64le: bootstrap ## what `make ppc64le` made, installed and run under emulation
+test-ppc64le: bootstrap ## what `make ppc64le` made, installed and run under emulation
 	@bash scripts/bootstrap.sh ppc64le
 	@$(PY) -m pytest -q $(addprefix tests/integration/test_,build_ppc64le.py emulate_run.py \
 	  debs_built.py kernels_ppc64le.py power_env.py)
