@@ -86,7 +86,7 @@ def _python_of(packages: Iterable[Path]) -> str:
     return "3"
 
 
-def closure(facts: Facts, known: dict[str, list[Info]]) -> Below:
+def closure(facts: Facts | Info, known: dict[str, list[Info]]) -> Below:
     """What is installed beside a package, by the names in `depends`, all builds of a name."""
     paths: dict[str, str] = {}
     packages: list[Path] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from packaging.version import Version
 
@@ -16,6 +16,10 @@ from ddlce.settings import OWN_GLIBC
 
 #: So many names stand in a message; the rest is counted.
 SHOWN = 5
+
+#: package → what it exports, of those that were audited or looked into. Packages are large: who
+#: audits many begins with those below, and reads none twice.
+_read: dict[Path, frozenset[str]] = {}
 
 
 def glibc_above(facts: Facts, _below: Below | None) -> Iterator[Finding]:
@@ -47,11 +51,11 @@ def undefined(facts: Facts, below: Below | None) -> Iterator[Finding]:
     if below is None or facts.name == OWN_GLIBC:
         return
     elves = {file.path: file.elf for file in facts.files.values() if file.elf}
-    own = frozenset().union(*(elf.exports for elf in elves.values()))
+    own = _read[facts.path] = frozenset().union(*(elf.exports for elf in elves.values()))
     if not any(name == OWN_GLIBC for name in below.paths.values()):
         own |= _of_glibc(facts.floor)
     # What else a library of the machine has is not known here, nor what an absent one would have.
-    known = GLIBC | {PurePosixPath(path).name for path in (*facts.files, *below.paths)}
+    known = GLIBC | {path.rpartition("/")[2] for path in (*facts.files, *below.paths)}
     wanted = {p: elf.undefined - own for p, elf in elves.items() if known.issuperset(elf.needed)}
     left = frozenset().union(*wanted.values())
     for package in below.packages:
@@ -82,9 +86,10 @@ def _of_glibc(floor: str) -> frozenset[str]:
     return frozenset(found)
 
 
-@functools.cache
 def _exports(package: Path) -> frozenset[str]:
-    return read_exports(package)
+    if package not in _read:
+        _read[package] = read_exports(package)
+    return _read[package]
 
 
 def _some(names: frozenset[str] | tuple[str, ...]) -> str:
