@@ -21,8 +21,9 @@ signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> MiniTree:
-    """A small real tree with three recipes."""
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MiniTree:
+    """A small real tree with three recipes; a channel that a user has named is not its own."""
+    monkeypatch.delenv("DDLCE_CHANNEL", raising=False)
     return make_tree(tmp_path)
 
 

@@ -61,8 +61,8 @@ class MiniTree:
         (self.repo / "sources.lock").write_text(yaml.safe_dump({"sources": sources}))
 
     def env(self, **extra: str) -> dict[str, str]:
-        """The environment in which `ddlce` works on this tree."""
-        return os.environ | {
+        """The environment in which `ddlce` works on this tree, and publishes in it alone."""
+        return {name: value for name, value in os.environ.items() if name != "DDLCE_CHANNEL"} | {
             "DDLCE_REPO": str(self.repo),
             "DDLCE_CACHE": str(self.folder / "cache"),
             "DDLCE_ROOT": str(self.folder / "root"),

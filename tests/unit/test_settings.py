@@ -12,6 +12,7 @@ import pytest
 
 from ddlce.errors import InputError
 from ddlce.settings import load_settings, own_root
+from support.minitree import MiniTree
 from support.moduleprefix import make_prefix
 
 
@@ -69,3 +70,11 @@ def test_no_root_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tex
     (tmp_path / "conda-meta").mkdir()
     (tmp_path / "conda-meta/ddl-ce.origin").write_bytes(text.encode(errors="surrogatepass"))
     assert own_root() is None
+
+
+def test_a_small_tree_of_the_tests_publishes_in_itself(
+    tree: MiniTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a test's build would replace the channel that a user has named."""
+    monkeypatch.setenv("DDLCE_CHANNEL", "/some/where/channel")
+    assert "DDLCE_CHANNEL" not in tree.env()
