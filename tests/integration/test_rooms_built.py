@@ -12,13 +12,17 @@ import pytest
 
 from support.libddl import build_unit_tests, run_unit_tests
 from support.suites import run_suite
+from support.sweeps import SWEEPS, without_sweeps
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
 
 
-#: The tests of each recipe that `make test` runs; `make test-full` runs all. A package's own test
-#: has run some when it was built: the cases of ddl-torch and ddl-tensorflow, and horovodrun's list
-#: of what it was built with, are not here.
+#: The room of the tests that start ranks of libddl.
+RANKS = "ddl/tests/ranks"
+
+#: The tests of each recipe that `make test` runs, but for long sweeps; `make test-full` runs all.
+#: A package's own test has run some when it was built: the cases of ddl-torch and ddl-tensorflow,
+#: and horovodrun's list of what it was built with, are not here.
 ROOMS = {
     "ddl/tests/launch": "",
     "ddl-torch/tests": "test_life and (dies or exception or timeouts or side_by_side)",
@@ -26,7 +30,7 @@ ROOMS = {
     "lms-tensorflow/tests": "test_plan or impossible_limit",
     "horovod/tests": "(test_case and torch) or (fails and torch and dies)",
     "lms-torch/tests": "not test_recompute and not test_compiled and not random_models"
-    " and (not test_parameters and not gloo or state_dict or accumulation)",
+    " and (not test_parameters or state_dict or accumulation) and not gloo",
     "ddl-ce-examples/tests": "test_cnn_benchmark and not every_way and not every_network",
 }
 
@@ -37,7 +41,8 @@ def test_the_room_s_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
     # On a simulated device, threads that wait for one another spin: five times as long beside
     # other tests. Not elsewhere: how many threads a rank gets is what some rooms ask.
     variables = {"OMP_NUM_THREADS": "1"} if room.startswith("lms-torch/") else {}
-    run_suite(prefix, room, tmp_path, "-m", "not slow", "-k", ROOMS[room], variables=variables)
+    chosen = ("-m", "not slow", "-k", ROOMS[room], *without_sweeps(room))
+    run_suite(prefix, room, tmp_path, *chosen, variables=variables)
 
 
 @pytest.mark.slow
@@ -55,13 +60,15 @@ def test_the_room_s_long_tests_pass(prefix: Path, tmp_path: Path, room: str) -> 
     "part", ["failures", "async", "storm", "sim", "probe", "schedules", "direct"]
 )
 def test_real_ranks(prefix: Path, tmp_path: Path, part: str) -> None:
-    run_suite(prefix, "ddl/tests/ranks", tmp_path, f"test_{part}.py", "-m", "not slow")
+    chosen = ("-m", "not slow", *without_sweeps(RANKS))
+    run_suite(prefix, RANKS, tmp_path, f"test_{part}.py", *chosen)
 
 
 # The temporary folder is named after the test, and -k looks at names of folders, too.
 def test_ranks_on_trees(prefix: Path, tmp_path: Path) -> None:
-    chosen = ("-m", "not slow", "-k", "in_order or topology or mode or place or socket")
-    run_suite(prefix, "ddl/tests/ranks", tmp_path, "test_collectives.py", *chosen)
+    kinds = "in_order or topology or mode or place or socket"
+    chosen = ("-m", "not slow", "-k", kinds, *without_sweeps(RANKS))
+    run_suite(prefix, RANKS, tmp_path, "test_collectives.py", *chosen)
 
 
 def test_the_library_s_unit_tests(prefix: Path, tmp_path: Path) -> None:
@@ -74,9 +81,16 @@ def test_the_library_s_unit_tests(prefix: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", ["test_storm.py", "test_failures.py"])
 def test_many_faults(prefix: Path, tmp_path: Path, file: str) -> None:
     """What is slow among them; test_collectives.py is below."""
-    run_suite(prefix, "ddl/tests/ranks", tmp_path, file, "-m", "slow")
+    run_suite(prefix, RANKS, tmp_path, file, "-m", "slow")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_long_sweeps_of_real_ranks(prefix: Path, tmp_path: Path) -> None:
+    """Those of the other rooms are in test_the_room_s_long_tests_pass."""
+    run_suite(prefix, RANKS, tmp_path, *SWEEPS[RANKS])
 
 
 @pytest.mark.slow
 def test_collectives_on_pretended_hosts(prefix: Path, tmp_path: Path) -> None:
-    run_suite(prefix, "ddl/tests/ranks", tmp_path, "test_collectives.py")
+    run_suite(prefix, RANKS, tmp_path, "test_collectives.py")

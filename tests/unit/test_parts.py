@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.parts import NAMES, PARTS, part_of
+from support.sweeps import SWEEPS
 
 TESTS = Path(__file__).parents[1]
 FILES = sorted(
@@ -34,6 +35,15 @@ def test_recipes_tests_belong_to_their_recipes() -> None:
     assert part_of(f"{rooms}[lms-torch/tests]") == "lms"
     assert part_of(f"{rooms}[ddl-torch/tests]") == "frameworks"
     assert part_of(f"{rooms}[ddl/tests/launch]") == "ddl"
+
+
+@pytest.mark.parametrize("room", SWEEPS)
+def test_every_sweep_is_of_a_test_and_once_in_the_list(room: str) -> None:
+    assert len(set(SWEEPS[room])) == len(SWEEPS[room])
+    for case in SWEEPS[room]:
+        file, _, name = case.partition("::")
+        text = (TESTS.parent / "recipes" / room / file).read_text()
+        assert f"def {name.partition('[')[0]}(" in text, case
 
 
 def collected(*options: str) -> subprocess.CompletedProcess[str]:
