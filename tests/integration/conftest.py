@@ -18,6 +18,7 @@ from ddlce.env.trees import remove_tree
 from ddlce.settings import Settings, load_settings
 from ddlce.sources import fetch as fetch_module
 from support.cudasim import build_cudasim
+from support.cudatorch import simulate_torch
 from support.cudavariant import build_cuda_variant, nvidia_wheels
 from support.minichannel import make_channel
 from support.minienv import Site, site_of_channel
@@ -159,3 +160,9 @@ def empty(folder: Path) -> None:
     """Remove what a site made: pytest would keep gigabytes, and cannot remove what is read-only."""
     for path in folder.iterdir():
         remove_tree(path) if path.is_dir() else path.unlink()
+
+
+@pytest.fixture(scope="session")
+def simulated_torch(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Unmodified PyTorch on the simulated CUDA, built: the variables of a program."""
+    return simulate_torch(prefix, tmp_path_factory.mktemp("torch"))

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from ddlce.smoke import clean_environment
-from support.cudatorch import simulate_torch
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -57,17 +56,11 @@ WAITS = {
 }
 
 
-@pytest.fixture(scope="module")
-def simulated(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Everything, built: the variables of a program."""
-    return simulate_torch(prefix, tmp_path_factory.mktemp("torch"))
-
-
 def run(
-    prefix: Path, simulated: dict[str, str], *words: str | Path, first: Path | None = None
+    prefix: Path, simulated_torch: dict[str, str], *words: str | Path, first: Path | None = None
 ) -> Result:
     """Run the environment's Python; `first` is a folder whose modules go before all others."""
-    variables = dict(simulated)
+    variables = dict(simulated_torch)
     if first:
         variables["PYTHONPATH"] = f"{first}:{variables['PYTHONPATH']}"
     return subprocess.run(
@@ -78,31 +71,31 @@ def run(
     )
 
 
-def test_training_has_the_bits_of_the_cpu(prefix: Path, simulated: dict[str, str]) -> None:
-    done = run(prefix, simulated, "-c", TRAIN)
+def test_training_has_the_bits_of_the_cpu(prefix: Path, simulated_torch: dict[str, str]) -> None:
+    done = run(prefix, simulated_torch, "-c", TRAIN)
     assert done.returncode == 0, done.stderr[-4000:]
 
 
-def test_a_missing_wait_is_found(prefix: Path, simulated: dict[str, str]) -> None:
-    done = run(prefix, simulated, "-c", STREAMS.format(wait=""))
+def test_a_missing_wait_is_found(prefix: Path, simulated_torch: dict[str, str]) -> None:
+    done = run(prefix, simulated_torch, "-c", STREAMS.format(wait=""))
     assert done.returncode == -6
     assert "cudasim: a race for 4000 bytes of GPU 0: aten::add in the default stream" in done.stderr
     there = "torch.cuda.current_stream().wait_stream(side)"
-    done = run(prefix, simulated, "-c", STREAMS.format(wait=there))
+    done = run(prefix, simulated_torch, "-c", STREAMS.format(wait=there))
     assert done.returncode == 0, done.stderr[-4000:]
 
 
 @pytest.mark.parametrize(("ranks", "hosts"), [(1, 0), (2, 0), (2, 2)])
 def test_the_backend_on_gpus(
-    prefix: Path, simulated: dict[str, str], tmp_path: Path, ranks: int, hosts: int
+    prefix: Path, simulated_torch: dict[str, str], tmp_path: Path, ranks: int, hosts: int
 ) -> None:
     tests = shutil.copytree(DDL_TORCH, tmp_path / "tests")
     program = tests / "on_gpus.py"
     # Matrices that keep a GPU busy for a while would keep a CPU busy for minutes.
     program.write_text(program.read_text().replace("4096, 4096", "64, 64"))
     variables = {
-        **simulated,
-        "PYTHONPATH": f"{simulated['PYTHONPATH']}:{tests}",
+        **simulated_torch,
+        "PYTHONPATH": f"{simulated_torch['PYTHONPATH']}:{tests}",
         **({"DDL_FAKE_HOSTS": str(hosts)} if hosts else {}),
     }
     words = ("env", *(f"{name}={value}" for name, value in variables.items()), "python", program)
@@ -116,16 +109,16 @@ def test_the_backend_on_gpus(
     assert done.stdout.count("all well") == ranks
 
 
-def test_large_model_support(prefix: Path, simulated: dict[str, str]) -> None:
+def test_large_model_support(prefix: Path, simulated_torch: dict[str, str]) -> None:
     """The bits of a run without it, and never more reserved than the limit."""
-    done = run(prefix, simulated, PROGRAMS / "lms_simulated.py", "0.8", "0.5")
+    done = run(prefix, simulated_torch, PROGRAMS / "lms_simulated.py", "0.8", "0.5")
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout == "all well\n"
 
 
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_wait_taken_out_of_it_is_found(
-    prefix: Path, simulated: dict[str, str], tmp_path: Path, wait: str
+    prefix: Path, simulated_torch: dict[str, str], tmp_path: Path, wait: str
 ) -> None:
     (installed,) = prefix.glob("lib/python3*/site-packages/lms")
     code = shutil.copytree(installed, tmp_path / "lms") / "devices" / "cuda.py"
@@ -134,6 +127,6 @@ def test_a_wait_taken_out_of_it_is_found(
     code.chmod(0o644)
     code.write_text(text.replace(WAITS[wait], ""))
     program = PROGRAMS / "lms_simulated.py"
-    done = run(prefix, simulated, program, "0.5", first=tmp_path)
+    done = run(prefix, simulated_torch, program, "0.5", first=tmp_path)
     assert done.returncode == -6, done.stderr[-4000:]
     assert "cudasim: a race for" in done.stderr

@@ -16,6 +16,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         *(
             "cuda_*",
             "torch_simulated",
+            "ddl_torch_mutations",
             "external_mpi",
             "guide_built",
             "lab_*",
