@@ -54,7 +54,7 @@ test-userlands: bootstrap ## what `make` built, on old systems: Debian 11, and a
 
 test-gpu: bootstrap ## GPU code on a simulated CUDA: libddl, and unmodified PyTorch (a download of 500 MB)
 	@$(PY) -m pytest -q $(addprefix tests/integration/test_,cuda_variant.py cuda_simulated.py \
-	  cuda_mutations.py torch_simulated.py ddl_torch_mutations.py)
+	  cuda_mutations.py torch_simulated.py ddl_torch_mutations.py gpu_release.py)
 
 smoke: bootstrap ## the smoke suite in the installed environment
 	@$(DDLCE) smoke

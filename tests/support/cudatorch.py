@@ -43,9 +43,36 @@ def simulate_torch(prefix: Path, folder: Path) -> dict[str, str]:
     runtime = Path(cuda.split()[0])
     unused = _build_unused(site / "torch" / "lib", runtime, folder / "unused")
     return {
+        **_settings(operations),
         "LD_PRELOAD": f"{libddl}/libddl.so.1 {cuda}",
         "LD_LIBRARY_PATH": str(unused),
         "PYTHONPATH": f"{SOURCES}/torch:{site}",
+    }
+
+
+def simulate_release(prefix: Path, folder: Path) -> dict[str, str]:
+    """Build what an installed release for GPUs needs on a simulated CUDA.
+
+    Args:
+        prefix: the release. Its PyTorch, libddl and NVIDIA's other libraries are used as they are.
+        folder: an empty one.
+
+    Returns:
+        What a program's environment has to have.
+    """
+    roots = [_site("nvcc") / "nvidia", nvidia_wheels()]
+    cuda = build_cudasim(roots, folder / "cuda")
+    (torch,) = prefix.glob("lib/python3*/site-packages/torch")
+    operations = _build_operations(torch, roots[0] / "cu13", folder / "operations.so")
+    return {
+        **_settings(operations),
+        "LD_PRELOAD": cuda,
+        "PYTHONPATH": f"{SOURCES}/torch",
+    }
+
+
+def _settings(operations: Path) -> dict[str, str]:
+    return {
         "PYTHONDONTWRITEBYTECODE": "1",
         "CUDASIM_TORCH": str(operations),
         "OMP_NUM_THREADS": "1",

@@ -17,6 +17,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "cuda_*",
             "torch_simulated",
             "ddl_torch_mutations",
+            "gpu_release",
             "external_mpi",
             "guide_built",
             "lab_*",

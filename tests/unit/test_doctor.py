@@ -23,7 +23,7 @@ from ddlce.doctor.packages import (
 )
 from ddlce.doctor.report import Check
 from ddlce.errors import InputError, MachineError
-from ddlce.settings import Settings
+from ddlce.settings import Settings, load_settings
 
 NAMES = {"apt": "tool", "dnf": "tool-rpm", "zypper": "-"}
 
@@ -192,6 +192,20 @@ def test_gpus(path: Path) -> None:
     assert machine.check_gpus().state == "optional"
     program(path, "nvidia-smi", "echo 'NVIDIA H100, 570.1'; echo 'NVIDIA H100, 570.1'")
     assert machine.check_gpus().found == "2: NVIDIA H100, 570.1"
+
+
+@pytest.mark.parametrize(
+    ("driver", "state", "found"),
+    [
+        ("", "optional", "none"),
+        ("12.4", "optional", "for CUDA 12.4, 13.0 needed: a newer driver"),
+        ("13.1", "ok", "for CUDA 13.1"),
+    ],
+)
+def test_the_driver(monkeypatch: pytest.MonkeyPatch, driver: str, state: str, found: str) -> None:
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", driver)
+    check = machine.check_driver(load_settings())
+    assert (check.state, check.found) == (state, found)
 
 
 def test_fix_without_permission_changes_nothing(

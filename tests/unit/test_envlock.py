@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ddlce.env.create import missing_driver
 from ddlce.errors import InputError
 from ddlce.lock import required_by
 from ddlce.model.envlock import EnvLock, LockedPackage
@@ -124,3 +125,21 @@ def test_missing_lock(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no lock") as caught:
         EnvLock.load(tmp_path / "toy.lock")
     assert caught.value.hint == "make it with: ddlce lock"
+
+
+@pytest.mark.parametrize(
+    ("driver", "said"),
+    [
+        ("", "toy needs a driver for CUDA 13.0 where it runs; this machine's is missing"),
+        ("12.9", "toy needs a driver for CUDA 13.0 where it runs; this machine's is for CUDA 12.9"),
+        ("13.0", ""),
+    ],
+)
+def test_a_driver_that_will_not_do_is_told(
+    monkeypatch: pytest.MonkeyPatch, driver: str, said: str
+) -> None:
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", driver)
+    without = lock(package("b"))
+    virtual = {**without.virtual_packages, "__cuda": "13.0"}
+    assert missing_driver(without) == ""
+    assert missing_driver(without.model_copy(update={"virtual_packages": virtual})) == said

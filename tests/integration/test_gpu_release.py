@@ -1,0 +1,138 @@
+"""The installed release for GPUs, `make gpu`: without a driver, and on a simulated CUDA."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ddlce.env.layout import Layout
+from ddlce.settings import load_settings
+from ddlce.smoke import clean_environment
+from support.cudatorch import simulate_release
+
+pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+REPO = Path(__file__).parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
+
+Result = subprocess.CompletedProcess[str]
+
+IMPORTS = "import torch, ddl, ddl_torch, lms, lms._reclaim, horovod.torch, horovod.tensorflow"
+
+#: Each of NVIDIA's libraries that PyTorch, libddl and Horovod load, and where from.
+MAPPED = """
+import json, re, torch, ddl, horovod.torch
+paths = {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
+names = re.compile(r"lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|cufft|cusparse|nvrtc)[.]so")
+print(json.dumps(sorted(path for path in paths if names.search(path))))
+"""
+
+#: Horovod's allreduce of GPU tensors, fused, against the sum that is known.
+HOROVOD = """
+import torch
+import horovod.torch as hvd
+hvd.init()
+torch.cuda.set_device(hvd.local_rank())
+rank, size = hvd.rank(), hvd.size()
+assert hvd.cuda_built()
+for _ in range(3):
+    given = [torch.arange(float(n), device="cuda") + rank for n in range(7, 27)]
+    handles = [hvd.allreduce_async(t, name=str(t.numel()), op=hvd.Sum) for t in given]
+    for before, handle in zip(given, handles):
+        result = hvd.synchronize(handle)
+        assert result.device == before.device
+        wanted = torch.arange(float(before.numel())) * size + size * (size - 1) / 2
+        assert torch.equal(result.cpu(), wanted), before.numel()
+print("all well")
+"""
+
+
+@pytest.fixture(scope="module")
+def gpu_prefix() -> Path:
+    """The default release of ddl-ce-gpu."""
+    current = Layout(load_settings().root).current("ddl-ce-gpu")
+    if current is None:
+        pytest.skip("there is no environment for GPUs: `make gpu` makes it")
+    return current
+
+
+@pytest.fixture(scope="module")
+def simulated(gpu_prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return simulate_release(gpu_prefix, tmp_path_factory.mktemp("release"))
+
+
+def run(prefix: Path, *words: str | Path, **variables: str) -> Result:
+    """Run a program of the release."""
+    return subprocess.run(
+        [str(prefix / "bin" / words[0]), *map(str, words[1:])],
+        capture_output=True,
+        text=True,
+        env={**clean_environment(prefix, os.environ), **variables},
+    )
+
+
+def on_ranks(
+    prefix: Path, ranks: int, simulated: dict[str, str], *words: str | Path, **more: str
+) -> Result:
+    """Run a program on a simulated CUDA, on some ranks of this host."""
+    variables = {**simulated, **more}
+    words = ("env", *(f"{k}={v}" for k, v in variables.items()), "python", *words)
+    return run(prefix, "ddlrun", "-H", f"localhost:{ranks}", *words)
+
+
+def test_what_is_in_it_without_a_driver(gpu_prefix: Path) -> None:
+    done = run(gpu_prefix, "python", "-c", f"{IMPORTS}\nassert not torch.cuda.is_available()")
+    assert done.returncode == 0, done.stderr
+    checked = run(gpu_prefix, "python", "-m", "pip", "check")
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_its_libraries_are_there_once(gpu_prefix: Path) -> None:
+    """PyTorch, libddl and Horovod load the same files."""
+    done = run(gpu_prefix, "python", "-c", MAPPED)
+    assert done.returncode == 0, done.stderr
+    paths = [Path(path) for path in json.loads(done.stdout)]
+    assert {path.parent for path in paths} == {gpu_prefix.resolve() / "lib"}
+    names = [path.name.split(".so")[0] for path in paths]
+    assert len(names) == len(set(names))
+    assert {"libcudart", "libnccl", "libcublas", "libcudnn"} <= set(names)
+
+
+def test_two_ranks_on_cpus(gpu_prefix: Path) -> None:
+    """Where there is no GPU, the same programs compute on CPUs."""
+    program = (
+        "import torch, torch.distributed as d, ddl_torch; d.init_process_group('ddl'); "
+        "t = torch.ones(9); d.all_reduce(t); assert t.eq(2).all(); d.destroy_process_group()"
+    )
+    done = run(gpu_prefix, "ddlrun", "-H", "localhost:2", "python", "-c", program)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_backend_on_gpus(gpu_prefix: Path, simulated: dict[str, str], tmp_path: Path) -> None:
+    tests = shutil.copytree(REPO / "recipes" / "ddl-torch" / "tests", tmp_path / "tests")
+    program = tests / "on_gpus.py"
+    # Matrices that keep a GPU busy for a while would keep a CPU busy for minutes.
+    program.write_text(program.read_text().replace("4096, 4096", "64, 64"))
+    path = f"{simulated['PYTHONPATH']}:{tests}"
+    done = on_ranks(gpu_prefix, 2, simulated, program, PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.count("all well") == 2
+
+
+def test_horovod_on_gpus(gpu_prefix: Path, simulated: dict[str, str], tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(HOROVOD)
+    done = on_ranks(gpu_prefix, 2, simulated, program)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.count("all well") == 2
+
+
+def test_large_model_support(gpu_prefix: Path, simulated: dict[str, str]) -> None:
+    done = run(gpu_prefix, "python", PROGRAMS / "lms_simulated.py", "0.8", "0.5", **simulated)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout == "all well\n"
