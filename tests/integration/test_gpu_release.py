@@ -124,6 +124,22 @@ def test_the_backend_on_gpus(gpu_prefix: Path, simulated: dict[str, str], tmp_pa
     assert done.stdout.count("all well") == 2
 
 
+def test_sharded_training_on_gpus(gpu_prefix: Path, simulated: dict[str, str]) -> None:
+    done = on_ranks(gpu_prefix, 2, simulated, PROGRAMS / "fsdp_simulated.py")
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.count("all well") == 2
+
+
+@pytest.mark.parametrize("program", ["train", "train_lms"])
+def test_training_of_the_smoke_suite(
+    gpu_prefix: Path, simulated: dict[str, str], program: str
+) -> None:
+    """Its branch for GPUs; the learning must succeed, as on CPUs."""
+    done = on_ranks(gpu_prefix, 2, simulated, "-m", f"ddl_ce_smoke.{program}")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert "device cuda" in done.stdout or "GPU" in done.stdout
+
+
 def test_horovod_on_gpus(gpu_prefix: Path, simulated: dict[str, str], tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(HOROVOD)
