@@ -36,6 +36,11 @@ def main() -> None:
     parser.add_argument(
         "--exclude", action="append", default=[], metavar="GLOB", help="files that are left out"
     )
+    parser.add_argument(
+        "--libraries-in-place",
+        action="store_true",
+        help="libraries stay in site-packages, where the wheel has them",
+    )
     options = parser.parse_args()
     source, prefix = Path(os.environ["SRC_DIR"]), Path(os.environ["PREFIX"])
     wheels = sorted(source.glob("*.whl"))
@@ -47,7 +52,7 @@ def main() -> None:
         for member in sorted(wheel.infolist(), key=lambda m: m.filename):
             if member.is_dir():
                 continue
-            target = place(member.filename, site)
+            target = place(member.filename, site, options.libraries_in_place)
             if is_licence(member.filename):
                 write(source, PurePosixPath(member.filename), wheel.read(member), 0o644)
             if target is None or not is_part(target, options.part):
@@ -59,19 +64,20 @@ def main() -> None:
             write(prefix, target, wheel.read(member), 0o755 if executable else 0o644)
             written += 1
         if options.part != "runtime":
-            written += link_libraries(prefix, wheel)
+            written += link_libraries(prefix, wheel, site, options.libraries_in_place)
     if not written:
         sys.exit(f"error: {wheels[0].name} has nothing for the part {options.part}")
 
 
-def place(name: str, site: PurePosixPath) -> PurePosixPath | None:
+def place(name: str, site: PurePosixPath, in_place: bool) -> PurePosixPath | None:
     """Where a member belongs below the prefix; None for what is left out."""
     parts = PurePosixPath(name).parts
     if re.fullmatch(r"[^/]+\.dist-info", parts[0]):
         # The builder gives every package its own INSTALLER and RECORD.
         return None if parts[-1] in ("RECORD", "INSTALLER") else site / name
     if len(parts) > 3 and parts[0] == "nvidia" and parts[2] in FOLDERS:
-        return PurePosixPath(*parts[2:])
+        inner = PurePosixPath(*parts[2:])
+        return site / name if in_place and RUNTIME.fullmatch(str(inner)) else inner
     if parts[0] == "nvidia" and (len(parts) == 3 or parts[2] == ".metadata"):
         return None  # a licence's text beside the folders, or notes on the build
     sys.exit(f"error: the wheel has a file in no folder of a toolkit: {name}")
@@ -88,7 +94,9 @@ def is_licence(name: str) -> bool:
     return bool(re.search(r"(^|/)(licen[cs]e|notice|copying)[^/]*$", name, re.IGNORECASE))
 
 
-def link_libraries(prefix: Path, wheel: zipfile.ZipFile) -> int:
+def link_libraries(
+    prefix: Path, wheel: zipfile.ZipFile, site: PurePosixPath, in_place: bool
+) -> int:
     """`libNAME.so`, which linkers look for, to `libNAME.so.N`; returns how many.
 
     The library itself may be in the package that this one depends on.
@@ -99,7 +107,8 @@ def link_libraries(prefix: Path, wheel: zipfile.ZipFile) -> int:
         if match:
             link = prefix / "lib" / match[1]
             link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(PurePosixPath(name).name)
+            library = place(name, site, in_place)
+            link.symlink_to(os.path.relpath(str(library), "lib"))
             found += 1
     return found
 

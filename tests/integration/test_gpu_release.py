@@ -97,7 +97,7 @@ def test_its_libraries_are_there_once(gpu_prefix: Path) -> None:
     done = run(gpu_prefix, "python", "-c", MAPPED)
     assert done.returncode == 0, done.stderr
     paths = [Path(path) for path in json.loads(done.stdout)]
-    assert {path.parent for path in paths} == {gpu_prefix.resolve() / "lib"}
+    assert all(path.is_relative_to(gpu_prefix.resolve() / "lib") for path in paths)
     names = [path.name.split(".so")[0] for path in paths]
     assert len(names) == len(set(names))
     assert {"libcudart", "libnccl", "libcublas", "libcudnn"} <= set(names)

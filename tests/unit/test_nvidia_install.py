@@ -113,6 +113,14 @@ def test_a_part_with_nothing_in_it_is_refused(tmp_path: Path) -> None:
     assert "nothing for the part development" in done.stderr
 
 
+def test_libraries_may_stay_where_the_wheel_has_them(source: Path, tmp_path: Path) -> None:
+    prefix = tmp_path / "prefix"
+    assert install(source, prefix, "all", "--libraries-in-place").returncode == 0
+    library = "lib/python3.11/site-packages/nvidia/cu13/lib/libdemo.so.1"
+    assert files(prefix) == (RUNTIME | DEVELOPMENT | {library}) - {"lib/libdemo.so.1"}
+    assert (prefix / "lib/libdemo.so").resolve() == (prefix / library).resolve()
+
+
 def test_what_is_excluded_is_left_out(source: Path, tmp_path: Path) -> None:
     options = ("--exclude", "lib/*.a", "--exclude", "bin/*")
     done = install(source, tmp_path / "prefix", "all", *options)

@@ -19,17 +19,19 @@ class NvidiaEntry(Entry):
         part: `runtime`, its libraries and metadata; `development`, all else and links for linkers;
             or `all`.
         exports: the package that is needed by what is built on this one; for `development`.
+        libraries_in_place: they stay in site-packages/nvidia, where the wheel has them.
         license: SPDX expression, where it is not the table's.
         license_files: texts inside the wheel, where its metadata name none.
         script: shell commands that end the build.
     """
 
-    CORRECTIONS = (*Entry.CORRECTIONS, "script")
+    CORRECTIONS = (*Entry.CORRECTIONS, "libraries_in_place", "script")
     CORRECTS = "corrects the wheel's metadata"
 
     pypi: str
     part: Part
     exports: str = ""
+    libraries_in_place: bool = False
     license: str = ""
     license_files: list[str] = Field(default_factory=list)
     script: list[str] = Field(default_factory=list)

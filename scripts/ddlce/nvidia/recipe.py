@@ -123,6 +123,7 @@ def _recipe(
         run += _libraries(wheel, entry, toolkit.libraries)
         run += _glibc(wheel, glibc)
     command = f'python3 "$RECIPE_DIR/{INSTALLER}" --python {python} --part {entry.part}'
+    command += " --libraries-in-place" if entry.libraries_in_place else ""
     command += "".join(f" --exclude {shlex.quote(glob)}" for glob in entry.exclude)
     found = requirements(name, entry, sorted(set(run)))
     found |= _exports(name, entry, toolkit)
@@ -137,7 +138,10 @@ def _recipe(
             # The files are NVIDIA's, and its licence lets them be passed on unmodified. They have
             # no RPATH: a library is found by the RPATH of what loads it, as Python's; a program
             # takes the compiler's libraries of the machine.
-            "dynamic_linking": {"binary_relocation": False, "missing_dso_allowlist": wheel.needed},
+            "dynamic_linking": {
+                "binary_relocation": False,
+                "missing_dso_allowlist": [*wheel.needed, *wheel.sonames],
+            },
             "prefix_detection": {"ignore_binary_files": True},
         },
         "requirements": found,
@@ -196,10 +200,11 @@ def _glibc(wheel: WheelMetadata, glibc: str) -> list[str]:
 def _tests(entry: NvidiaEntry, wheel: WheelMetadata) -> list[dict[str, Any]]:
     """Every library is there under its soname; the entry's commands run."""
     tests = command_tests(entry)
-    libraries = [f"lib/{name}" for name in wheel.sonames]
-    libraries = [n for n in libraries if not any(fnmatchcase(n, g) for g in entry.exclude)]
-    if libraries and entry.part != "development":
-        tests.append({"package_contents": {"files": libraries}})
+    names = [f"lib/{name}" for name in wheel.sonames]
+    names = [n for n in names if not any(fnmatchcase(n, g) for g in entry.exclude)]
+    if names and entry.part != "development":
+        files = [f"lib/**/{n}" if entry.libraries_in_place else n for n in names]
+        tests.append({"package_contents": {"files": files}})
     elif not tests:
         files = "include/**/*" if entry.part == "development" else "**/*"
         tests.append({"package_contents": {"files": [files]}})
