@@ -203,8 +203,8 @@ def _tests(entry: NvidiaEntry, wheel: WheelMetadata) -> list[dict[str, Any]]:
     names = [f"lib/{name}" for name in wheel.sonames]
     names = [n for n in names if not any(fnmatchcase(n, g) for g in entry.exclude)]
     if names and entry.part != "development":
-        files = [f"lib/**/{n}" if entry.libraries_in_place else n for n in names]
-        tests.append({"package_contents": {"files": files}})
+        names = [f"lib/**/{name}" if entry.libraries_in_place else name for name in names]
+        tests.append({"package_contents": {"files": names}})
     elif not tests:
         files = "include/**/*" if entry.part == "development" else "**/*"
         tests.append({"package_contents": {"files": [files]}})
