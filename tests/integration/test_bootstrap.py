@@ -36,16 +36,21 @@ def build_editable(folder, settings=None, metadata=None):
 """
 
 
+def make_tree(folder: Path) -> Path:
+    """A tree that needs nothing but python and an empty lock."""
+    (folder / "scripts/ddlce/doctor").mkdir(parents=True)
+    shutil.copy(TREE / "scripts/bootstrap.sh", folder / "scripts")
+    (folder / LIST).write_text("# nothing\nrequired bash - bash bash bash the shell\n")
+    (folder / "requirements.lock").write_text("# empty\n")
+    (folder / "pyproject.toml").write_text(PYPROJECT)
+    (folder / "backend.py").write_text(BACKEND)
+    return folder
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A tree that needs nothing but python and an empty lock."""
-    (tmp_path / "scripts/ddlce/doctor").mkdir(parents=True)
-    shutil.copy(TREE / "scripts/bootstrap.sh", tmp_path / "scripts")
-    (tmp_path / LIST).write_text("# nothing\nrequired bash - bash bash bash the shell\n")
-    (tmp_path / "requirements.lock").write_text("# empty\n")
-    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
-    (tmp_path / "backend.py").write_text(BACKEND)
-    return tmp_path
+    """A tree of a test's own."""
+    return make_tree(tmp_path)
 
 
 def bootstrap(tree: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -59,8 +64,19 @@ def bootstrap(tree: Path, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_makes_the_venv_once_and_again_when_its_inputs_change(tree: Path) -> None:
-    first = bootstrap(tree)
+#: A tree, and what was said as its .venv was made.
+Made = tuple[Path, subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Takes seconds, so once for two tests."""
+    tree = make_tree(tmp_path_factory.mktemp("made"))
+    return tree, bootstrap(tree)
+
+
+def test_makes_the_venv_once_and_again_when_its_inputs_change(made: Made) -> None:
+    tree, first = made
     assert first.returncode == 0, first.stderr
     assert first.stdout.startswith("making .venv with ")
     program = tree / ".venv/bin/ddlce"
@@ -193,8 +209,9 @@ def test_a_user_s_pip_conf(tree: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_program_takes_nothing_from_the_current_folder(tree: Path, planted: Path) -> None:
-    assert bootstrap(tree).returncode == 0
+def test_the_program_takes_nothing_from_the_current_folder(made: Made, planted: Path) -> None:
+    tree, done = made
+    assert done.returncode == 0
     program, env = tree / ".venv/bin/ddlce", os.environ | {"PYTHONPATH": ":"}
     assert subprocess.check_output([program], text=True, env=env, cwd=planted) == "toy\n"
 
