@@ -42,16 +42,17 @@ def ddl() -> Ddl:
 SHORT_PACKETS = pytest.mark.xfail(
     reason="1.032: few chunks are under way before an uplink, and at 2 MiB they are short"
 )
+seldom = pytest.mark.slow  # eight hosts or more layouts: as long as all the rest
 
 
 @pytest.mark.parametrize(
     ("layout", "order", "nbytes"),
     [
         ("ragged-3+1", "random:1", 2 << 20),
-        ("racks-2x4", "interleaved", LEAST_SIZE),
+        pytest.param("racks-2x4", "interleaved", LEAST_SIZE, marks=seldom),
         ("racks-2x2x2", "interleaved", LEAST_SIZE),
-        pytest.param("racks-2x4", "interleaved", 2 << 20, marks=SHORT_PACKETS),
-        pytest.param("racks-2x2x2", "interleaved", 2 << 20, marks=SHORT_PACKETS),
+        pytest.param("racks-2x4", "interleaved", 2 << 20, marks=[SHORT_PACKETS, seldom]),
+        pytest.param("racks-2x2x2", "interleaved", 2 << 20, marks=[SHORT_PACKETS, seldom]),
     ],
 )
 def test_the_data_crosses_an_uplink_once(ddl: Ddl, layout: str, order: str, nbytes: int) -> None:
@@ -87,7 +88,7 @@ def cut_in_use(lab: Lab, host: str) -> None:
     lab.cut(host)
 
 
-@pytest.mark.parametrize("cut", ["h1", "h2"])
+@pytest.mark.parametrize("cut", [pytest.param("h1", marks=seldom), "h2"])
 def test_a_cut_cable_is_an_error_on_every_survivor(ddl: Ddl, cut: str) -> None:
     layout = parse_layout("ragged-2+1")
     with bring_up(layout) as lab:
@@ -111,7 +112,7 @@ def test_a_cut_cable_is_an_error_on_every_survivor(ddl: Ddl, cut: str) -> None:
     [
         ("ragged-2+1", 1),
         *(
-            pytest.param(layout, seed, marks=pytest.mark.slow)
+            pytest.param(layout, seed, marks=seldom)
             for layout in ("ragged-2+1", "racks-2x2x2")
             for seed in range(2, 12)
         ),
@@ -158,7 +159,13 @@ def cut_off(lab: Lab, host: str, reports: Path, ranks: int) -> None:
     lab.restore(host)  # mpiexec waits for its proxies
 
 
-@pytest.mark.parametrize("layout", ["racks-2x3", "ragged-3+2", "ragged-2+1", "slow-host", "flat-3"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        *("racks-2x3", "slow-host", "flat-3"),
+        *(pytest.param(layout, marks=seldom) for layout in ("ragged-3+2", "ragged-2+1")),
+    ],
+)
 def test_the_probe_finds_racks_and_slow_hosts(layout: str) -> None:
     """By ddlrun, without being told; rates within a third."""
     with bring_up(parse_layout(layout)) as lab:
