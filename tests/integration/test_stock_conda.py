@@ -112,7 +112,16 @@ def test_the_documented_clone_command(session: Session) -> None:
     assert found["cloned_env"] == str(prefix)
 
 
-@pytest.mark.parametrize("variable", ["CONDA_ENVS_DIRS", "CONDA_ENVS_PATH"])
+@pytest.mark.parametrize(
+    ("session", "variable"),
+    [
+        ("lmod", "CONDA_ENVS_DIRS"),
+        ("environment-modules", "CONDA_ENVS_PATH"),
+        pytest.param("lmod", "CONDA_ENVS_PATH", marks=pytest.mark.slow),
+        pytest.param("environment-modules", "CONDA_ENVS_DIRS", marks=pytest.mark.slow),
+    ],
+    indirect=["session"],
+)
 def test_the_users_own_folder_of_environments_comes_first(
     session: Session, variable: str, tmp_path: Path
 ) -> None:
