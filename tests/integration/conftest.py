@@ -38,6 +38,9 @@ RANKS = {
 }
 
 
+#: Files whose tests use one build of libddl for CUDA, which takes longer than they do.
+CUDA = {"test_cuda_simulated", "test_cuda_variant"}
+
 #: Rooms whose tests start no ranks, and are long: beside those that do.
 ALONE = "[lms-"
 
@@ -45,6 +48,8 @@ ALONE = "[lms-"
 def resource(nodeid: str) -> str:
     """The file of a test, or the name of the resource that it shares with those of other files."""
     file = nodeid.partition("::")[0]
+    if Path(file).stem in CUDA:
+        return "cuda"
     if Path(file).stem not in RANKS:
         return file
     return "lms" if ALONE in nodeid else "ranks"
@@ -88,13 +93,13 @@ def prefix() -> Path:
     return current
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cuda_sim(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The simulation of the CUDA that libddl's variant is compiled against, for LD_PRELOAD."""
     return build_cudasim([nvidia_wheels()], tmp_path_factory.mktemp("sim") / "build")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cuda_variant(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with libddl.so.1 for CUDA, beside its sources."""
     return build_cuda_variant(prefix, tmp_path_factory.mktemp("cuda") / "library")

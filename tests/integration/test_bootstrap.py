@@ -81,10 +81,10 @@ def test_makes_the_venv_once_and_again_when_its_inputs_change(made: Made) -> Non
     assert first.stdout.startswith("making .venv with ")
     program = tree / ".venv/bin/ddlce"
     assert subprocess.check_output([program], text=True) == "toy\n"
-    made = program.stat().st_mtime_ns
+    changed = program.stat().st_mtime_ns
     second = bootstrap(tree)
     assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
-    assert program.stat().st_mtime_ns == made
+    assert program.stat().st_mtime_ns == changed
     (tree / ".venv/ddlce-stamp").unlink()  # as after a killed run
     (tree / ".venv/left-over").write_text("")
     assert bootstrap(tree).stdout.startswith("making .venv")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cudavariant import launch_simulated
+from support.cudavariant import build_cuda_variant, launch_simulated
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -65,6 +65,12 @@ WAITS = {
         ("lose fault", 2, 0, 2),
     ),
 }
+
+
+@pytest.fixture(scope="module")
+def cuda_variant(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of their own: these tests change it."""
+    return build_cuda_variant(prefix, tmp_path_factory.mktemp("mutations") / "library")
 
 
 @pytest.fixture

@@ -27,12 +27,12 @@ HOST = "through host memory"
 LAYOUTS = [
     (1, 0, 1, NCCL),
     (2, 0, 2, NCCL),
-    (4, 0, 4, NCCL),
-    (2, 2, 1, LANES),
     (3, 2, 3, LANES),  # two ranks on one host, one on the other
-    (4, 2, 4, LANES),
-    (2, 0, 1, HOST),
     (4, 2, 2, HOST),
+    *(
+        pytest.param(*layout, marks=pytest.mark.slow)
+        for layout in ((4, 0, 4, NCCL), (2, 2, 1, LANES), (4, 2, 4, LANES), (2, 0, 1, HOST))
+    ),
 ]
 
 Launch = Callable[..., Result]
@@ -74,7 +74,7 @@ def test_deterministic_sums_go_through_host_memory(passes: Launch, hosts: int) -
     assert f"go {HOST}" in passes("values", n=2, hosts=hosts, DDL_OPTIONS=options).stderr
 
 
-@pytest.mark.parametrize("seed", ["2", "3"])
+@pytest.mark.parametrize("seed", ["2", pytest.param("3", marks=pytest.mark.slow)])
 def test_other_delays(passes: Launch, seed: str) -> None:
     passes("order", n=2, hosts=2, gpus=1, CUDASIM_SEED=seed, CUDASIM_DELAY="3000")
 

@@ -112,15 +112,14 @@ SEQUENCES = {
 #: All sets of variables in bash; in the other shells, `make test` has two of them.
 RESTORED = [
     pytest.param(
-        param.values[0],
+        name,
         preset,
-        id=f"{param.values[0]}-{preset}",
-        marks=[
-            *param.marks,
-            *([] if "bash" in param.values[0] or preset in SOME_PRESETS else [pytest.mark.slow]),
-        ],
+        id=f"{name}-{preset}",
+        marks=[]
+        if name.endswith("bash") or (preset in SOME_PRESETS and not name.endswith("fish"))
+        else [pytest.mark.slow],
     )
-    for param in PARAMS
+    for name in (f"{system}-{shell}" for system in SYSTEMS for shell in SHELLS)
     for preset in PRESETS
 ]
 
