@@ -253,7 +253,9 @@ def test_leftovers_of_others_at_work_are_not_removed(public: Path, mini_channel:
     shutil.rmtree(at_work)
 
 
-@pytest.mark.parametrize("umask", [0o000, 0o002, 0o027, 0o077])
+@pytest.mark.parametrize(
+    "umask", [0o000, 0o077, *(pytest.param(n, marks=pytest.mark.slow) for n in (0o002, 0o027))]
+)
 def test_everybody_can_use_and_nobody_change_what_is_installed(
     public: Path, mini_channel: Path, umask: int
 ) -> None:
