@@ -20,8 +20,7 @@ from ddlce.engine.variants import glibc_floor as variants_floor
 from ddlce.errors import InputError, SourceError
 from ddlce.model.source import SourcesLock
 from ddlce.sources.wheelfile import normalise_license, read_wheel
-from ddlce.wheels import Others, wheel_recipes
-from ddlce.wheels.depends import Package
+from ddlce.wheels import wheel_recipes
 from ddlce.wheels.recipe import glibc_floor
 from support.minichannel import Pkg, pack
 from support.wheelfiles import lock_wheel, make_wheel
@@ -368,45 +367,3 @@ def test_every_wheel_package_of_the_distribution_renders(tmp_path: Path) -> None
         data = rendered.recipe.to_dict()
         assert data["build"]["string"].endswith("h0123456789_0"), recipe.name
         assert all(file.is_file() for file in recipe.files)
-
-
-def test_one_of_several_locked_versions_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "wheels"
-    folder.mkdir()
-    made = [lock_wheel(make_wheel(tmp_path, "demo", v)) for v in ("1.0", "1.0+cpu")]
-    manifest = folder / "wheels.yaml"
-    lock = SourcesLock(sources=made)
-    for source in made:
-        manifest.write_text(yaml.safe_dump({"wheels": {"demo": {"version": source.version}}}))
-        (recipe,) = wheel_recipes(manifest, lock, "linux-64", "3.11")
-        assert recipe.data["source"][0]["sha256"] == source.sha256
-    manifest.write_text(yaml.safe_dump({"wheels": {"demo": {"version": "2.0"}}}))
-    with pytest.raises(InputError, match=r"no wheel of demo==2\.0 is locked"):
-        wheel_recipes(manifest, lock, "linux-64", "3.11")
-
-
-def test_links_into_the_prefix_and_a_build_that_none_prefers(tmp_path: Path) -> None:
-    entry = {"links": {"nvidia/cu13/lib": "lib"}, "prefer_others": True, "why": "its RPATH"}
-    build = recipe_of(tmp_path, entry)["build"]
-    assert build["script"][1:] == [
-        'mkdir -p "$PREFIX/lib/python3.11/site-packages/nvidia/cu13"',
-        'ln -s ../../../.. "$PREFIX/lib/python3.11/site-packages/nvidia/cu13/lib"',
-    ]
-    assert build["variant"] == {"down_prioritize_variant": 1}
-
-
-def test_a_table_beside_another_finds_its_packages_and_libraries(tmp_path: Path) -> None:
-    folder = tmp_path / "wheels"
-    folder.mkdir()
-    source = lock_wheel(make_wheel(tmp_path, metadata=(*METADATA, "Requires-Dist: other")))
-    wheel = source.wheel
-    assert wheel is not None
-    needy = source.model_copy(update={"wheel": wheel.model_copy(update={"needed": ["libx.so.1"]})})
-    manifest = folder / "cuda130.yaml"
-    manifest.write_text(yaml.safe_dump({"wheels": {"demo": None}}))
-    others = Others({"other": Package("py-other", "2.0")}, {"libx.so.1": "libx"})
-    lock = SourcesLock(sources=[needy])
-    (recipe,) = wheel_recipes(manifest, lock, "linux-64", "3.11", others=others)
-    assert {"py-other", "libx"} <= set(recipe.data["requirements"]["run"])
-    with pytest.raises(InputError, match=r"demo 1\.0 needs libx\.so\.1"):
-        wheel_recipes(manifest, lock, "linux-64", "3.11")
