@@ -52,9 +52,10 @@ test-full: bootstrap ## everything, the long sweeps too
 test-userlands: bootstrap ## what `make` built, on old systems: Debian 11, and a glibc limited to 2.28
 	@$(PY) -m pytest -q tests/integration/test_userlands.py
 
-test-gpu: bootstrap ## GPU code on a simulated CUDA: libddl, and unmodified PyTorch (a download of 500 MB)
+test-gpu: bootstrap ## GPU code on a simulated CUDA: libddl, unmodified PyTorch, Horovod (a download of 500 MB)
 	@$(PY) -m pytest -q $(addprefix tests/integration/test_,cuda_variant.py cuda_simulated.py \
-	  cuda_mutations.py torch_simulated.py ddl_torch_mutations.py gpu_release.py)
+	  cuda_mutations.py torch_simulated.py ddl_torch_mutations.py \
+	  horovod_simulated.py gpu_release.py)
 
 smoke: bootstrap ## the smoke suite in the installed environment
 	@$(DDLCE) smoke

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -15,7 +16,8 @@
 namespace sim {
 namespace {
 
-constexpr std::size_t kHeadBytes = std::size_t{16} << 10;
+constexpr std::size_t kHeadBytes = std::size_t{32} << 10;
+constexpr std::size_t kBoxBytes = std::size_t{4} << 10;
 
 std::string words(int rank, const Call& call) {
   return "rank " + std::to_string(rank) + " calls " + call.name + " of " +
@@ -34,7 +36,8 @@ Group::Group(const std::string& name, int size, int rank, int device)
     : name_(name),
       size_(size),
       rank_(rank),
-      nbytes_(kHeadBytes + static_cast<std::size_t>(size) * kSlotBytes) {
+      nbytes_(kHeadBytes + static_cast<std::size_t>(size) * kSlotBytes +
+              static_cast<std::size_t>(size * size) * kBoxBytes) {
   static_assert(sizeof(Head) <= kHeadBytes);
   const int file = shm_open(name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
   if (file < 0 || ftruncate(file, static_cast<off_t>(nbytes_)) != 0) die("shm_open failed");
@@ -91,6 +94,51 @@ bool Group::barrier() {
 
 std::byte* Group::slot(int rank) const {
   return base_ + kHeadBytes + static_cast<std::size_t>(rank) * kSlotBytes;
+}
+
+std::byte* Group::box(int from, int to) const {
+  return slot(size_) + static_cast<std::size_t>(from * size_ + to) * kBoxBytes;
+}
+
+// One piece more, if the other rank lets it.
+bool Group::advance(Transfer& transfer) {
+  const int from = transfer.is_send ? rank_ : transfer.peer;
+  const int to = transfer.is_send ? transfer.peer : rank_;
+  std::atomic<std::uint32_t>& mail = head_->mail[from][to];
+  const std::uint32_t there = mail;
+  if ((there == 0) != transfer.is_send) return false;
+  const std::size_t n = std::min(kBoxBytes, transfer.nbytes - transfer.done);
+  if (transfer.is_send) {
+    std::memcpy(box(from, to), transfer.data + transfer.done, n);
+    mail = static_cast<std::uint32_t>(n);
+  } else {
+    if (there != n) {
+      die("rank " + std::to_string(to) + " receives " + std::to_string(transfer.nbytes) +
+          " bytes from rank " + std::to_string(from) + ", which sends another number");
+    }
+    std::memcpy(transfer.data + transfer.done, box(from, to), n);
+    mail = 0;
+  }
+  transfer.done += n;
+  return true;
+}
+
+bool Group::exchange(std::vector<Transfer> transfers) {
+  return wait([&] {
+    bool is_done = true;
+    for (std::size_t i = 0; i < transfers.size(); ++i) {
+      Transfer& one = transfers[i];
+      const auto is_before = [&](const Transfer& other) {
+        return other.is_send == one.is_send && other.peer == one.peer && other.done < other.nbytes;
+      };
+      const auto end = transfers.begin() + static_cast<std::ptrdiff_t>(i);
+      while (one.done < one.nbytes && std::none_of(transfers.begin(), end, is_before) &&
+             advance(one)) {
+      }
+      is_done = is_done && one.done == one.nbytes;
+    }
+    return is_done;
+  });
 }
 
 template <typename Condition>

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace sim {
 
@@ -18,6 +19,15 @@ struct Call {
   int type;
   int op;
   int root;
+};
+
+// What a rank sends to another, or receives from it.
+struct Transfer {
+  bool is_send;
+  int peer;
+  std::byte* data;
+  std::size_t nbytes;
+  std::size_t done = 0;
 };
 
 class Group {
@@ -41,6 +51,8 @@ class Group {
   // False when the group has been stopped.
   bool barrier();
   std::byte* slot(int rank) const;
+  // Runs all at once; of several between two ranks, in their order. False as `barrier`.
+  bool exchange(std::vector<Transfer> transfers);
 
   // Ends all waits of this rank, from any thread.
   void stop() { is_stopped_ = true; }
@@ -60,12 +72,15 @@ class Group {
     std::atomic<int> arrived;
     std::atomic<int> round;
     Member members[64];
+    std::atomic<std::uint32_t> mail[64][64];  // from, to: bytes that are there; 0: taken
   };
 
   // Until `is_done`, or the group is stopped.
   template <typename Condition>
   bool wait(Condition is_done);
   void look_for_the_dead();
+  bool advance(Transfer& transfer);
+  std::byte* box(int from, int to) const;
 
   const std::string name_;
   const int size_;

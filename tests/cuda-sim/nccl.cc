@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -39,7 +40,8 @@ struct Collective {
   ncclComm* comm;
   cudaStream_t stream;
   Ranges ranges;
-  std::function<bool(sim::Group&)> body;  // false: stopped
+  std::function<bool(sim::Group&)> body;  // false: stopped; null: a transfer
+  sim::Transfer transfer = {};
 };
 
 thread_local int depth = 0;
@@ -71,6 +73,15 @@ void run(const Collective& one) {
   if (group.agree(one.call)) one.body(group);
 }
 
+// Those of a group that are between two ranks, at once: each may need another to go on.
+void run_transfers(const std::vector<Collective>& all) {
+  std::map<ncclComm*, std::vector<sim::Transfer>> transfers;
+  for (const Collective& one : all) {
+    if (!one.body) transfers[one.comm].push_back(one.transfer);
+  }
+  for (const auto& [comm, mine] : transfers) comm->group->exchange(mine);
+}
+
 ncclResult_t give(std::vector<Collective> all) {
   for (Collective& one : all) {
     if (!one.comm->is_ready) return fail(ncclInvalidUsage, "the communicator is not ready");
@@ -96,7 +107,10 @@ ncclResult_t give(std::vector<Collective> all) {
     });
     const std::string what = std::string("nccl") + mine.front().call.name;
     const cudaError_t code = cudasim_give(stream, what, ranges, [mine, end_of_all] {
-      for (const Collective& one : mine) run(one);
+      run_transfers(mine);
+      for (const Collective& one : mine) {
+        if (one.body) run(one);
+      }
     });
     if (code != cudaSuccess) return fail(ncclUnhandledCudaError, cudaGetErrorString(code));
   }
@@ -113,7 +127,7 @@ ncclResult_t give(Collective one) {
       return fail(ncclInvalidArgument, "a buffer is not in the memory of a GPU");
     }
   }
-  one.call.number = ++one.comm->calls;
+  if (one.body) one.call.number = ++one.comm->calls;
   if (depth > 0) {
     grouped.push_back(std::move(one));
     return ncclSuccess;
@@ -231,6 +245,9 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int size, ncclUniqueId 
   return comm->group->state();
 }
 
+API ncclResult_t ncclCommInitRank(ncclComm_t* out, int size, ncclUniqueId id, int rank) {
+  return ncclCommInitRankConfig(out, size, id, rank, nullptr);
+}
 API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   *state = comm->group->state();
   if (*state == ncclSuccess && !comm->is_ready) *state = ncclInProgress;
@@ -332,6 +349,21 @@ API ncclResult_t ncclBroadcast(const void* send, void* recv, std::size_t count, 
   if (root == comm->group->rank()) ranges.push_back({send, nbytes, false});
   return give({describe("Broadcast", count, type, 0, root), comm, stream, ranges,
                [=](sim::Group& group) { return broadcast_from(group, in, out, nbytes, root); }});
+}
+
+API ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, int peer,
+                          ncclComm_t comm, cudaStream_t stream) {
+  if (const ncclResult_t code = check_root(*comm, peer); code != ncclSuccess) return code;
+  const std::size_t nbytes = count * sim::size_of(type);
+  return give({describe("Send", count, type, 0, peer), comm, stream, Ranges{{send, nbytes, false}},
+               nullptr, sim::Transfer{true, peer, cudasim_alias(send), nbytes}});
+}
+API ncclResult_t ncclRecv(void* recv, std::size_t count, ncclDataType_t type, int peer,
+                          ncclComm_t comm, cudaStream_t stream) {
+  if (const ncclResult_t code = check_root(*comm, peer); code != ncclSuccess) return code;
+  const std::size_t nbytes = count * sim::size_of(type);
+  return give({describe("Recv", count, type, 0, peer), comm, stream, Ranges{{recv, nbytes, true}},
+               nullptr, sim::Transfer{false, peer, cudasim_alias(recv), nbytes}});
 }
 
 API ncclResult_t ncclGroupStart() {

@@ -55,7 +55,8 @@ Fault fault() {
   if (std::sscanf(text, "%15[a-z-]@%llu:%llu", kind, &at, &whose) < 2) {
     die(std::string("CUDASIM_FAULT=") + text + " is not KIND@N or KIND@N:RANK");
   }
-  constexpr std::array kinds{"lost", "ecc", "illegal", "kill", "nccl-hang", "nccl-error", "memory"};
+  constexpr std::array kinds{"lost",      "ecc",        "illegal", "kill",
+                             "nccl-hang", "nccl-error", "memory",  "launch"};
   if (std::none_of(kinds.begin(), kinds.end(), [&](auto k) { return !std::strcmp(k, kind); })) {
     die(std::string("CUDASIM_FAULT: there is no fault ") + kind);
   }

@@ -10,7 +10,7 @@ namespace sim {
 // CUDASIM_FAULT=KIND@N[:RANK]: what happens at the Nth operation of streams, or the Nth of NCCL,
 // in every process or in one rank's.
 struct Fault {
-  std::string kind;  // "": none; lost, ecc, illegal, kill, nccl-hang, nccl-error, memory
+  std::string kind;  // "": none; lost, ecc, illegal, kill, nccl-hang, nccl-error, memory, launch
   std::uint64_t at = 0;
 };
 

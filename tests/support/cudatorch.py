@@ -80,6 +80,11 @@ def _settings(operations: Path) -> dict[str, str]:
     }
 
 
+def cuda_headers() -> tuple[Path, Path]:
+    """The wheels' CUDA 13 with its compiler, and the folder of NCCL's headers."""
+    return _site("nvcc") / "nvidia" / "cu13", nvidia_wheels() / "nccl" / "include"
+
+
 def _site(name: str, *options: str) -> Path:
     try:
         return next(pip_prefix(name, *options).glob("lib/python3*/site-packages"))

@@ -11,7 +11,7 @@ from hvd_harness import RANK, RANKS, SIZE, case, everyone, given, refused, same
 
 
 def join(f: Frame) -> int:
-    return int(f.run(lambda: f.hvd.join()))
+    return int(f.run(f.join))
 
 
 @case

@@ -75,7 +75,7 @@ def averages_of_whole_numbers_are_exact(f: Frame) -> None:
     great = np.array([2**58 + 1, -(2**58) - 1, 2**53 + 1, 7])
     total = f.put(great, "int64")
     out = f.hvd.allreduce(total, op=f.hvd.Average, name=f.name("great"))
-    assert np.array(out).tolist() == great.tolist(), out
+    assert out.cpu().numpy().tolist() == great.tolist(), out
 
 
 @case

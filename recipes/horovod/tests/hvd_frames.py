@@ -6,12 +6,13 @@ case asks for, and it is an error if what comes back has another one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-from hvd_harness import Array
+from hvd_harness import RANK, Array
 
 Arrays = Array | list[Array]
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -50,6 +51,9 @@ class Frame:
 
     def run(self, function: Callable[..., Any], *inputs: Any) -> Any:
         return function(*inputs)
+
+    def join(self) -> Any:
+        return self.hvd.join()
 
     def call(
         self, operation: str, name: str, value: Arrays, dtype: str = "float32", **options: Any
@@ -97,6 +101,8 @@ class Frame:
 
 
 class Torch(Frame):
+    """Tensors are on the device that HVD_DEVICE names: `cpu`, or the rank's own by `cuda`."""
+
     mode = "torch"
     reduced = ("uint8", "int8", "int32", "int64", *FLOATS)
 
@@ -107,13 +113,21 @@ class Torch(Frame):
 
         self.torch, self.hvd = torch, hvd
         self.errors = (hvd.HorovodInternalError, ValueError)
+        self.device = os.environ.get("HVD_DEVICE", "cpu")
+        if self.device == "cuda":
+            torch.cuda.set_device(RANK)
 
     def put(self, array: Array, dtype: str) -> Any:
-        return self.torch.from_numpy(np.array(array)).to(getattr(self.torch, dtype))
+        tensor = self.torch.from_numpy(np.array(array)).to(getattr(self.torch, dtype))
+        return tensor.to(self.device)
+
+    def join(self) -> Any:
+        return self.hvd.join(RANK if self.device == "cuda" else -1)
 
     def get(self, tensor: Any, dtype: str) -> Array:
         assert tensor.dtype == getattr(self.torch, dtype), (tensor.dtype, dtype)
-        return np.asarray(tensor.detach().double().numpy())
+        assert tensor.device.type == self.device, tensor.device
+        return np.asarray(tensor.detach().cpu().double().numpy())
 
     def gradient(
         self,
@@ -129,7 +143,11 @@ class Torch(Frame):
         outputs = self.apply(operation, name, given, options)
         outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
         outputs = [one for one in outputs if one.dtype.is_floating_point]
-        loss = sum((one * self.put(weigh(one), dtype)).sum() for one in outputs)
+        arrays = [np.asarray(one.detach().cpu().double()) for one in outputs]
+        loss = sum(
+            (one * self.put(weigh(array), dtype)).sum()
+            for one, array in zip(outputs, arrays, strict=True)
+        )
         loss.backward()
         return [self.get(tensor.grad, dtype) for tensor in inputs]
 
