@@ -14,6 +14,7 @@ from ddlce.env.layout import Layout
 from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment
 from support.cudatorch import simulate_release
+from support.horovodsim import horovod_kernels
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -30,25 +31,6 @@ import json, re, torch, ddl, horovod.torch
 paths = {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
 names = re.compile(r"lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|cufft|cusparse|nvrtc)[.]so")
 print(json.dumps(sorted(path for path in paths if names.search(path))))
-"""
-
-#: Horovod's allreduce of GPU tensors, fused, against the sum that is known.
-HOROVOD = """
-import torch
-import horovod.torch as hvd
-hvd.init()
-torch.cuda.set_device(hvd.local_rank())
-rank, size = hvd.rank(), hvd.size()
-assert hvd.cuda_built()
-for _ in range(3):
-    given = [torch.arange(float(n), device="cuda") + rank for n in range(7, 27)]
-    handles = [hvd.allreduce_async(t, name=str(t.numel()), op=hvd.Sum) for t in given]
-    for before, handle in zip(given, handles):
-        result = hvd.synchronize(handle)
-        assert result.device == before.device
-        wanted = torch.arange(float(before.numel())) * size + size * (size - 1) / 2
-        assert torch.equal(result.cpu(), wanted), before.numel()
-print("all well")
 """
 
 
@@ -141,9 +123,8 @@ def test_training_of_the_smoke_suite(
 
 
 def test_horovod_on_gpus(gpu_prefix: Path, simulated: dict[str, str], tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(HOROVOD)
-    done = on_ranks(gpu_prefix, 2, simulated, program)
+    kernels = {"CUDASIM_KERNELS": str(horovod_kernels(tmp_path))}
+    done = on_ranks(gpu_prefix, 2, simulated, PROGRAMS / "horovod_simulated.py", **kernels)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("all well") == 2
 

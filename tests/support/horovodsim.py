@@ -94,6 +94,17 @@ class Horovod:
         self.kernels = _build_kernels(self.source, cuda, folder)
 
 
+def horovod_kernels(folder: Path) -> Path:
+    """CUDASIM_KERNELS for a Horovod that is built: the kernels of the same source, for the host.
+
+    Args:
+        folder: an empty one.
+    """
+    source = unpack(folder)
+    apply_patches(source)
+    return _build_kernels(source, cuda_headers()[0], folder)
+
+
 def _run(environment: dict[str, str], *words: str | Path) -> None:
     done = subprocess.run(
         [str(word) for word in words], capture_output=True, text=True, env=environment
