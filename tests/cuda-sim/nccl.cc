@@ -173,7 +173,7 @@ bool broadcast_from(sim::Group& group, const std::byte* in, std::byte* out, std:
     const std::size_t n = std::min(sim::Group::kSlotBytes, nbytes - begin);
     if (group.rank() == root) std::memcpy(group.slot(root), in + begin, n);
     if (!group.barrier()) return false;
-    std::memcpy(out + begin, group.slot(root), n);
+    if (out != in) std::memcpy(out + begin, group.slot(root), n);
     if (!group.barrier()) return false;
   }
   return true;
@@ -343,10 +343,13 @@ API ncclResult_t ncclBroadcast(const void* send, void* recv, std::size_t count, 
                                int root, ncclComm_t comm, cudaStream_t stream) {
   if (const ncclResult_t code = check_root(*comm, root); code != ncclSuccess) return code;
   const std::size_t nbytes = count * sim::size_of(type);
-  const std::byte* in = cudasim_alias(send);
   std::byte* out = cudasim_alias(recv);
-  Ranges ranges{{recv, nbytes, true}};
-  if (root == comm->group->rank()) ranges.push_back({send, nbytes, false});
+  // In place, the root's data stay as they are; elsewhere, `send` says nothing.
+  const bool is_root = root == comm->group->rank();
+  Ranges ranges;
+  if (is_root) ranges.push_back({send, nbytes, false});
+  if (!is_root || send != recv) ranges.push_back({recv, nbytes, true});
+  const std::byte* in = is_root ? cudasim_alias(send) : nullptr;
   return give({describe("Broadcast", count, type, 0, root), comm, stream, ranges,
                [=](sim::Group& group) { return broadcast_from(group, in, out, nbytes, root); }});
 }

