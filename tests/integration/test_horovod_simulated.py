@@ -117,7 +117,7 @@ def test_the_cases_of_cpus(simulated: Simulated, tmp_path: Path, ranks: int) -> 
     modules = [f"cases_horovod_{name}" for name in MODULES]
     cases = [name for module in modules for name in names(TESTS / f"{module}.py")]
     only = ",".join(name for name in cases if "adasum" not in name)
-    words = (TESTS / "hvd_cases.py", tmp_path, "torch", *modules)
+    words: list[str | Path] = [TESTS / "hvd_cases.py", tmp_path, "torch", *modules]
     done = simulated.run(ranks, *words, HVD_ONLY=only)
     begun = 0
     for rank in range(ranks):
