@@ -62,3 +62,17 @@ def test_a_table_beside_another_finds_its_packages_and_libraries(tmp_path: Path)
     assert {"py-other", "libx"} <= set(recipe.data["requirements"]["run"])
     with pytest.raises(InputError, match=r"demo 1\.0 needs libx\.so\.1"):
         wheel_recipes(manifest, lock, "linux-64", "3.11")
+
+
+def test_a_library_that_prefers_its_own_functions(tmp_path: Path) -> None:
+    entry = {"symbolic": ["demo/libdemo.so"], "why": "another has the same functions"}
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    manifest = folder / "cuda130.yaml"
+    manifest.write_text(yaml.safe_dump({"wheels": {"demo": entry}}))
+    lock = SourcesLock(sources=[lock_wheel(make_wheel(tmp_path))])
+    (recipe,) = wheel_recipes(manifest, lock, "linux-64", "3.11")
+    assert recipe.data["build"]["script"][1:] == [
+        'python3 "$RECIPE_DIR/symbolic.py" "$PREFIX/lib/python3.11/site-packages/demo/libdemo.so"',
+    ]
+    assert folder / "symbolic.py" in recipe.files

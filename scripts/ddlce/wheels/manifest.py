@@ -21,10 +21,12 @@ class WheelEntry(Entry):
         license_files: texts in `recipes/wheels/`, where the wheel has none inside.
         homepage: where the metadata has none.
         prefer_others: solvers take another build of the package where one will do.
+        symbolic: libraries in site-packages that prefer their own functions, whatever else is
+            loaded.
         links: folder in site-packages → folder in the prefix that it is a link to.
     """
 
-    CORRECTIONS = (*Entry.CORRECTIONS, "license", "distribution", "links")
+    CORRECTIONS = (*Entry.CORRECTIONS, "license", "distribution", "links", "symbolic")
     CORRECTS = "corrects the wheel's metadata"
 
     pypi: str | None = None
@@ -34,6 +36,7 @@ class WheelEntry(Entry):
     license_files: list[str] = Field(default_factory=list)
     homepage: str = ""
     prefer_others: bool = False
+    symbolic: list[str] = Field(default_factory=list)
     links: dict[str, str] = Field(default_factory=dict)
 
 

@@ -30,6 +30,9 @@ from ddlce.wheels.manifest import WheelEntry, WheelsManifest
 #: Unpacks any wheel; beside the manifest, so that it is part of every such package's digest.
 INSTALLER = "install_wheel.py"
 
+#: Makes libraries prefer their own functions; a part of the packages whose entries ask for it.
+SYMBOLIC = "symbolic.py"
+
 #: Shared libraries that wheels leave to the system, and the packages that have them.
 LIBRARIES = {
     "libstdc++.so.6": "libstdcxx",
@@ -103,7 +106,8 @@ def wheel_recipes(
             _refuse_newer(source.wheel, glibc, subdir)
             needed = _library_dependencies(source.wheel, entry, others.libraries)
             data = _recipe(name, entry, source, source.wheel, subdir, python, ours, needed)
-            files = (manifest.parent / INSTALLER, *_texts(entry, manifest.parent))
+            tools = (INSTALLER, *([SYMBOLIC] if entry.symbolic else ()))
+            files = (*(manifest.parent / tool for tool in tools), *_texts(entry, manifest.parent))
         except InputError as error:
             raise InputError(f"{manifest}: {name}: {error.message}", error.hint) from error
         made.append(WheelRecipe(name, data, files))
@@ -238,6 +242,9 @@ def _build(entry: WheelEntry, wheel: WheelMetadata, python: str, subdir: str) ->
     if entry.distribution:
         build["script"][0] += f" --distribution {shlex.quote(entry.distribution)}"
     build["script"] += _link_commands(entry, python)
+    for library in entry.symbolic:
+        path = f"lib/python{python}/site-packages/{library}"
+        build["script"].append(f'python3 "$RECIPE_DIR/{SYMBOLIC}" "$PREFIX/{path}"')
     if entry.prefer_others:
         build["variant"] = {"down_prioritize_variant": 1}
     return build
