@@ -112,16 +112,6 @@ def test_sharded_training_on_gpus(gpu_prefix: Path, simulated: dict[str, str]) -
     assert done.stdout.count("all well") == 2
 
 
-@pytest.mark.parametrize("program", ["train", "train_lms"])
-def test_training_of_the_smoke_suite(
-    gpu_prefix: Path, simulated: dict[str, str], program: str
-) -> None:
-    """Its branch for GPUs; the learning must succeed, as on CPUs."""
-    done = on_ranks(gpu_prefix, 2, simulated, "-m", f"ddl_ce_smoke.{program}")
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert "device cuda" in done.stdout or "GPU" in done.stdout
-
-
 def test_horovod_on_gpus(gpu_prefix: Path, simulated: dict[str, str], tmp_path: Path) -> None:
     kernels = {"CUDASIM_KERNELS": str(horovod_kernels(tmp_path))}
     done = on_ranks(gpu_prefix, 2, simulated, PROGRAMS / "horovod_simulated.py", **kernels)
