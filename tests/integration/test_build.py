@@ -367,3 +367,10 @@ def test_what_is_needed_through_a_package_that_stays_is_waited_for(tree: MiniTre
     done = tree.ddlce("build", "top", "--jobs", "2")
     assert done.returncode == 0, done.stderr
     assert "build: 2 of 3 recipes" in done.stdout + done.stderr
+
+
+def test_an_environment_without_a_manifest_is_told_before_anything_is_built(tree: MiniTree) -> None:
+    done = tree.ddlce("all", "nosuch")
+    assert done.returncode == 2
+    assert "there is no environment manifest" in done.stderr
+    assert not tree.settings.store.exists()

@@ -30,6 +30,15 @@ def plain(tmp_path: Path) -> Path:
     return path
 
 
+MANIFEST = """
+name: ddl-ce
+release: "2026.11"
+summary: A toy.
+platforms: {linux-64: {glibc: "2.28"}}
+specs: [app]
+"""
+
+
 def check(done: subprocess.CompletedProcess[str], plain: Path, code: int = 3) -> None:
     """A designed message that names the file in the way, and what to do."""
     assert "Traceback" not in done.stderr, done.stderr
@@ -56,6 +65,9 @@ def check(done: subprocess.CompletedProcess[str], plain: Path, code: int = 3) ->
 )
 def test_the_cache(tree: MiniTree, plain: Path, command: tuple[str, ...], below: str) -> None:
     tree.lock_sources([SOURCE])
+    manifest = tree.repo / "envs" / "ddl-ce.yaml"
+    manifest.parent.mkdir()
+    manifest.write_text(MANIFEST)
     check(tree.ddlce(*command, DDLCE_CACHE=str(plain / below)), plain)
     assert plain.read_text() == "not a folder\n"
 
