@@ -44,6 +44,10 @@ for stream in (torch.cuda.current_stream(), side):
             assert (tensor == size).all().item()
             dist.broadcast(tensor.add_(dist.get_rank()), 0)
             assert (tensor == size).all().item()
+            # Not contiguous: it is copied back on ddl's stream, after the sum.
+            wide = torch.ones(count // 10, 10, device="cuda").t()
+            dist.all_reduce(wide)
+            assert (wide == size).all().item()
 dist.destroy_process_group()
 """
 
