@@ -164,11 +164,8 @@ def load_cuda_recipes(settings: Settings, cuda: str) -> dict[str, Recipe]:
             (wheels, each) for each in wheel_recipes(wheels, lock, subdir, python, glibc, others)
         ]
     found = [_generated(path, each.name, each.data, each.files) for path, each in made]
-    found += [
-        recipe
-        for recipe in map(load_recipe, _find_rooms(settings.recipes))
-        if CUDA in recipe.path.read_text(encoding="utf-8")
-    ]
+    rooms = _find_rooms(settings.recipes)
+    found += [load_recipe(path) for path in rooms if CUDA in path.read_text(encoding="utf-8")]
     return {f"{r.name}-{key}": replace(r, name=f"{r.name}-{key}", cuda=cuda) for r in found}
 
 

@@ -10,6 +10,7 @@ import yaml
 from ddlce.errors import InputError
 from ddlce.model.source import SourcesLock
 from ddlce.plan import make_plan, with_built_cuda
+from ddlce.plan.cuda import make_cuda_plan
 from ddlce.recipes import cuda_versions, load_cuda_recipes
 from ddlce.settings import load_settings
 from ddlce.sources.locking import cuda_sources
@@ -106,6 +107,22 @@ def test_a_channel_offers_them_once_they_are_built(cuda_tree: MiniTree) -> None:
             package.parent.mkdir(parents=True, exist_ok=True)
             package.touch()
     assert with_built_cuda(settings, plan).steps.keys() == full.steps.keys()
+
+
+def test_variants_do_not_stand_on_each_other(cuda_tree: MiniTree) -> None:
+    """A second one, which lacks a package of the first."""
+    settings = cuda_tree.settings
+    table = {"cuda": "12.8", "license": "LicenseRef-EULA", "packages": PACKAGES}
+    (cuda_tree.repo / "recipes" / "nvidia" / "cuda128.yaml").write_text(yaml.safe_dump(table))
+    alone = make_plan(settings, cuda="12.8")
+    first = make_plan(settings, cuda="13.0")
+    beside = make_cuda_plan(settings, "12.8", first)
+    assert {n: s.digest for n, s in beside.steps.items()} == {
+        n: s.digest for n, s in alone.steps.items()
+    }
+    assert not any("cuda130" in name for s in beside.steps.values() for name in s.after)
+    # What is planned already is not planned again, nor is a variant that is not built.
+    assert with_built_cuda(settings, first).steps.keys() == first.steps.keys()
 
 
 def test_their_sources_are_fetched_when_asked_for(cuda_tree: MiniTree) -> None:

@@ -63,7 +63,7 @@ def fetch(
         )
     settings = load_settings()
     lock = SourcesLock.load(settings.sources_lock)
-    left_out = cuda_sources(settings, but=cuda)
+    left_out = set() if packages else cuda_sources(settings, but=cuda)
     wanted = _select(lock, packages or [], left_out)
     with show_progress(wanted) as progress:
         fetched = fetch_sources(wanted, settings, progress, origin=origin)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from ddlce.errors import InputError
 from ddlce.model.source import Source, SourcesLock, WheelMetadata
 from ddlce.nvidia.manifest import NvidiaEntry, NvidiaManifest
 from ddlce.repackaged import command_tests, requirements
 from ddlce.wheels.depends import Package, conda_dependencies, conda_version
-from ddlce.wheels.recipe import LIBRARIES, WheelRecipe, glibc_floor
+from ddlce.wheels.recipe import (
+    WheelRecipe,
+    glibc_dependency,
+    library_dependencies,
+    refuse_newer,
+)
 
 #: Installs every wheel of NVIDIA's; beside the manifests, so that it is part of every such
 #: package's digest.
@@ -115,13 +118,15 @@ def _recipe(
 ) -> dict[str, Any]:
     source = toolkit.sources[name]
     wheel = _wheel(source)
+    if entry.part != "development":
+        refuse_newer(wheel, glibc, subdir)
     run = [f"cuda-version {toolkit.manifest.cuda}.*", *entry.add]
     if entry.part == "development":
         run.append(f"{entry.exports} =={_version(entry.exports, toolkit)}")
     else:
         run += conda_dependencies(wheel, python, subdir, entry.drop, toolkit.packages)
-        run += _libraries(wheel, entry, toolkit.libraries)
-        run += _glibc(wheel, glibc)
+        run += library_dependencies(wheel, entry, toolkit.libraries)
+        run += glibc_dependency(wheel)
     command = f'python3 "$RECIPE_DIR/{INSTALLER}" --python {python} --part {entry.part}'
     command += " --libraries-in-place" if entry.libraries_in_place else ""
     command += "".join(f" --exclude {shlex.quote(glob)}" for glob in entry.exclude)
@@ -172,29 +177,6 @@ def _version(name: str, toolkit: Toolkit) -> str:
     if name not in toolkit.sources:
         raise InputError(f"exports {name!r}, which the file does not have", "mend the name")
     return conda_version(toolkit.sources[name].version)
-
-
-def _libraries(wheel: WheelMetadata, entry: NvidiaEntry, nvidia: Mapping[str, str]) -> list[str]:
-    known = {**LIBRARIES, **nvidia}
-    needed = [n for n in wheel.needed if n not in entry.ignore_needed]
-    unknown = [soname for soname in needed if soname not in known]
-    if unknown:
-        raise InputError(
-            f"{wheel.name} {wheel.version} needs {', '.join(unknown)}, which no package has",
-            "lock the wheel that has it and give it an entry; if it is optional at run time, or "
-            "the driver's, name it under 'ignore_needed'",
-        )
-    return [known[soname] for soname in needed]
-
-
-def _glibc(wheel: WheelMetadata, glibc: str) -> list[str]:
-    floor = glibc_floor(wheel)
-    if glibc and Version(floor or "0") > Version(glibc):
-        raise InputError(
-            f"{wheel.name} {wheel.version} needs glibc {floor}; the packages run on {glibc}",
-            f"lock one that fits: ddlce sources add pypi:{wheel.name}==VERSION",
-        )
-    return [f"__glibc >={floor},<3.0.a0"] if floor else []
 
 
 def _tests(entry: NvidiaEntry, wheel: WheelMetadata) -> list[dict[str, Any]]:

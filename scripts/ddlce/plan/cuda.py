@@ -25,11 +25,12 @@ def make_cuda_plan(settings: Settings, cuda: str, native: Plan) -> Plan:
     Args:
         settings: the folders.
         cuda: the version of CUDA, "13.0".
-        native: the plan of the build platform.
+        native: the plan of the build platform; steps of another CUDA variant in it do not count.
 
     Raises:
         InputError: as `make_plan`; also where there is no such variant.
     """
+    native = replace(native, steps={n: s for n, s in native.steps.items() if not s.recipe.cuda})
     recipes = load_cuda_recipes(settings, cuda)
     variants, store = load_variants(settings.recipes / VARIANTS), Store(settings.store)
     rendered = {n: [o for o, _ in render(r, variants, native.subdir)] for n, r in recipes.items()}
@@ -52,8 +53,12 @@ def make_cuda_plan(settings: Settings, cuda: str, native: Plan) -> Plan:
 def with_built_cuda(settings: Settings, plan: Plan) -> Plan:
     """The plan with every CUDA variant whose packages are all built: a channel offers them too."""
     steps = dict(plan.steps)
+    planned = {step.recipe.cuda for step in plan.steps.values()}
     for cuda in cuda_versions(settings):
-        both = make_cuda_plan(settings, cuda, plan)
-        if all(step.reuse for name, step in both.steps.items() if name not in plan.steps):
-            steps |= both.steps
+        if cuda in planned:
+            continue
+        found = make_cuda_plan(settings, cuda, plan).steps.items()
+        added = {name: step for name, step in found if step.recipe.cuda}
+        if all(step.reuse for step in added.values()):
+            steps |= added
     return replace(plan, steps=steps)

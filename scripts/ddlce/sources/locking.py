@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ddlce.emulate.sysroot import is_glibc
@@ -10,7 +10,7 @@ from ddlce.errors import DdlceError, InputError
 from ddlce.files import locked
 from ddlce.model.source import Source, SourcesLock
 from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
-from ddlce.recipes import cuda_versions, load_cuda_recipes, load_recipes
+from ddlce.recipes import Recipe, cuda_versions, load_cuda_recipes, load_recipes
 from ddlce.settings import SOURCES_LOCK, Settings
 from ddlce.sources.resolve import Request, Resolver, merged, request_for
 
@@ -155,15 +155,14 @@ def cuda_sources(settings: Settings, but: str = "") -> set[str]:
         load_cuda_recipes(settings, but)  # says which there are
     if not versions:
         return set()
-    made = {v: load_cuda_recipes(settings, v).values() for v in versions}
-    found = {v: {str(s.get("sha256")) for r in m for s in r.sources()} for v, m in made.items()}
-    others = {
-        str(source.get("sha256"))
-        for subdir in PLATFORMS
-        for recipe in load_recipes(settings, subdir).values()
-        for source in recipe.sources()
-    }
-    return set().union(*found.values()) - others - found.get(but, set())
+    found = {v: _digests(load_cuda_recipes(settings, v)) for v in versions}
+    others = [_digests(load_recipes(settings, subdir)) for subdir in PLATFORMS]
+    return set().union(*found.values()).difference(*others, found.get(but, ()))
+
+
+def _digests(recipes: Mapping[str, Recipe]) -> set[str]:
+    """The sha256 of every source of some recipes."""
+    return {str(source.get("sha256")) for r in recipes.values() for source in r.sources()}
 
 
 def same_files(old: list[Source]) -> str:

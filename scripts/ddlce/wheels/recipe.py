@@ -17,7 +17,7 @@ from packaging.version import Version
 from ddlce.errors import InputError
 from ddlce.model.source import Source, SourcesLock, WheelMetadata
 from ddlce.platforms import BUILD_PLATFORM
-from ddlce.repackaged import command_tests, compiled_for, import_tests, requirements
+from ddlce.repackaged import Entry, command_tests, compiled_for, import_tests, requirements
 from ddlce.wheels.depends import (
     Package,
     conda_dependencies,
@@ -103,8 +103,8 @@ def wheel_recipes(
             continue
         assert source.wheel is not None  # _find looks among wheels only
         try:
-            _refuse_newer(source.wheel, glibc, subdir)
-            needed = _library_dependencies(source.wheel, entry, others.libraries)
+            refuse_newer(source.wheel, glibc, subdir)
+            needed = library_dependencies(source.wheel, entry, others.libraries)
             data = _recipe(name, entry, source, source.wheel, subdir, python, ours, needed)
             tools = (INSTALLER, *([SYMBOLIC] if entry.symbolic else ()))
             files = (*(manifest.parent / tool for tool in tools), *_texts(entry, manifest.parent))
@@ -196,8 +196,17 @@ def _recipe(
     }
 
 
-def _refuse_newer(wheel: WheelMetadata, glibc: str, subdir: str) -> None:
-    """Fail on a wheel that does not run on the oldest glibc that the packages shall run on."""
+def refuse_newer(wheel: WheelMetadata, glibc: str, subdir: str) -> None:
+    """Fail on a wheel that does not run on the oldest glibc that the packages shall run on.
+
+    Args:
+        wheel: its metadata.
+        glibc: that glibc; "" for any.
+        subdir: the platform.
+
+    Raises:
+        InputError: it needs a newer one.
+    """
     floor = glibc_floor(wheel)
     if glibc and Version(floor or "0") > Version(glibc):
         raise InputError(
@@ -263,14 +272,18 @@ def _link_commands(entry: WheelEntry, python: str) -> list[str]:
 
 def _python_dependencies(wheel: WheelMetadata, python: str, subdir: str) -> list[str]:
     if not wheel.pure:
-        floor = glibc_floor(wheel)
-        glibc = [f"__glibc >={floor},<3.0.a0"] if floor else []
-        return [*compiled_for(python), *glibc]
+        return [*compiled_for(python), *glibc_dependency(wheel)]
     if depends_on_python(wheel, python, subdir):
         major, minor = python.split(".")
         return [f"python >={python},<{major}.{int(minor) + 1}.0a0"]
     required = conda_version_spec(SpecifierSet(wheel.requires_python))
     return [f"python {required or f'>={python}'}"]
+
+
+def glibc_dependency(wheel: WheelMetadata) -> list[str]:
+    """The match spec of the glibc that a wheel needs; none where it needs none."""
+    floor = glibc_floor(wheel)
+    return [f"__glibc >={floor},<3.0.a0"] if floor else []
 
 
 def glibc_floor(wheel: WheelMetadata) -> str:
@@ -291,9 +304,19 @@ def glibc_floor(wheel: WheelMetadata) -> str:
     return "" if floor == "0" else floor
 
 
-def _library_dependencies(
-    wheel: WheelMetadata, entry: WheelEntry, others: Mapping[str, str]
+def library_dependencies(
+    wheel: WheelMetadata, entry: Entry, others: Mapping[str, str]
 ) -> list[str]:
+    """The packages that have the libraries which a wheel needs and does not bundle, sorted.
+
+    Args:
+        wheel: its metadata.
+        entry: what its table says; `ignore_needed` counts.
+        others: soname → package, beside LIBRARIES.
+
+    Raises:
+        InputError: no package is known to have a library.
+    """
     known = {**LIBRARIES, **others}
     needed = _needed(wheel, entry)
     unknown = [soname for soname in needed if soname not in known]
@@ -307,7 +330,7 @@ def _library_dependencies(
     return sorted({known[soname] for soname in needed})
 
 
-def _needed(wheel: WheelMetadata, entry: WheelEntry) -> list[str]:
+def _needed(wheel: WheelMetadata, entry: Entry) -> list[str]:
     return [soname for soname in wheel.needed if soname not in entry.ignore_needed]
 
 
