@@ -105,6 +105,12 @@ def cuda_variant(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return build_cuda_variant(prefix, tmp_path_factory.mktemp("cuda") / "library")
 
 
+@pytest.fixture(scope="session")
+def simulated_torch(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Unmodified PyTorch on the simulated CUDA, built: the variables of a program."""
+    return simulate_torch(prefix, tmp_path_factory.mktemp("torch"))
+
+
 @pytest.fixture
 def public() -> Iterator[Path]:
     """A folder that other users can enter, unlike pytest's."""
@@ -165,9 +171,3 @@ def empty(folder: Path) -> None:
     """Remove what a site made: pytest would keep gigabytes, and cannot remove what is read-only."""
     for path in folder.iterdir():
         remove_tree(path) if path.is_dir() else path.unlink()
-
-
-@pytest.fixture(scope="session")
-def simulated_torch(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Unmodified PyTorch on the simulated CUDA, built: the variables of a program."""
-    return simulate_torch(prefix, tmp_path_factory.mktemp("torch"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from ddlce.smoke import clean_environment
+from support.cudatorch import launch_torch
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -82,13 +81,7 @@ def run(prefix: Path, simulated: dict[str, str], build: Path) -> subprocess.Comp
         "CUDASIM_DELAY": "3000",
         "DDL_TIMEOUT": "20",
     }
-    words = ["env", *(f"{k}={v}" for k, v in variables.items()), "python", build / "program.py"]
-    return subprocess.run(
-        [str(word) for word in (prefix / "bin" / "ddlrun", "-np", 2, *words)],
-        capture_output=True,
-        text=True,
-        env=clean_environment(prefix, os.environ),
-    )
+    return launch_torch(prefix, 2, variables, build / "program.py")
 
 
 @pytest.mark.parametrize("wait", WAITS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,12 +12,11 @@ import pytest
 from ddlce.env.layout import Layout
 from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment
-from support.cudatorch import simulate_release
+from support.cudatorch import launch_on_gpus, launch_torch, simulate_release
 from support.horovodsim import horovod_kernels
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-REPO = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 
 Result = subprocess.CompletedProcess[str]
@@ -58,15 +56,6 @@ def run(prefix: Path, *words: str | Path, **variables: str) -> Result:
     )
 
 
-def on_ranks(
-    prefix: Path, ranks: int, simulated: dict[str, str], *words: str | Path, **more: str
-) -> Result:
-    """Run a program on a simulated CUDA, on some ranks of this host."""
-    variables = {**simulated, **more}
-    words = ("env", *(f"{k}={v}" for k, v in variables.items()), "python", *words)
-    return run(prefix, "ddlrun", "-H", f"localhost:{ranks}", *words)
-
-
 def test_what_is_in_it_without_a_driver(gpu_prefix: Path) -> None:
     done = run(gpu_prefix, "python", "-c", f"{IMPORTS}\nassert not torch.cuda.is_available()")
     assert done.returncode == 0, done.stderr
@@ -96,25 +85,20 @@ def test_two_ranks_on_cpus(gpu_prefix: Path) -> None:
 
 
 def test_the_backend_on_gpus(gpu_prefix: Path, simulated: dict[str, str], tmp_path: Path) -> None:
-    tests = shutil.copytree(REPO / "recipes" / "ddl-torch" / "tests", tmp_path / "tests")
-    program = tests / "on_gpus.py"
-    # Matrices that keep a GPU busy for a while would keep a CPU busy for minutes.
-    program.write_text(program.read_text().replace("4096, 4096", "64, 64"))
-    path = f"{simulated['PYTHONPATH']}:{tests}"
-    done = on_ranks(gpu_prefix, 2, simulated, program, PYTHONPATH=path)
+    done = launch_on_gpus(gpu_prefix, 2, simulated, tmp_path)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("all well") == 2
 
 
 def test_sharded_training_on_gpus(gpu_prefix: Path, simulated: dict[str, str]) -> None:
-    done = on_ranks(gpu_prefix, 2, simulated, PROGRAMS / "fsdp_simulated.py")
+    done = launch_torch(gpu_prefix, 2, simulated, PROGRAMS / "fsdp_simulated.py")
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("all well") == 2
 
 
 def test_horovod_on_gpus(gpu_prefix: Path, simulated: dict[str, str], tmp_path: Path) -> None:
     kernels = {"CUDASIM_KERNELS": str(horovod_kernels(tmp_path))}
-    done = on_ranks(gpu_prefix, 2, simulated, PROGRAMS / "horovod_simulated.py", **kernels)
+    done = launch_torch(gpu_prefix, 2, {**simulated, **kernels}, PROGRAMS / "horovod_simulated.py")
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("all well") == 2
 

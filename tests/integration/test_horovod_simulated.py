@@ -7,7 +7,6 @@ by the host.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -15,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.elf import read_elf
-from ddlce.smoke import clean_environment
-from support.cudatorch import simulate_torch
+from support.cudatorch import launch_torch
 from support.horovodsim import Horovod
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -34,12 +32,9 @@ Result = subprocess.CompletedProcess[str]
 class Simulated:
     """Horovod, built, and the variables of its programs."""
 
-    def __init__(self, prefix: Path, folder: Path) -> None:
+    def __init__(self, prefix: Path, variables: dict[str, str], folder: Path) -> None:
         self.prefix = prefix
-        (folder / "torch").mkdir()
-        (folder / "horovod").mkdir()
-        variables = simulate_torch(prefix, folder / "torch")
-        self.horovod = Horovod(prefix, variables, folder / "horovod")
+        self.horovod = Horovod(prefix, variables, folder)
         self.variables = {
             **variables,
             "PYTHONPATH": f"{self.horovod.source}:{variables['PYTHONPATH']}:{TESTS}",
@@ -52,20 +47,14 @@ class Simulated:
 
     def run(self, ranks: int, *words: str | Path, **more: str) -> Result:
         """Run a program on some ranks; `more` are variables."""
-        variables = {**self.variables, **more}
-        command = ("env", *(f"{name}={value}" for name, value in variables.items()))
-        launch = (self.prefix / "bin" / "ddlrun", "-np", ranks, "-timeout", 600)
-        return subprocess.run(
-            [str(word) for word in (*launch, *command, "python", *words)],
-            capture_output=True,
-            text=True,
-            env=clean_environment(self.prefix, os.environ),
-        )
+        return launch_torch(self.prefix, ranks, {**self.variables, **more}, *words)
 
 
 @pytest.fixture(scope="module")
-def simulated(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Simulated:
-    return Simulated(prefix, tmp_path_factory.mktemp("simulated"))
+def simulated(
+    prefix: Path, simulated_torch: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Simulated:
+    return Simulated(prefix, simulated_torch, tmp_path_factory.mktemp("horovod"))
 
 
 def names(module: Path) -> list[str]:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from ddlce.smoke import clean_environment
+from support.cudatorch import launch_on_gpus
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 REPO = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
-DDL_TORCH = REPO / "recipes" / "ddl-torch" / "tests"
 
 Result = subprocess.CompletedProcess[str]
 
@@ -89,22 +89,8 @@ def test_a_missing_wait_is_found(prefix: Path, simulated_torch: dict[str, str]) 
 def test_the_backend_on_gpus(
     prefix: Path, simulated_torch: dict[str, str], tmp_path: Path, ranks: int, hosts: int
 ) -> None:
-    tests = shutil.copytree(DDL_TORCH, tmp_path / "tests")
-    program = tests / "on_gpus.py"
-    # Matrices that keep a GPU busy for a while would keep a CPU busy for minutes.
-    program.write_text(program.read_text().replace("4096, 4096", "64, 64"))
-    variables = {
-        **simulated_torch,
-        "PYTHONPATH": f"{simulated_torch['PYTHONPATH']}:{tests}",
-        **({"DDL_FAKE_HOSTS": str(hosts)} if hosts else {}),
-    }
-    words = ("env", *(f"{name}={value}" for name, value in variables.items()), "python", program)
-    done = subprocess.run(
-        [str(word) for word in (prefix / "bin" / "ddlrun", "-np", ranks, *words)],
-        capture_output=True,
-        text=True,
-        env=clean_environment(prefix, os.environ),
-    )
+    more = {"DDL_FAKE_HOSTS": str(hosts)} if hosts else {}
+    done = launch_on_gpus(prefix, ranks, {**simulated_torch, **more}, tmp_path)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("all well") == ranks
 

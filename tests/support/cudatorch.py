@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 from collections import defaultdict
 from pathlib import Path
@@ -12,9 +14,12 @@ import pytest
 from bench.lab.peers.base import Unavailable
 from bench.lab.peers.install import pip_prefix
 from ddlce.elf import read_elf
+from ddlce.smoke import clean_environment
 from support.cudasim import SOURCES, build_cudasim, write_stubs
 from support.cudavariant import nvidia_wheels
 from support.libddl import build_libddl
+
+DDL_TORCH = Path(__file__).parents[2] / "recipes" / "ddl-torch" / "tests"
 
 #: Libraries of NVIDIA that nothing here calls, though PyTorch is linked with them: their names and
 #: those of their functions begin so.
@@ -69,6 +74,39 @@ def simulate_release(prefix: Path, folder: Path) -> dict[str, str]:
         "LD_PRELOAD": cuda,
         "PYTHONPATH": f"{SOURCES}/torch",
     }
+
+
+def launch_torch(
+    prefix: Path, ranks: int, simulated: dict[str, str], *words: str | Path
+) -> subprocess.CompletedProcess[str]:
+    """Run Python on some ranks of this host, on a simulated CUDA.
+
+    Args:
+        prefix: the environment whose ddlrun and Python to use.
+        ranks: how many.
+        simulated: of `simulate_torch` or `simulate_release`, with what else the ranks have.
+        words: Python's arguments.
+    """
+    launch = (prefix / "bin" / "ddlrun", "-np", ranks, "-timeout", 600)
+    variables = (f"{name}={value}" for name, value in simulated.items())
+    return subprocess.run(
+        [str(word) for word in (*launch, "env", *variables, "python", *words)],
+        capture_output=True,
+        text=True,
+        env=clean_environment(prefix, os.environ),
+    )
+
+
+def launch_on_gpus(
+    prefix: Path, ranks: int, simulated: dict[str, str], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run ddl-torch's own test for GPUs, as `launch_torch`, from a copy in `folder`."""
+    tests = shutil.copytree(DDL_TORCH, folder / "tests")
+    program = tests / "on_gpus.py"
+    # Matrices that keep a GPU busy for a while would keep a CPU busy for minutes.
+    program.write_text(program.read_text().replace("4096, 4096", "64, 64"))
+    variables = {**simulated, "PYTHONPATH": f"{simulated['PYTHONPATH']}:{tests}"}
+    return launch_torch(prefix, ranks, variables, program)
 
 
 def _settings(operations: Path) -> dict[str, str]:
