@@ -12,15 +12,23 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
+from ddl_ce_smoke.rank import backend_has_cuda
+
 #: These have PyTorch 2.13's names, or those of before.
 _allgather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 _reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
 
 
 class Collectives(Protocol):
-    """The collectives under test. All tensors are one-dimensional and on the CPU."""
+    """The collectives under test. All tensors are one-dimensional.
+
+    Attributes:
+        name: of the cases.
+        has_cuda: whether they take tensors on GPUs too.
+    """
 
     name: str
+    has_cuda: bool = False
 
     def allreduce(self, tensor: torch.Tensor, op: str) -> torch.Tensor:
         """The reduction of all ranks' tensors."""
@@ -52,9 +60,11 @@ class DdlAdapter(Collectives):
 
     def __init__(self) -> None:
         import ddl
+        from ddl.info import describe
 
         ddl.init()
         self.ddl: Any = ddl
+        self.has_cuda = describe()["cuda"] is not None
 
     def allreduce(self, tensor: torch.Tensor, op: str) -> torch.Tensor:  # noqa: D102
         return torch.as_tensor(self.ddl.allreduce(tensor, op=op))
@@ -89,6 +99,7 @@ class TorchAdapter(Collectives):
 
     def __init__(self, backend: str) -> None:
         self.name = f"torch:{backend}"
+        self.has_cuda = backend_has_cuda(backend)
 
     def allreduce(self, tensor: torch.Tensor, op: str) -> torch.Tensor:  # noqa: D102
         result = tensor.clone()
@@ -128,6 +139,7 @@ class HorovodAdapter(Collectives):
 
         hvd.init()
         self.hvd: Any = hvd
+        self.has_cuda = hvd.cuda_built()
         self.ops = {
             "sum": hvd.Sum,
             "prod": hvd.Product,

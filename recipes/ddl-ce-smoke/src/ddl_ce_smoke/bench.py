@@ -2,8 +2,9 @@
 
     ddlrun -H localhost:4 python -m ddl_ce_smoke.bench
 
-The backend and its peer (gloo on CPUs, NCCL on GPUs) are measured in turns in the same processes,
-so that whatever else the machine does meets both. Each figure is the median of the turns.
+The backend and its peer are measured in turns in the same processes, so that whatever else the
+machine does meets both. Each figure is the median of the turns. The peer is NCCL where each rank
+has a GPU of its own, and gloo elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
-from ddl_ce_smoke.rank import Journal, Rank, Session, journal, session
+from ddl_ce_smoke.rank import Journal, Rank, Session, journal, session, settle
 from ddl_ce_smoke.train import Trainer, add_job_options, chosen_counts
 
 KIB, MIB = 1024, 1024 * 1024
@@ -46,11 +47,11 @@ def time_allreduce(job: Session, group: dist.ProcessGroup, nbytes: int) -> float
         raise ArithmeticError(f"allreduce of {nbytes} bytes on {size} ranks gave a wrong sum")
     buffer.zero_()
     dist.barrier(group)
-    job.settle()
+    settle(job.device)
     start = time.perf_counter()
     for _ in range(calls(nbytes)):
         dist.all_reduce(buffer, group=group)
-    job.settle()
+    settle(job.device)
     return (time.perf_counter() - start) / calls(nbytes)
 
 
@@ -101,8 +102,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     rank = Rank.from_environment()
     counts = chosen_counts(parser, args.ranks, rank.size)
     with journal(args.journal, rank) as record, session(args.backend, args.timeout) as job:
-        peer = "nccl" if job.device.type == "cuda" else "gloo"
         for count in counts:
+            has_nccl = job.device.type == "cuda" and not job.shares_gpus(count)
+            peer = "nccl" if has_nccl else "gloo"
             groups = {backend: job.group(count, backend) for backend in (args.backend, peer)}
             if rank.index < count:
                 measure_training(job, groups, record, count, 1 if args.quick else TURNS)

@@ -3,7 +3,8 @@
     ddlrun -H localhost:4 python -m ddl_ce_smoke.collectives --via ddl
 
 `--via ddl` goes through `import ddl`, `--via torch:BACKEND` through torch.distributed, `--via
-horovod` through horovod.torch, `--via tensorflow` through ddl's TensorFlow operations.
+horovod` through horovod.torch, `--via tensorflow` through ddl's TensorFlow operations. Where there
+are GPUs and it takes their tensors, everything runs a second time, on the rank's GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 
 from ddl_ce_smoke import oracle
 from ddl_ce_smoke.adapters import ADAPTERS, Collectives, TorchAdapter
-from ddl_ce_smoke.rank import Journal, Rank, Session, journal, session
+from ddl_ce_smoke.rank import Journal, Rank, Session, device_of, journal, session
 
 #: Bytes. One pass of the suite sets ddl's piece (DDL_SHM_CHUNK) so small that its borders, and
 #: many pieces in flight, are cheap to reach.
@@ -46,14 +47,16 @@ class Check:
     trials: list[tuple[str, Trial]]
 
 
-def checks(via: Collectives, rank: int, size: int, quick: bool) -> Iterator[Check]:
+def checks(
+    via: Collectives, rank: int, size: int, device: torch.device, quick: bool
+) -> Iterator[Check]:
     """Every check, in the same order on every rank."""
     for dtype, kind in oracle.DTYPES.items():
         counts = sizes(kind, quick)
         for op in oracle.OPS:
             if via.unsupported(dtype, op):
                 continue
-            trials = Trials(via, dtype, op, rank, size)
+            trials = Trials(via, dtype, op, rank, size, device)
             yield Check(
                 f"allreduce {op} {dtype}", [(f"{n} elements", trials.allreduce(n)) for n in counts]
             )
@@ -62,7 +65,7 @@ def checks(via: Collectives, rank: int, size: int, quick: bool) -> Iterator[Chec
                     f"reduce-scatter {op} {dtype}",
                     [(f"{n} elements per rank", trials.reduce_scatter(n)) for n in counts],
                 )
-        trials = Trials(via, dtype, "max", rank, size)
+        trials = Trials(via, dtype, "max", rank, size, device)
         yield Check(
             f"broadcast {dtype}",
             [(f"{n} elements from rank {n % size}", trials.broadcast(n, n % size)) for n in counts],
@@ -81,12 +84,13 @@ class Trials:
     op: str
     rank: int
     size: int
+    device: torch.device
 
     def _input(self, rank: int, count: int) -> torch.Tensor:
         return oracle.contribution(self.op, self.dtype, rank, self.size, count)
 
     def _typed(self, values: torch.Tensor) -> torch.Tensor:
-        return values.to(oracle.DTYPES[self.dtype])
+        return values.to(self.device, oracle.DTYPES[self.dtype])
 
     def allreduce(self, count: int) -> Trial:
         """Every rank gets the reduction of `count` elements."""
@@ -138,16 +142,16 @@ def run_check(check: Check, who: str) -> str | None:
     problem = None
     for label, trial in check.trials:
         expected, got = trial()
-        wrong = oracle.compare(expected, got)
+        wrong = oracle.compare(expected, got.cpu())
         if wrong and not problem:
             problem = f"{who}: {check.name}, {label}: {wrong}"
     return problem
 
 
-def run_barrier(via: Collectives, job: Session, who: str) -> str | None:
+def run_barrier(via: Collectives, title: str, job: Session, who: str) -> str | None:
     """No rank leaves a barrier before all have entered it; each rank in turn is late."""
     for late in range(job.rank.size):
-        key = f"{via.name} barrier {late}"
+        key = f"{title} barrier {late}"
         if job.rank.index == late:
             time.sleep(0.05)
         job.store.add(key, 1)
@@ -158,24 +162,27 @@ def run_barrier(via: Collectives, job: Session, who: str) -> str | None:
     return None
 
 
-def run_all(via: Collectives, job: Session, record: Journal, quick: bool) -> int:
+def run_all(
+    via: Collectives, job: Session, record: Journal, device: torch.device, quick: bool
+) -> int:
     """Runs everything on this rank, writes a `case` per check; returns the number of failures."""
     who = f"rank {job.rank.index} of {job.rank.size} on {job.rank.host}"
+    title = f"{via.name} on GPUs" if device.type == "cuda" else via.name
     failures = 0
 
     def write(name: str, run: Callable[[], str | None]) -> None:
         nonlocal failures
-        record.write("at", what=f"{via.name} {name}")
+        record.write("at", what=f"{title} {name}")
         start = time.perf_counter()
         problem = run()
         failures += bool(problem)
         record.write(
-            "case", name=f"{via.name} {name}", problem=problem, seconds=time.perf_counter() - start
+            "case", name=f"{title} {name}", problem=problem, seconds=time.perf_counter() - start
         )
 
-    for check in checks(via, job.rank.index, job.rank.size, quick):
+    for check in checks(via, job.rank.index, job.rank.size, device, quick):
         write(check.name, lambda check=check: run_check(check, who))  # type: ignore[misc]
-    write("barrier", lambda: run_barrier(via, job, who))
+    write("barrier", lambda: run_barrier(via, title, job, who))
     return failures
 
 
@@ -208,7 +215,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with session(backend, args.timeout) as job:
             for via in args.via:
                 adapter = ADAPTERS[via]() if via in ADAPTERS else TorchAdapter(str(backend))
-                failures += run_all(adapter, job, record, args.quick)
+                devices = (torch.device("cpu"), device_of(job.rank, adapter.has_cuda))
+                for device in dict.fromkeys(devices):
+                    failures += run_all(adapter, job, record, device, args.quick)
     return 1 if failures else 0
 
 

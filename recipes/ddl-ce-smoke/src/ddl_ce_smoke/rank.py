@@ -108,11 +108,6 @@ class Session:
             self.store.set(work, "done")
         self.store.wait([work], timedelta(days=1))
 
-    def settle(self) -> None:
-        """Waits for the work started on the GPU, so that a clock read next is right."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-
     def oversubscribed(self, count: int) -> bool:
         """Whether some host has more of the ranks 0..count-1 than CPU cores for this job."""
         ranks: dict[str, int] = {}
@@ -122,6 +117,11 @@ class Session:
             ranks[binding["host"]] = ranks.get(binding["host"], 0) + (index < count)
             cpus.setdefault(binding["host"], set()).update(binding["cpus"])
         return any(number > len(cpus[host]) for host, number in ranks.items())
+
+    def shares_gpus(self, count: int) -> bool:
+        """Whether some of the ranks 0..count-1 have the same GPU. NCCL refuses those."""
+        gpus = [self.store.get(f"GPU of {index}") for index in range(count)]
+        return len(set(gpus)) < count
 
 
 @contextlib.contextmanager
@@ -150,7 +150,11 @@ def session(backend: str | None, timeout_seconds: float) -> Iterator[Session]:
         dist.init_process_group(
             backend, store=store, rank=rank.index, world_size=rank.size, timeout=timeout
         )
-        yield Session(rank, backend, store, timeout, device_of(backend, rank))
+        device = device_of(rank, backend_has_cuda(backend))
+        on_gpu = device.type == "cuda"
+        gpu = torch.cuda.get_device_properties(device).uuid if on_gpu else f"none, {rank.index}"
+        store.set(f"GPU of {rank.index}", str(gpu))
+        yield Session(rank, backend, store, timeout, device)
         # This is in no `finally`: after a failure the others are not there to take part in the end.
         dist.destroy_process_group()
     # The store lives in rank 0, which stays until nobody needs it.
@@ -159,9 +163,23 @@ def session(backend: str | None, timeout_seconds: float) -> Iterator[Session]:
         store.wait([f"rank {index} leaves" for index in range(rank.size)], timeout)
 
 
-def device_of(backend: str, rank: Rank) -> torch.device:
-    """The rank's GPU if there is one and `backend` can reduce on it, else the CPU."""
-    capable = dist.Backend.backend_capability.get(backend, ["cpu"])
-    if torch.cuda.is_available() and "cuda" in capable:
-        return torch.device("cuda", rank.local_index % torch.cuda.device_count())
-    return torch.device("cpu")
+def backend_has_cuda(backend: str) -> bool:
+    """Whether a backend of torch.distributed takes tensors on GPUs."""
+    return "cuda" in dist.Backend.backend_capability.get(backend, ())
+
+
+def device_of(rank: Rank, has_cuda: bool) -> torch.device:
+    """The rank's GPU, from now on the current one; the CPU without a GPU or without `has_cuda`."""
+    if not (has_cuda and torch.cuda.is_available()):
+        return torch.device("cpu")
+    device = torch.device("cuda", rank.local_index % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    # Gradients are compared, and convolutions of other sizes would round to other TensorFloat-32.
+    torch.backends.cudnn.allow_tf32 = False
+    return device
+
+
+def settle(device: torch.device) -> None:
+    """Waits for the work started on a GPU, so that a clock read next is right."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

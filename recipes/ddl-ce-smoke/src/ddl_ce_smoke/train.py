@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ddl_ce_smoke import digits
 from ddl_ce_smoke.outcome import Outcome, digest, tell
-from ddl_ce_smoke.rank import Rank, Session, journal, session
+from ddl_ce_smoke.rank import Rank, Session, journal, session, settle
 
 BATCH = 32
 EPOCHS = 14
@@ -76,11 +76,11 @@ class Trainer:
     def samples_per_second(self, epochs: Sequence[int]) -> float:
         """Trains for `epochs` and returns the speed of all ranks together."""
         dist.barrier(self.group)
-        self.job.settle()
+        settle(self.job.device)
         start = time.perf_counter()
         samples = sum(self.run_epoch(epoch) for epoch in epochs)
         dist.barrier(self.group)
-        self.job.settle()
+        settle(self.job.device)
         return samples / (time.perf_counter() - start)
 
     def accuracy(self) -> float:

@@ -18,7 +18,7 @@ from torch import nn
 
 from ddl_ce_smoke import digits
 from ddl_ce_smoke.outcome import Outcome, digest, tell
-from ddl_ce_smoke.rank import Rank, journal, session
+from ddl_ce_smoke.rank import Rank, device_of, journal, session, settle
 from ddl_ce_smoke.train import BATCH, EPOCHS, add_journal_options
 
 BACKEND = "horovod"
@@ -27,12 +27,13 @@ BACKEND = "horovod"
 class Trainer:
     """Data-parallel training of the digits network on all ranks."""
 
-    def __init__(self, hvd: Any) -> None:
+    def __init__(self, hvd: Any, device: torch.device) -> None:
         # A different seed per rank, on purpose: the broadcast must make the weights equal.
         torch.manual_seed(digits.SEED + hvd.rank())
-        self.hvd = hvd
-        self.train, self.test = digits.load()
-        self.model = digits.network()
+        self.hvd, self.device = hvd, device
+        train, test = digits.load()
+        self.train, self.test = train.to(device), test.to(device)
+        self.model = digits.network().to(device)
         adam = torch.optim.Adam(self.model.parameters(), lr=2e-3)
         self.optimizer = hvd.DistributedOptimizer(adam, self.model.named_parameters())
         hvd.broadcast_parameters(self.model.state_dict(), root_rank=0)
@@ -41,7 +42,7 @@ class Trainer:
     def batches(self, epoch: int, rank: int) -> Sequence[torch.Tensor]:
         """Indices of one rank's batches in one epoch: disjoint between ranks, equally many."""
         indices = digits.shard(len(self.train), self.hvd.size(), rank, epoch)
-        return list(torch.split(indices, BATCH))
+        return list(torch.split(indices.to(self.device), BATCH))
 
     def gradient_error(self) -> float:
         """See `Outcome.gradient_error`; one step's forward and backward, no update."""
@@ -68,9 +69,11 @@ class Trainer:
     def samples_per_second(self, epochs: Sequence[int]) -> float:
         """Trains for `epochs` and returns the speed of all ranks together."""
         self.hvd.barrier()
+        settle(self.device)
         start = time.perf_counter()
         samples = sum(self.run_epoch(epoch) for epoch in epochs)
         self.hvd.barrier()
+        settle(self.device)
         return samples / (time.perf_counter() - start)
 
     def accuracy(self) -> float:
@@ -105,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         hvd.init()
         record.write("at", what=f"training on {rank.size} ranks with Horovod")
-        trainer = Trainer(hvd)
+        trainer = Trainer(hvd, device_of(rank, hvd.cuda_built()))
         error = trainer.gradient_error()
         trainer.run_epoch(0)  # not timed: the first steps allocate and warm caches
         speed = trainer.samples_per_second(range(1, EPOCHS))
@@ -120,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         record.write("training", problems=outcome.problems(), **asdict(outcome))
         if rank.index == 0:
             title = f"handwritten digits, Horovod, {rank.size} ranks, one thread per rank"
-            tell(title, [outcome], BACKEND, "cpu", record)
+            tell(title, [outcome], BACKEND, trainer.device.type, record)
         hvd.shutdown()
     return 1 if outcome.problems() else 0
 
