@@ -51,8 +51,10 @@ API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) 
   return call([&](Lock&) {
     cudaDeviceProp& p = *properties;
     std::memset(&p, 0, sizeof(p));
+    if (const cudaError_t code = check_device(device); code != cudaSuccess) return code;
+    const int number = settings().visible[static_cast<std::size_t>(device)];
     std::snprintf(p.name, sizeof(p.name), "simulated GPU");
-    p.uuid.bytes[0] = static_cast<char>(device + 1);
+    p.uuid.bytes[0] = static_cast<char>(number + 1);
     p.major = kMajor;
     p.totalGlobalMem = settings().memory;
     p.multiProcessorCount = kProcessors;
@@ -66,9 +68,9 @@ API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) 
       p.maxThreadsDim[i] = kThreads;
       p.maxGridSize[i] = 65535;
     }
-    p.pciBusID = device + 1;
+    p.pciBusID = number + 1;
     p.unifiedAddressing = 1;
-    return check_device(device);
+    return cudaSuccess;
   });
 }
 API cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {

@@ -1,7 +1,5 @@
 // NCCL: its collectives are operations of streams, between processes of one host.
 #include <nccl.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,25 +12,16 @@
 #include <thread>
 #include <vector>
 
+#include "api.h"
+#include "communicator.h"
 #include "group.h"
 #include "reduce.h"
 #include "settings.h"
 #include "stream.h"
 
-#define API extern "C" __attribute__((visibility("default")))
-
-// A rank's communicator.
-struct ncclComm {
-  std::unique_ptr<sim::Group> group;
-  std::thread joining;
-  std::atomic<bool> is_ready{false};
-  std::atomic<int> under_way{0};
-  std::uint64_t calls = 0;
-  std::deque<std::vector<std::byte>> factors;  // of the operations that were created
-};
-
 namespace {
 
+using sim::fail;
 using Ranges = std::vector<sim::Range>;
 
 struct Collective {
@@ -46,12 +35,6 @@ struct Collective {
 
 thread_local int depth = 0;
 thread_local std::vector<Collective> grouped;
-thread_local std::string last_error;
-
-ncclResult_t fail(ncclResult_t code, const std::string& why) {
-  last_error = why;
-  return code;
-}
 
 // The fault that was asked for, at this process's collective of that number.
 bool is_struck(const char* kind) {
@@ -184,85 +167,7 @@ ncclResult_t check_root(const ncclComm& comm, int root) {
   return fail(ncclInvalidArgument, "the root is no rank of the communicator");
 }
 
-void end(ncclComm* comm) {
-  if (comm->joining.joinable()) comm->joining.join();
-  while (comm->under_way > 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
-  delete comm;
-}
-
 }  // namespace
-
-API ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
-  return ncclSuccess;
-}
-API const char* ncclGetErrorString(ncclResult_t code) {
-  switch (code) {
-    case ncclSuccess:
-      return "no error";
-    case ncclUnhandledCudaError:
-      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
-    case ncclSystemError:
-      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
-    case ncclInvalidArgument:
-      return "invalid argument (run with NCCL_DEBUG=WARN for details)";
-    case ncclInvalidUsage:
-      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
-    case ncclRemoteError:
-      return "remote process exited or there was a network error";
-    case ncclInProgress:
-      return "NCCL operation in progress";
-    default:
-      return "unknown result code";
-  }
-}
-API const char* ncclGetLastError(ncclComm_t) { return last_error.c_str(); }
-
-API ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  static std::atomic<int> last{0};
-  std::memset(id, 0, sizeof(*id));
-  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-  std::snprintf(id->internal, sizeof(id->internal), "/cudasim-%d-%d-%d-%lld", geteuid(), getpid(),
-                ++last, static_cast<long long>(now));
-  return ncclSuccess;
-}
-
-API ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int size, ncclUniqueId id, int rank,
-                                        ncclConfig_t* config) {
-  if (rank < 0 || rank >= size) return fail(ncclInvalidArgument, "there is no such rank");
-  if (cudasim_broken() != cudaSuccess) return fail(ncclUnhandledCudaError, "a GPU is lost");
-  auto* comm = new ncclComm;
-  *out = comm;
-  const int device = cudasim_current_device();
-  comm->group = std::make_unique<sim::Group>(id.internal, size, rank, device);
-  comm->joining = std::thread([comm] {
-    if (!comm->group->join()) return;
-    if (comm->group->is_gpu_shared()) comm->group->set_state(ncclInvalidUsage);
-    comm->is_ready = true;
-  });
-  if (config != nullptr && config->blocking == 0) return ncclInProgress;
-  comm->joining.join();
-  return comm->group->state();
-}
-
-API ncclResult_t ncclCommInitRank(ncclComm_t* out, int size, ncclUniqueId id, int rank) {
-  return ncclCommInitRankConfig(out, size, id, rank, nullptr);
-}
-API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
-  *state = comm->group->state();
-  if (*state == ncclSuccess && !comm->is_ready) *state = ncclInProgress;
-  if (*state == ncclSuccess && cudasim_broken() != cudaSuccess) *state = ncclUnhandledCudaError;
-  return ncclSuccess;
-}
-API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  end(comm);
-  return ncclSuccess;
-}
-API ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  comm->group->stop();
-  end(comm);
-  return ncclSuccess;
-}
 
 API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* factor, ncclDataType_t type,
                                           ncclScalarResidence_t residence, ncclComm_t comm) {
@@ -275,6 +180,8 @@ API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* factor, ncclDat
                                  static_cast<int>(comm->factors.size()) - 1);
   return ncclSuccess;
 }
+// The numbers of the others stay as they are, so the factor stays too.
+API ncclResult_t ncclRedOpDestroy(ncclRedOp_t, ncclComm_t) { return ncclSuccess; }
 
 API ncclResult_t ncclAllReduce(const void* send, void* recv, std::size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
@@ -352,6 +259,11 @@ API ncclResult_t ncclBroadcast(const void* send, void* recv, std::size_t count, 
   const std::byte* in = is_root ? cudasim_alias(send) : nullptr;
   return give({describe("Broadcast", count, type, 0, root), comm, stream, ranges,
                [=](sim::Group& group) { return broadcast_from(group, in, out, nbytes, root); }});
+}
+
+API ncclResult_t ncclBcast(void* data, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return ncclBroadcast(data, data, count, type, root, comm, stream);
 }
 
 API ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, int peer,

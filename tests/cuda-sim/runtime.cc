@@ -125,7 +125,8 @@ API cudaError_t cudaDeviceSynchronize() {
 API cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
   return call([&](Lock&) {
     if (device < 0 || device >= settings().devices) return cudaErrorInvalidDevice;
-    std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0", device + 1);
+    std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0",
+                  settings().visible[static_cast<std::size_t>(device)] + 1);
     return cudaSuccess;
   });
 }

@@ -31,16 +31,19 @@ std::uint64_t rank() {
 }
 
 // "": all of them.
-int visible(int devices) {
+std::vector<int> visible(int devices) {
   const char* text = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (text == nullptr) return devices;
-  int found = 0;
+  std::vector<int> found;
+  if (text == nullptr) {
+    for (int device = 0; device < devices; ++device) found.push_back(device);
+    return found;
+  }
   // As the driver does: those before the first that is not there.
   for (const char* at = text; *at != '\0';) {
     char* end = nullptr;
     const long device = std::strtol(at, &end, 10);
     if (end == at || device < 0 || device >= devices) break;
-    ++found;
+    found.push_back(static_cast<int>(device));
     at = *end == ',' ? end + 1 : end;
   }
   return found;
@@ -66,8 +69,10 @@ Fault fault() {
 }  // namespace
 
 const Settings& settings() {
+  static const auto gpus = visible(static_cast<int>(number("CUDASIM_DEVICES", 2)));
   static const Settings* const found =
-      new Settings{visible(static_cast<int>(number("CUDASIM_DEVICES", 2))),
+      new Settings{gpus,
+                   static_cast<int>(gpus.size()),
                    number("CUDASIM_MEMORY", std::uint64_t{4} << 30),
                    number("CUDASIM_SEED", 1) * 1000003 + rank(),
                    number("CUDASIM_DELAY", 200),

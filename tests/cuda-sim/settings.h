@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace sim {
 
@@ -15,7 +16,10 @@ struct Fault {
 };
 
 struct Settings {
-  int devices;          // CUDASIM_DEVICES, 2; fewer where CUDA_VISIBLE_DEVICES names fewer
+  // The machine's GPUs by the program's numbers: CUDASIM_DEVICES (2), or those of them that
+  // CUDA_VISIBLE_DEVICES names.
+  std::vector<int> visible;
+  int devices;          // how many these are
   std::size_t memory;   // CUDASIM_MEMORY: bytes of each device that this process may have, 4 GiB
   std::uint64_t seed;   // CUDASIM_SEED, 1, with the rank
   std::uint64_t delay;  // CUDASIM_DELAY: the longest that an operation waits, 200 us

@@ -26,7 +26,7 @@ HOST = "through host memory"
 # (ranks, pretended hosts, GPUs, the way of the first rank); rank r has GPU r modulo their number.
 LAYOUTS = [
     (1, 0, 1, NCCL),
-    (2, 0, 2, NCCL),
+    (2, 0, 3, NCCL),  # the third is no rank's: its memory is refused
     (3, 2, 3, LANES),  # two ranks on one host, one on the other
     (4, 2, 2, HOST),
     *(

@@ -14,7 +14,7 @@ FLAGS = ("-std=c++17", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-W
 #: The sources of each library.
 RUNTIME = ("settings", "memory", "stream", "runtime", "copies", "attributes", "launch")
 DRIVER = ("driver",)
-NCCL = ("nccl", "group", "settings")
+NCCL = ("nccl", "communicator", "group", "settings")
 
 
 def build_cudasim(nvidia: Sequence[Path], folder: Path) -> str:
@@ -34,16 +34,15 @@ def build_cudasim(nvidia: Sequence[Path], folder: Path) -> str:
     # Programs ask for the version of each function.
     versions = folder / "versions"
     versions.write_text(f"{runtime.name} {{ global: cuda*; __cuda*; local: *; }};\n")
-    made = [
-        _link(
-            folder, runtime, [objects[name] for name in RUNTIME], f"-Wl,--version-script={versions}"
-        ),
-        _link(
-            folder, Path("libcuda.so.1"), [objects[name] for name in DRIVER], folder / runtime.name
-        ),
-        _link(folder, nccl, [objects[name] for name in NCCL], folder / runtime.name),
-    ]
-    return " ".join(map(str, made))
+    libraries = (
+        (runtime, RUNTIME, f"-Wl,--version-script={versions}"),
+        (Path("libcuda.so.1"), DRIVER, folder / runtime.name),
+        (nccl, NCCL, folder / runtime.name),
+    )
+    return " ".join(
+        str(_link(folder, real, [objects[name] for name in names], option))
+        for real, names, option in libraries
+    )
 
 
 def _real(nvidia: Sequence[Path], pattern: str) -> Path:

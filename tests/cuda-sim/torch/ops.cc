@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <torch/library.h>
@@ -164,6 +165,7 @@ void run(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   }
   const c10::Device device =
       arguments.device.value_or(c10::Device(c10::kCUDA, c10::cuda::current_device()));
+  const c10::cuda::CUDAGuard current(device);  // the default stream is the current GPU's
   run_in_stream(device, schema.name(), arguments.ranges, [&] { op.callBoxed(stack); });
   for (const auto& [host, gpu] : arguments.outputs) {
     if (host.sizes() == gpu.sizes() && host.const_data_ptr() == cudasim_alias(gpu.const_data_ptr()))
@@ -203,6 +205,7 @@ bool is_dense_pair(const at::Tensor& a, const at::Tensor& b) {
 at::Tensor& copy(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (to.numel() == 0) return to;
   const c10::Device device = to.is_cuda() ? to.device() : from.device();
+  const c10::cuda::CUDAGuard current(device);  // the default stream is the current GPU's
   if (to.is_cuda() && from.is_cuda() && to.device() == from.device()) {
     const at::Tensor target = host_view(to);
     const at::Tensor source = host_view(from);
@@ -255,6 +258,10 @@ struct Operations {
       if (is_own(bare) || !op || is_view(op->schema())) continue;
       const std::string full = name.overload_name.empty() ? bare : bare + "." + name.overload_name;
       library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&run>());
+    }
+    // PyTorch has no kernel of these for GPUs: it takes the tensors to cuDNN's functions itself.
+    for (const char* name : {"convolution", "convolution_backward"}) {
+      library.impl(name, torch::CppFunction::makeFromBoxedFunction<&run>());
     }
     library.impl("copy_", copy);
   }
