@@ -29,7 +29,6 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.command import end, run_command, write_report
-from bench.environment import built
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "recipes/lms-torch/src"
@@ -46,7 +45,7 @@ def parse_options() -> argparse.Namespace:
     ask = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    ask.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    ask.add_argument("--cases", nargs="+", choices=["mlp", *CASES], default=list(CASES))
     ask.add_argument("--device", choices=["simulated", "cuda"], default="simulated")
     ask.add_argument("--ratios", nargs="+", type=float, default=[0.95, 1.5, 2, 4], help="D/M")
     ask.add_argument("--reach", action="store_true", help="only the largest batch of ResNet-50")
@@ -55,14 +54,22 @@ def parse_options() -> argparse.Namespace:
     return ask.parse_args()
 
 
+def python_of_release() -> Path:
+    """That of the built environment, which a machine with `--python` has not."""
+    from bench.environment import built
+
+    return built() / "bin" / "python"
+
+
 def cell(ask: argparse.Namespace, case: str, *words: str) -> dict[str, Any]:
     """What `lms_cell.py` found for a model."""
-    python = ask.python or built() / "bin" / "python"
+    python = ask.python or python_of_release()
     command = [str(python), str(HERE / "lms_cell.py"), case, "--device", ask.device, *words]
-    path = os.pathsep.join([str(SOURCES), str(HERE)])
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": path}
-    )
+    # The environment's own lms has what is compiled against CUDA; the sources are this tree's.
+    sources = [SOURCES] if ask.device == "simulated" else []
+    paths = [*map(str, [*sources, HERE]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     if done.returncode:
         raise ValueError(f"{case}: {(done.stderr.strip() or 'no output').splitlines()[-1]}")
     found: dict[str, Any] = json.loads(done.stdout)

@@ -117,6 +117,8 @@ def train(
     """
     simulated = isinstance(device, lms.SimulatedDevice)
     where = "cpu" if simulated else "cuda"
+    if not simulated:
+        torch.cuda.empty_cache()  # of what was before: the peak is that of what torch holds
     with FakeTensorMode() if simulated else nullcontext(), device if simulated else nullcontext():
         torch.set_default_dtype(torch.bfloat16)
         with torch.device(where):

@@ -174,7 +174,18 @@ def _volumes(edge: int) -> Callable[[int], tuple[Tensor, Tensor]]:
     )
 
 
+def _vectors(width: int) -> Callable[[int], tuple[Tensor, Tensor]]:
+    return lambda n: (torch.randn(n, width), torch.zeros(n, dtype=torch.int64))
+
+
+def perceptron(width: int, layers: int, again: bool = False) -> nn.Module:
+    """Small enough for a processor that stands in for a GPU."""
+    parts = [nn.Sequential(nn.Linear(width, width), nn.GELU()) for _ in range(layers)]
+    return Chain([*parts, nn.Linear(width, 10)], again)
+
+
 CASES = (
+    Case("mlp", partial(perceptron, 32, 8), _vectors(32), 16384),
     Case("gpt-4096", lambda again: Gpt(4096, 8, 32, again=again), _words, 32),
     Case("resnet-50", lambda again: resnet((3, 4, 6, 3), again), _images(224), 512),
     Case("resnet-152", lambda again: resnet((3, 8, 36, 3), again), _images(448), 64),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,21 @@ from support.horovodsim import horovod_kernels
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PROGRAMS = Path(__file__).parent / "programs"
+BENCH = Path(__file__).parents[1] / "bench"
+
+#: A sum on the one GPU that the rank has.
+OWN_GPU = """
+import os, torch, torch.distributed as dist, ddl_torch
+os.environ["DDL_OPTIONS"] = os.environ.get("DDL_OPTIONS", "") + " -dbg_level 1"
+assert torch.cuda.device_count() == 1
+dist.init_process_group("ddl")
+x = torch.ones(9, device="cuda")
+dist.all_reduce(x)
+assert x.eq(2).all()
+bus = torch.cuda.get_device_properties(0).pci_bus_id
+print(f"rank {dist.get_rank()} sees {os.environ['CUDA_VISIBLE_DEVICES']}, of bus {bus}")
+dist.destroy_process_group()
+"""
 
 Result = subprocess.CompletedProcess[str]
 
@@ -101,6 +118,66 @@ def test_horovod_on_gpus(gpu_prefix: Path, simulated: dict[str, str], tmp_path: 
     done = launch_torch(gpu_prefix, 2, {**simulated, **kernels}, PROGRAMS / "horovod_simulated.py")
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("all well") == 2
+
+
+def test_each_rank_sees_its_own_gpu(
+    gpu_prefix: Path, simulated: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The GPUs of the job, in its order, are dealt out; two ranks on one would not have NCCL."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    done = launch_torch(gpu_prefix, 2, simulated, "-c", OWN_GPU, options="-bind_gpus")
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "through NCCL" in done.stderr, done.stderr[-4000:]
+    said = {line.split("] ")[1] for line in done.stdout.splitlines()}
+    assert said == {"rank 0 sees 1, of bus 2", "rank 1 sees 0, of bus 1"}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "program", "words"),
+    [
+        (2, "collectives --via horovod --quick", "horovod on GPUs allreduce sum float32"),
+        (2, "train_horovod", '"device": "cuda"'),
+        (1, "train_lms", "storages swapped"),
+    ],
+)
+def test_programs_of_the_smoke_suite(
+    gpu_prefix: Path,
+    simulated: dict[str, str],
+    tmp_path: Path,
+    ranks: int,
+    program: str,
+    words: str,
+) -> None:
+    quickly = {"CUDASIM_KERNELS": str(horovod_kernels(tmp_path)), "CUDASIM_DELAY": "0"}
+    command = f"-m ddl_ce_smoke.{program} --journal {tmp_path}".split()
+    done = launch_torch(gpu_prefix, ranks, {**simulated, **quickly}, *command)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert words in (tmp_path / "rank-0.jsonl").read_text()
+
+
+def test_the_page_for_a_machine_with_gpus(
+    gpu_prefix: Path, simulated: dict[str, str], tmp_path: Path
+) -> None:
+    """Every step of it runs, and nothing is said of a GPU that was not there."""
+    environ = {**clean_environment(gpu_prefix, os.environ), **simulated, "CUDASIM_DELAY": "0"}
+    command = [sys.executable, BENCH / "gpu_page.py", "--quick", "--prefix", gpu_prefix]
+    done = subprocess.run(
+        [str(word) for word in (*command, "--out", tmp_path)],
+        capture_output=True,
+        text=True,
+        env=environ,
+    )
+    page = (tmp_path / "gpu.md").read_text()
+    outcomes = dict(re.findall(r"^\| (\w+): [^|]*\| ([^|]*) \|", page, re.MULTILINE))
+    # Against the copies that a real GPU makes, LMS falls short of its bar here.
+    lms = outcomes.pop("lms")
+    assert outcomes == dict.fromkeys(("libddl", "allreduce", "smoke"), "passed"), done.stdout + page
+    assert lms in ("passed", "ended with 1"), page
+    assert json.loads((tmp_path / "lms.json").read_text())["found"][0]["lms"][0]["moved"] > 0
+    assert "**Simulated: no GPU was there" in page
+    report = json.loads((tmp_path / "smoke" / "report.json").read_text())
+    speeds = {(row["backend"], row["device"]) for row in report["throughput"]}
+    assert speeds == {("ddl", "cuda"), ("nccl", "cuda")}
 
 
 def test_large_model_support(gpu_prefix: Path, simulated: dict[str, str]) -> None:

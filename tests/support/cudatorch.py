@@ -77,7 +77,7 @@ def simulate_release(prefix: Path, folder: Path) -> dict[str, str]:
 
 
 def launch_torch(
-    prefix: Path, ranks: int, simulated: dict[str, str], *words: str | Path
+    prefix: Path, ranks: int, simulated: dict[str, str], *words: str | Path, options: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run Python on some ranks of this host, on a simulated CUDA.
 
@@ -86,8 +86,9 @@ def launch_torch(
         ranks: how many.
         simulated: of `simulate_torch` or `simulate_release`, with what else the ranks have.
         words: Python's arguments.
+        options: of ddlrun besides.
     """
-    launch = (prefix / "bin" / "ddlrun", "-np", ranks, "-timeout", 600)
+    launch = (prefix / "bin" / "ddlrun", "-np", ranks, "-timeout", 600, *options.split())
     variables = (f"{name}={value}" for name, value in simulated.items())
     return subprocess.run(
         [str(word) for word in (*launch, "env", *variables, "python", *words)],
