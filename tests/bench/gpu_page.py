@@ -84,32 +84,33 @@ def steps(prefix: Path, out: Path, quick: bool) -> list[Step]:
     few = "-k values" if quick else ""
     sizes = "--sizes 4K 1M --rounds 2" if quick else ""
     cases = "mlp --ratios 1.5" if quick else "gpt-4096"
+    seconds = 600 if quick else 240
     parts = "--ranks 2 --quick --parts collectives,benchmark" if quick else "--ranks 1,2"
     found = [
-        Step("libddl: its tests", "ddl", [*pytest, libddl, *few.split()], 240),
+        Step("libddl: its tests", "ddl", [*pytest, libddl, *few.split()], seconds),
         Step(
             "torch: the tests of the backend",
             "ddl_torch",
             [*pytest, RECIPES / "ddl-torch" / "tests" / "test_on_gpus.py"],
-            240,
+            seconds,
         ),
         Step(
             "allreduce: libddl beside NCCL and torch",
             "ddl",
             [*allreduce, *sizes.split()],
-            240,
+            seconds,
         ),
         Step(
             "lms: Large Model Support beside the best that copies allow",
             "lms",
             [*lms, *cases.split()],
-            240,
+            seconds,
         ),
         Step(
             "smoke: the smoke suite",
             "bin/ddlce-smoke",
             [*smoke, *parts.split()],
-            600 if quick else 240,
+            seconds,
         ),
     ]
     return [step for step in found if not (quick and step.needs == "ddl_torch")]

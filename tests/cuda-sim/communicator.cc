@@ -77,8 +77,8 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int size, ncclUniqueId 
   auto* comm = new ncclComm;
   *out = comm;
   const auto device = static_cast<std::size_t>(cudasim_current_device());
-  comm->group = std::make_unique<sim::Group>(id.internal, size, rank,
-                                                sim::settings().visible[device]);
+  comm->group =
+      std::make_unique<sim::Group>(id.internal, size, rank, sim::settings().visible[device]);
   comm->joining = std::thread([comm] {
     if (!comm->group->join()) return;
     if (comm->group->is_gpu_shared()) comm->group->set_state(ncclInvalidUsage);

@@ -32,7 +32,7 @@ void break_down(Machine& all) {
 
 void run(Machine& all, Stream& stream, Operation operation, std::unique_lock<std::mutex>& lock) {
   for (const auto& point : operation.after) {
-    all.changed.wait(lock, [&] { return point->is_done; });
+    all.has_come.wait(lock, [&] { return point->is_done; });
     stream.clock.join(point->clock);
   }
   if (settings().delay > 0 && operation.body) {
@@ -56,14 +56,14 @@ void run(Machine& all, Stream& stream, Operation operation, std::unique_lock<std
   operation.point->clock = stream.clock;
   operation.point->came = std::chrono::steady_clock::now();
   operation.point->is_done = true;
-  all.changed.notify_all();
+  all.has_come.notify_all();
 }
 
 void work(const std::shared_ptr<Stream>& stream) {
   Machine& all = machine();
   std::unique_lock<std::mutex> lock(all.mutex);
   while (true) {
-    all.changed.wait(lock, [&] { return stream->is_ended || !stream->queue.empty(); });
+    stream->has_work.wait(lock, [&] { return stream->is_ended || !stream->queue.empty(); });
     if (stream->queue.empty()) break;
     Operation operation = std::move(stream->queue.front());
     stream->queue.pop_front();
@@ -120,7 +120,7 @@ cudaStream_t open_stream(bool is_blocking) {
 void close_stream(const std::shared_ptr<Stream>& stream) {
   stream->is_ended = true;
   machine().streams.erase(stream->number);
-  machine().changed.notify_all();
+  stream->has_work.notify_one();
 }
 
 std::shared_ptr<Point> give(Stream& stream, const std::string& what,
@@ -148,13 +148,13 @@ std::shared_ptr<Point> give(Stream& stream, const std::string& what,
   }
   stream.last = operation.point;
   stream.queue.push_back(std::move(operation));
-  all.changed.notify_all();
+  stream.has_work.notify_one();
   return stream.last;
 }
 
 void wait_for(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Point>& point) {
   if (!point) return;
-  machine().changed.wait(lock, [&] { return point->is_done; });
+  machine().has_come.wait(lock, [&] { return point->is_done; });
   has_come(point);
 }
 

@@ -44,6 +44,7 @@ struct Stream {
   std::mt19937_64 random;
   Clock clock;
   std::deque<Operation> queue;
+  std::condition_variable has_work;  // or an end; its own, since PyTorch opens 128 streams at once
   std::shared_ptr<Point> last;
   bool is_ended = false;
 };
@@ -56,7 +57,7 @@ struct Event {
 // What all threads share. The lock is held for everything but the bodies of operations.
 struct Machine {
   std::mutex mutex;
-  std::condition_variable changed;
+  std::condition_variable has_come;                // some point
   Clock program;                                   // of all threads of the program together
   std::map<int, std::shared_ptr<Stream>> streams;  // by number; 0 to -devices are default streams
   // Of streams that have ended: who takes the actor goes on from its clock.

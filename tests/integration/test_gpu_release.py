@@ -136,6 +136,7 @@ def test_each_rank_sees_its_own_gpu(
     ("ranks", "program", "words"),
     [
         (2, "collectives --via horovod --quick", "horovod on GPUs allreduce sum float32"),
+        (2, "train --ranks 2", '"device": "cuda"'),
         (2, "train_horovod", '"device": "cuda"'),
         (1, "train_lms", "storages swapped"),
     ],
