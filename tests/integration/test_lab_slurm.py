@@ -1,0 +1,131 @@
+"""The release in jobs of a real Slurm: eight hosts of the lab in two racks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bench.lab
+from bench.environment import built
+from bench.lab.layout import parse_layout
+from bench.lab.network import bring_up
+from bench.lab.slurm import Slurm, slurm_in, why_not
+from support.lab import needs_lab
+
+pytestmark = [
+    pytest.mark.built,
+    needs_lab,
+    pytest.mark.skipif(bool(why_not()), reason=why_not()),
+]
+
+MOVE = Path(bench.lab.__file__).parent / "workers" / "move.py"
+
+WHO = """
+import ddl, numpy
+ddl.init()
+rank = ddl.rank()
+assert ddl.allreduce(numpy.ones(3))[0] == ddl.size()
+print(f"rank {rank} of {ddl.size()} is {ddl.local_rank()} of {ddl.host_name(rank)}", flush=True)
+ddl.finalize()
+"""
+
+SLEEP = """
+import ddl, sys, time
+ddl.init()
+print("asleep", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    with bring_up(parse_layout("racks-2x4")) as lab, slurm_in(lab) as found:
+        for name, text in (("who.py", WHO), ("sleep.py", SLEEP)):
+            (found.folder / name).write_text(text)
+        yield found
+
+
+def submit(slurm: Slurm, command: str, *options: str) -> tuple[int, Path]:
+    """A batch job of the release's programs; its number, and where its output goes."""
+    out = slurm.folder / f"out.{time.monotonic_ns()}"
+    script = f"#!/bin/bash\nexport PATH={built()}/bin:$PATH\n{command}\n"
+    return slurm.submit(script, "-o", str(out), *options), out
+
+
+def run(slurm: Slurm, command: str, *options: str) -> str:
+    """What a job that ends well has said."""
+    number, out = submit(slurm, command, *options)
+    facts = slurm.wait(number, 120)
+    said = out.read_text()
+    assert facts["JobState"] == "COMPLETED", said
+    return said
+
+
+def places(said: str) -> set[str]:
+    """The lines of WHO, without what ddlrun puts before them."""
+    return {line[line.index("rank ") :] for line in said.splitlines() if "rank " in line}
+
+
+def test_ddlrun_takes_the_hosts_of_the_reservation(slurm: Slurm) -> None:
+    said = run(slurm, "ddlrun python who.py", "-N", "8")
+    assert places(said) == {f"rank {n} of 8 is 0 of h{n}" for n in range(8)}
+
+
+def test_ddlrun_puts_ranks_on_each_host(slurm: Slurm) -> None:
+    said = run(slurm, "ddlrun -accelerators 2 python who.py", "-N", "2", "-w", "h2,h5")
+    assert places(said) == {
+        f"rank {2 * n + local} of 4 is {local} of {host}"
+        for n, host in enumerate(("h2", "h5"))
+        for local in range(2)
+    }
+
+
+def test_srun_starts_ranks_by_itself(slurm: Slurm) -> None:
+    said = run(slurm, "srun --mpi=pmi2 python who.py", "-N", "4", "--ntasks-per-node", "2")
+    assert places(said) == {
+        f"rank {2 * host + local} of 8 is {local} of h{host}"
+        for host in range(4)
+        for local in range(2)
+    }
+
+
+@pytest.mark.parametrize("start", ["ddlrun", "srun --mpi=pmi2"])
+def test_the_racks_of_slurm_are_known(slurm: Slurm, start: str) -> None:
+    """Of eight hosts' blocks, each rack gets the half that it has not: once over its uplink."""
+    nbytes, lab = 2 << 20, slurm.lab
+    run(slurm, f"{start} python {MOVE} allgather {nbytes} {lab.counters} {lab.folder}", "-N", "8")
+    assert 0.5 <= lab.crossed() / (3 * nbytes) <= 0.55
+
+
+def test_a_cancelled_job_leaves_nothing(slurm: Slurm) -> None:
+    number, out = submit(slurm, "ddlrun python sleep.py", "-N", "4")
+    await_(lambda: out.exists() and out.read_text().count("asleep") == 4, "four ranks")
+    assert programs("sleep.py")
+    slurm.run("scancel", str(number))
+    assert slurm.wait(number, 60)["JobState"] == "CANCELLED"
+    await_(lambda: not programs("sleep.py"), "the ranks' end")
+    await_(lambda: set(slurm.states().values()) == {"idle"}, "idle hosts")
+
+
+def programs(word: str) -> list[str]:
+    """The commands of this machine that have the word as one of their own words."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue  # it has ended
+        if word in words:
+            found.append(" ".join(words))
+    return found
+
+
+def await_(is_so: object, what: str, limit: float = 60) -> None:
+    assert callable(is_so)
+    end = time.monotonic() + limit
+    while not is_so():
+        assert time.monotonic() < end, f"{what}: not after {limit:g} s"
+        time.sleep(0.2)
