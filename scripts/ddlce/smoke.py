@@ -102,7 +102,7 @@ def pass_once(settings: Settings, prefix: Path, platform: str | None = None) -> 
     page = report / "report.html"
     if page.exists() and json.loads((report / "report.json").read_text())["passed"]:
         return page, False
-    options = ["--report", str(report), *(EMULATED if platform else ())]
+    options = ["--local", "--report", str(report), *(EMULATED if platform else ())]
     command = smoke_command(settings, str(prefix), options, os.environ)
     done = subprocess.run(
         command.argv, env=command.environ, check=False, preexec_fn=_end_with_parent

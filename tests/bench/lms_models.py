@@ -185,7 +185,7 @@ def perceptron(width: int, layers: int, again: bool = False) -> nn.Module:
 
 
 CASES = (
-    Case("mlp", partial(perceptron, 32, 8), _vectors(32), 16384),
+    Case("mlp", partial(perceptron, 32, 12), _vectors(32), 16384),
     Case("gpt-4096", lambda again: Gpt(4096, 8, 32, again=again), _words, 32),
     Case("resnet-50", lambda again: resnet((3, 4, 6, 3), again), _images(224), 512),
     Case("resnet-152", lambda again: resnet((3, 8, 36, 3), again), _images(448), 64),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,35 @@ def test_the_racks_of_slurm_are_known(slurm: Slurm, start: str) -> None:
     assert 0.5 <= lab.crossed() / (3 * nbytes) <= 0.55
 
 
+def test_the_smoke_suite_runs_over_the_job(slurm: Slurm) -> None:
+    said = run(slurm, "ddlce-smoke --quick --parts collectives", "-N", "8")
+    assert "on the hosts of this job of Slurm" in said
+    assert "the hosts ... passed, 9 cases" in said  # one each, and the run
+    assert said.splitlines()[-1] == "PASSED"
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        # Slurm's own word, which ddlrun passes on, names the host too.
+        (f"mount -t tmpfs tmpfs {built().resolve()}", "h2"),
+        ("mount -t tmpfs -o size=1m tmpfs /dev/shm", "h2: 1 MiB are free for /dev/shm"),
+    ],
+)
+def test_a_host_that_is_not_well_is_named_first(slurm: Slurm, what: str, words: str) -> None:
+    on_host([slurm.lab.launcher, "h2", what])
+    try:
+        number, out = submit(slurm, "ddlce-smoke --quick", "-N", "3", "-w", "h[1-3]")
+        facts = slurm.wait(number, 120)
+    finally:
+        on_host([slurm.lab.launcher, "h2", f"umount {what.split()[-1]}"])
+    said = out.read_text()
+    assert facts["JobState"] == "FAILED", said
+    failed = next(line for line in said.splitlines() if "FAILED" in line)
+    assert words in failed, said
+    assert "versions" not in said  # nothing else was begun
+
+
 def test_a_cancelled_job_leaves_nothing(slurm: Slurm) -> None:
     number, out = submit(slurm, "ddlrun python sleep.py", "-N", "4")
     await_(lambda: out.exists() and out.read_text().count("asleep") == 4, "four ranks")
@@ -108,6 +138,11 @@ def test_a_cancelled_job_leaves_nothing(slurm: Slurm) -> None:
     assert slurm.wait(number, 60)["JobState"] == "CANCELLED"
     await_(lambda: not programs("sleep.py"), "the ranks' end")
     await_(lambda: set(slurm.states().values()) == {"idle"}, "idle hosts")
+
+
+def on_host(command: list[str | Path]) -> None:
+    """Change something on a host of the lab."""
+    subprocess.run([str(word) for word in command], check=True)
 
 
 def programs(word: str) -> list[str]:

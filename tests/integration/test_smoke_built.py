@@ -88,6 +88,10 @@ def test_the_documented_training_command(prefix: Path, ranks: int) -> None:
     assert all(float(row[2].rstrip("%")) >= 95 for row in rows)
 
 
+def test_what_it_concludes(prefix: Path, tmp_path: Path) -> None:
+    run_suite(prefix, SUITE_TESTS, tmp_path, "test_runs.py", "test_hosts.py", "test_reports.py")
+
+
 def test_faults_fail_the_run(prefix: Path, tmp_path: Path) -> None:
     chosen = ("test_faults.py", "-k", "(early and kill) or (hangs and stop)")
     assert "2 passed" in run_suite(prefix, SUITE_TESTS, tmp_path, *chosen)

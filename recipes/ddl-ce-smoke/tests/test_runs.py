@@ -12,6 +12,7 @@ import pytest
 from ddl_ce_smoke import cli, page, probe, suite
 from ddl_ce_smoke.launch import Job, RankLog, launcher_message, read_journals
 from ddl_ce_smoke.model import Report
+from ddl_ce_smoke.placement import place
 from ddl_ce_smoke.probe import Environment, judge, judge_libraries
 from ddl_ce_smoke.train import default_counts
 
@@ -23,6 +24,7 @@ def log(rank: int, *events: dict) -> RankLog:
     return RankLog(rank, f"node{rank}", 100 + rank, [{"time": 0.0, **begin}, *timed])
 
 
+HERE = place(None, None, True, None, {})
 END = {"event": "end"}
 AT = {"event": "at", "what": "ddl barrier"}
 
@@ -186,7 +188,8 @@ def test_an_emulated_processor_is_said_to_be_one(
 
 
 def test_without_ddlrun_every_part_says_so(environment: Environment) -> None:
-    options = suite.Options([2], True, 60.0, ["collectives", "training", "benchmark"])
+    parts = ["collectives", "training", "benchmark"]
+    options = suite.Options([2], True, 60.0, parts, HERE)
     report = suite.Suite(options, environment).run()
     messages = {case.message for part in report.parts for case in part.cases}
     assert messages == {
@@ -203,7 +206,7 @@ def test_a_crash_while_importing_names_the_package(
     crash.write_text('#!/bin/sh\necho \'{"probe": "importing", "name": "scipy"}\'\nkill -SEGV $$\n')
     crash.chmod(0o755)
     suite_ = suite.Suite(
-        suite.Options([1], True, 60.0, ["versions"]), environment, (str(crash), "-m")
+        suite.Options([1], True, 60.0, ["versions"], HERE), environment, (str(crash), "-m")
     )
     (part,) = suite_.run().parts
     named = {case.name: case.message for case in part.cases}

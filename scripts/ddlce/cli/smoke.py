@@ -28,7 +28,26 @@ def smoke(
         Path | None,
         typer.Option("--report", help="Write report.html, report.json and junit.xml here."),
     ] = None,
-    ranks: Annotated[str, typer.Option(help="Rank counts to run on.")] = "1,2,4",
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            help="Rank counts to run on. [default: 1,2,4; over several hosts 1 and one on each]"
+        ),
+    ] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option("--hosts", "-H", help="Over these hosts, as ddlrun's -H."),
+    ] = None,
+    hostfile: Annotated[
+        Path | None, typer.Option("--hostfile", help="Over the hosts in this file.")
+    ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="On this host, in a batch job too.")
+    ] = False,
+    shared: Annotated[
+        Path | None,
+        typer.Option("--shared", help="A folder that all hosts have. [default: the current one]"),
+    ] = None,
     parts: Annotated[
         str | None,
         typer.Option(help="Only some of: versions,collectives,training,benchmark."),
@@ -47,10 +66,17 @@ def smoke(
     """Test an environment: imports, collectives, distributed training, benchmark."""
     from ddlce.smoke import smoke_command
 
-    arguments = ["--ranks", ranks, "--timeout", str(timeout)]
-    arguments += ["--parts", parts] if parts else []
-    arguments += ["--report", str(report)] if report else []
-    arguments += ["--quick"] * quick + ["--json"] * json
+    values = {
+        "--ranks": ranks,
+        "--parts": parts,
+        "--report": report,
+        "--hosts": hosts,
+        "--hostfile": hostfile,
+        "--shared": shared,
+    }
+    arguments = ["--timeout", str(timeout)]
+    arguments += [word for name, value in values.items() if value for word in (name, str(value))]
+    arguments += ["--quick"] * quick + ["--local"] * local + ["--json"] * json
     command = smoke_command(load_settings(root), env, arguments, os.environ, platform)
     # The suite takes our place: signals, output and exit status are its own.
     sys.stdout.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from types import FrameType
 
 from ddl_ce_smoke import __version__
 from ddl_ce_smoke.model import Part, Report
+from ddl_ce_smoke.placement import place
 from ddl_ce_smoke.probe import Environment
 from ddl_ce_smoke.reports import write_reports
 from ddl_ce_smoke.suite import PARTS, RANK_COMMAND, Options, Suite
@@ -36,9 +38,8 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--ranks",
         type=ranks,
-        default=[1, 2, 4],
         metavar="N,N...",
-        help="rank counts to run on (default: 1,2,4)",
+        help="rank counts to run on (default: 1,2,4; over several hosts 1 and one on each)",
     )
     result.add_argument(
         "--parts",
@@ -46,6 +47,18 @@ def parser() -> argparse.ArgumentParser:
         default=list(PARTS),
         metavar="NAME,...",
         help=f"only these: {', '.join(PARTS)}",
+    )
+    where = result.add_argument_group(
+        "where it runs", "Without one of these: the hosts of the batch job that this is, else here."
+    ).add_mutually_exclusive_group()
+    where.add_argument("-H", "--hosts", metavar="HOST,...", help="these hosts, as ddlrun's -H")
+    where.add_argument("--hostfile", type=Path, metavar="FILE", help="the hosts in a file")
+    where.add_argument("--local", action="store_true", help="this host, in a batch job too")
+    result.add_argument(
+        "--shared",
+        type=Path,
+        metavar="DIR",
+        help="a folder that all hosts have, for the ranks' journals (default: the current one)",
     )
     result.add_argument("--quick", action="store_true", help="less of all: does it work at all?")
     result.add_argument(
@@ -135,11 +148,12 @@ def main(argv: Sequence[str] | None = None, rank_command: Sequence[str] = RANK_C
         rank_command: starts a rank program; tests put a faulty one here.
     """
     args = parser().parse_args(argv)
-    options = Options(args.ranks, args.quick, args.timeout, args.parts)
+    placement = place(args.hosts, args.hostfile, args.local, args.shared, os.environ)
+    options = Options(args.ranks, args.quick, args.timeout, args.parts, placement)
     signal.signal(signal.SIGTERM, interrupt)
     try:
         environment = Environment.current()
-        say(f"ddlce-smoke {__version__}, {environment.prefix}")
+        say(f"ddlce-smoke {__version__}, {environment.prefix}, on {placement.where}")
         report = Suite(options, environment, rank_command, show_progress).run()
         say(summary(report))
         if args.json:

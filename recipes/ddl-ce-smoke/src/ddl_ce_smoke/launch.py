@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ddl_ce_smoke.placement import Placement
+
 #: Seconds that ddlrun gets to end everything after its own timeout, before it is killed.
 GRACE = 20.0
 #: ddlrun's exit status when it ended a run that took too long.
@@ -89,19 +91,20 @@ class Job:
         elif said and not (error and _only_follows(said)):
             found.append(said)
         if error:
-            log, text = error
-            found.append(f"{log}, at {log.last}: {text}")
-        if self.timed_out or not found or (error and "rank " not in error[1]):
+            log, event = error
+            found.append(f"{log}, at {log.last}: {event['message']}")
+        if self.timed_out or not found or (error and "rank " not in error[1]["message"]):
             found += self._unfinished()
         return "; ".join(found) or f"exit status {self.status}: {self._tail(1)}"
 
     def detail(self) -> str:
         """Lines that help to understand a failure: each rank's last step, then the last output."""
         steps = [f"{log}: {'ended' if log.ended else log.last}" for log in self.ranks]
-        traces = [error["trace"] for log in self.ranks for error in log.of("error")][:1]
-        return "\n".join([*steps, "", *traces, self._tail(30)]).strip()
+        error = self._first_error()
+        trace = error[1]["trace"] if error else ""
+        return "\n".join([*steps, "", trace, self._tail(30)]).strip()
 
-    def _first_error(self) -> tuple[RankLog, str] | None:
+    def _first_error(self) -> tuple[RankLog, dict[str, Any]] | None:
         """The exception that came first: those of the other ranks may only follow from it."""
         errors = [
             (error["time"], log.rank, error) for log in self.ranks for error in log.of("error")
@@ -109,7 +112,7 @@ class Job:
         if not errors:
             return None
         _, rank, error = min(errors)
-        return next(log for log in self.ranks if log.rank == rank), error["message"]
+        return next(log for log in self.ranks if log.rank == rank), error
 
     def _unfinished(self) -> list[str]:
         """The ranks that did not come to an end, and how far they came."""
@@ -137,27 +140,43 @@ def _only_follows(said: str) -> bool:
 
 @dataclass(frozen=True)
 class Launcher:
-    """Starts rank programs on this machine.
+    """Starts rank programs.
 
     Attributes:
         ddlrun: the launcher of the environment under test.
         python: the command in front of a rank program's name.
         timeout: seconds that one run may take.
+        placement: where.
+        hosts: how many these are.
     """
 
     ddlrun: Path
     python: Sequence[str]
     timeout: float
+    placement: Placement
+    hosts: int = 1
 
     def run(
-        self, module: str, arguments: Sequence[str], ranks: int, environ: Mapping[str, str] = {}
+        self,
+        module: str,
+        arguments: Sequence[str],
+        ranks: int | None,
+        environ: Mapping[str, str] = {},
     ) -> Job:
         """Runs `module` on `ranks` ranks to its end; never longer than `timeout` + GRACE.
 
         Whatever ends this call early (Ctrl-C, SIGTERM as an exception) ends the job first.
+
+        Args:
+            module: the rank program.
+            arguments: its own.
+            ranks: how many; None: one on every host.
+            environ: variables besides.
         """
-        with tempfile.TemporaryDirectory(prefix="ddlce-smoke-") as folder:
-            command = [str(self.ddlrun), "-H", f"localhost:{ranks}", "-timeout", str(self.timeout)]
+        place = self.placement
+        with tempfile.TemporaryDirectory(prefix="ddlce-smoke-", dir=place.shared) as folder:
+            words = place.on(ranks, self.hosts) if ranks else place.one_on_each()
+            command = [str(self.ddlrun), *words, "-timeout", str(self.timeout)]
             patience = str(self.timeout * PATIENCE)
             command += [*self.python, module, *arguments, "--timeout", patience]
             command += ["--journal", folder]
@@ -181,7 +200,8 @@ class Launcher:
                 text = output.read()
             seconds = time.monotonic() - start
             logs = read_journals(Path(folder))
-            return Job(ranks, process.returncode, seconds, self.timeout, text, logs)
+            size = ranks or max((log.of("begin")[0]["size"] for log in logs), default=1)
+            return Job(size, process.returncode, seconds, self.timeout, text, logs)
 
 
 def end(process: subprocess.Popen[Any]) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import socket
+import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -48,7 +49,13 @@ class Journal:
     """Appends events of one rank to `folder`/rank-N.jsonl; does nothing without a folder."""
 
     def __init__(self, folder: Path | None, rank: Rank) -> None:
-        self._file = (folder / f"rank-{rank.index}.jsonl").open("a") if folder else None
+        try:
+            self._file = (folder / f"rank-{rank.index}.jsonl").open("a") if folder else None
+        except OSError as error:
+            sys.exit(
+                f"error: {rank.host} cannot write into {folder}: {error.strerror}; the suite needs "
+                "a folder that all hosts have: give it by --shared, or start the suite in one"
+            )
         self.write("begin", rank=rank.index, size=rank.size, host=rank.host, pid=os.getpid())
 
     def write(self, event: str, **fields: Any) -> None:

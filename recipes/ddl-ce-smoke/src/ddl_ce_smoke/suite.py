@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ddl_ce_smoke import __version__, probe
+from ddl_ce_smoke.hosts import judge_hosts
 from ddl_ce_smoke.launch import Job, Launcher
 from ddl_ce_smoke.model import (
     Bandwidth,
@@ -23,8 +24,11 @@ from ddl_ce_smoke.model import (
     Throughput,
     with_efficiency,
 )
+from ddl_ce_smoke.placement import Placement
 
-#: Name and title of each part, in the order in which they run.
+#: Name and title of each part, in the order in which they run. With several hosts, HOSTS comes
+#: before them, whichever of them were asked for.
+HOSTS = ("hosts", "the hosts")
 PARTS = {
     "versions": "versions and imports",
     "collectives": "collectives against the exact oracle",
@@ -38,16 +42,18 @@ class Options:
     """The user's choices.
 
     Attributes:
-        ranks: rank counts, ascending.
+        ranks: rank counts, ascending; None: those that fit the hosts.
         quick: fewer sizes, one rank count to train on: does it work at all?
         timeout: seconds that each run of ddlrun may take.
         parts: names from PARTS.
+        placement: where ranks run.
     """
 
-    ranks: list[int]
+    ranks: list[int] | None
     quick: bool
     timeout: float
     parts: list[str]
+    placement: Placement
 
 
 @dataclass(frozen=True)
@@ -104,36 +110,46 @@ class Suite:
         progress: Callable[[Part, bool], None] = lambda part, ended: None,
     ) -> None:
         self.options, self.environment, self.progress = options, environment, progress
+        self.ranks = options.ranks or [1, 2, 4]
         ddlrun = environment.prefix / "bin" / "ddlrun"
-        self.launcher = Launcher(ddlrun, rank_command, options.timeout)
+        self.launcher = Launcher(ddlrun, rank_command, options.timeout, options.placement)
         self.report = Report(
             version=__version__,
             prefix=str(environment.prefix),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
             command=shlex.join(sys.argv),
-            ranks=options.ranks,
+            ranks=self.ranks,
             quick=options.quick,
             machine=probe.machine_facts(),
         )
 
     def run(self) -> Report:
-        """Runs the parts that were asked for. A part that breaks is a failed part."""
+        """Runs the parts that were asked for. A part that breaks is a failed part.
+
+        Nothing else is started on several hosts one of which is not well.
+        """
+        if not self.options.placement.is_local and self._run(*HOSTS).outcome == "failed":
+            return self.report
         for name in self.options.parts:
-            part = Part(name, PARTS[name])
-            self.report.parts.append(part)
-            self.progress(part, False)
-            start = time.monotonic()
-            try:
-                if name == "versions" or not (missing := self._missing()):
-                    part.cases.extend(getattr(self, f"_{name}")())
-                else:
-                    part.cases.append(Case("ddlrun", "failed", message=missing))
-            except Exception as error:
-                message = f"the suite itself broke: {type(error).__name__}: {error}"
-                part.cases.append(Case("suite", "failed", 0.0, message, traceback.format_exc()))
-            part.seconds = time.monotonic() - start
-            self.progress(part, True)
+            self._run(name, PARTS[name])
         return self.report
+
+    def _run(self, name: str, title: str) -> Part:
+        part = Part(name, title)
+        self.report.parts.append(part)
+        self.progress(part, False)
+        start = time.monotonic()
+        try:
+            if name == "versions" or not (missing := self._missing()):
+                part.cases.extend(getattr(self, f"_{name}")())
+            else:
+                part.cases.append(Case("ddlrun", "failed", message=missing))
+        except Exception as error:
+            message = f"the suite itself broke: {type(error).__name__}: {error}"
+            part.cases.append(Case("suite", "failed", 0.0, message, traceback.format_exc()))
+        part.seconds = time.monotonic() - start
+        self.progress(part, True)
+        return part
 
     def _missing(self) -> str | None:
         """Why no rank can be started at all, if so."""
@@ -141,6 +157,17 @@ class Suite:
         if not os.access(ddlrun, os.X_OK):
             return f"there is no {ddlrun}: install the package ddl into this environment"
         return None
+
+    def _hosts(self) -> Iterable[Case]:
+        """A rank on each; from then on, the hosts are counted."""
+        job = self.launcher.run("ddl_ce_smoke.hosts", [], None)
+        cases = judge_hosts(events(job, "host"))
+        count = len(cases)
+        if count:
+            self.launcher = replace(self.launcher, hosts=count)
+        if count > 1 and not self.options.ranks:
+            self.report.ranks = self.ranks = [1, count]
+        return job_cases(job, "one rank on each", cases)
 
     def _versions(self) -> Iterable[Case]:
         python = [self.launcher.python[0], "-P"]
@@ -151,7 +178,7 @@ class Suite:
         return cases
 
     def _collectives(self) -> Iterable[Case]:
-        for ranks in self.options.ranks:
+        for ranks in self.ranks:
             for step in passes(self.options.quick):
                 label = f"{plural(ranks)}{', ' if step.label else ''}{step.label}"
                 arguments = [word for via in step.via for word in ("--via", via)]
@@ -160,7 +187,7 @@ class Suite:
                 yield from job_cases(job, label, rank_cases(job, label))
 
     def _training(self) -> Iterable[Case]:
-        job = self._launch("train", ["--ranks", self._counts()], self.options.ranks[-1])
+        job = self._launch("train", ["--ranks", self._counts()], self.ranks[-1])
         self.report.throughput += [Throughput(**row) for row in events(job, "throughput")]
         cases = [case for count in self._measured() for case in trained(job, "DDP", count)]
         yield from job_cases(job, plural(job.size), cases)
@@ -184,7 +211,7 @@ class Suite:
 
     def _benchmark(self) -> Iterable[Case]:
         arguments = ["--ranks", self._counts(), *["--quick"] * self.options.quick]
-        job = self._launch("bench", arguments, self.options.ranks[-1])
+        job = self._launch("bench", arguments, self.ranks[-1])
         throughput = with_efficiency(
             [Throughput(accuracy=None, efficiency=None, **row) for row in events(job, "speed")]
         )
@@ -210,7 +237,7 @@ class Suite:
 
     def _measured(self) -> Sequence[int]:
         """The rank counts that are trained and measured on: the largest, if it is to be quick."""
-        return self.options.ranks[-1:] if self.options.quick else self.options.ranks
+        return self.ranks[-1:] if self.options.quick else self.ranks
 
     def _counts(self) -> str:
         return ",".join(map(str, self._measured()))
