@@ -44,6 +44,28 @@ def test_one_line_sources_keep_the_release_alone() -> None:
     assert text == "deb [signed-by=/k.gpg] file:///mirror trixie main contrib\n"
 
 
+def test_an_area_takes_the_place_of_the_machines() -> None:
+    text = in_suite("debian.sources", DEB822, "bookworm", "trixie", "non-free")
+    assert text == "Types: deb deb-src\nURIs: file:///mirror\nSuites: trixie\nComponents: non-free"
+    text = in_suite("debian.list", LINES, "bookworm", "trixie", "contrib")
+    assert text == "deb [signed-by=/k.gpg] file:///mirror trixie contrib\n"
+
+
+@pytest.mark.parametrize(
+    ("pool", "suite", "area"),
+    [
+        ("pool/non-free/n/x/x_1.deb", "trixie", "non-free"),
+        ("pool/main/n/x/x_1.deb", "trixie", ""),
+        ("pool/contrib/n/x/x_1.deb", "", ""),  # the machine's own sources have it
+        ("", "trixie", ""),
+    ],
+)
+def test_the_area_is_read_from_the_pool(pool: str, suite: str, area: str) -> None:
+    fields: dict[str, Any] = {"version": "1", "file": "x", "size": 1, "sha256": "0" * 64}
+    source = Source(client="debian-binary", package="x", suite=suite, pool=pool, **fields)
+    assert source.area == area
+
+
 @pytest.mark.parametrize(
     ("field", "value"), [("suite", "trixie"), ("pool", "pool/main/x/x/x_1.deb")]
 )

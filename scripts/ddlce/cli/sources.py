@@ -21,6 +21,9 @@ sources = typer.Typer(
 
 SubdirOption = Annotated[str, typer.Option(help="Platform of arch-specific files.")]
 SuiteOption = Annotated[str, typer.Option(help="Debian's suite, where not the machine's own.")]
+AreaOption = Annotated[
+    str, typer.Option(help="Of that suite: contrib or non-free, where not the machine's own.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -52,6 +55,7 @@ def add(
     ] = False,
     subdir: SubdirOption = BUILD_PLATFORM,
     suite: SuiteOption = "",
+    area: AreaOption = "",
 ) -> None:
     """Download sources and lock them; an entry of the same package is replaced.
 
@@ -65,6 +69,8 @@ def add(
         raise InputError("--url and --sha256 belong to one source", "add the sources one by one")
     if suite and not all(request.client.startswith("debian-") for request in parsed):
         raise InputError("--suite is for Debian's sources", "add the others without it")
+    if area and not suite:
+        raise InputError("--area is of a suite", "name it: --suite SUITE")
     settings = load_settings()
     for request in parsed:
         with err.status(f"{request.client} {request.package}"):
@@ -75,6 +81,7 @@ def add(
                 sha256=sha256,
                 keep_versions=beside,
                 suite=suite,
+                area=area,
             )
         _say_locked(found)
 

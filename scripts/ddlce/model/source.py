@@ -159,6 +159,12 @@ class Source(_Strict):
         return f"{SCHEMES[self.client]}:{self.package}{separator}{self.version}"
 
     @property
+    def area(self) -> str:
+        """The area of Debian's archive that it is in, "non-free"; "" for the main one."""
+        area = self.pool.split("/")[1] if self.pool and self.suite else ""
+        return "" if area == "main" else area
+
+    @property
     def recipe_url(self) -> str:
         """What stands in a recipe's `source.url` for this file."""
         if self.url:

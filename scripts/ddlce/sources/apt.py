@@ -55,12 +55,14 @@ class Apt:
         folder: keeps the lists and configuration of all architectures.
         architecture: Debian's name, e.g. "amd64".
         suite: of Debian's, whose packages are wanted; "" for the machine's sources.
+        area: of the suite's archive, "contrib" or "non-free"; "" for the machine's.
     """
 
-    def __init__(self, folder: Path, architecture: str, suite: str = "") -> None:
-        self.home = folder / (f"{suite}-{architecture}" if suite else architecture)
+    def __init__(self, folder: Path, architecture: str, suite: str = "", area: str = "") -> None:
+        self.home = folder / "-".join(part for part in (suite, area, architecture) if part)
         self.architecture = architecture
         self.suite = suite
+        self.area = area
         self._known: dict[tuple[str, str, bool], list[Remote]] = {}
 
     def files(self, package: str, version: str, binary: bool) -> list[Remote]:
@@ -220,7 +222,7 @@ class Apt:
 
     def _sources(self, name: str, text: str) -> str:
         if self.suite:
-            text = in_suite(name, text, _machine_suite(), self.suite)
+            text = in_suite(name, text, _machine_suite(), self.suite, self.area)
         return with_source_packages(name, text)
 
     def _configuration(self) -> str:
@@ -285,7 +287,7 @@ def with_source_packages(name: str, text: str) -> str:
     return "".join(f"{line}\n{re.sub(r'deb', 'deb-src', line, count=1)}\n" for line in kept)
 
 
-def in_suite(name: str, text: str, ours: str, suite: str) -> str:
+def in_suite(name: str, text: str, ours: str, suite: str, area: str = "") -> str:
     """An apt sources file with another suite in the place of the machine's own.
 
     Only the release itself: what is not the machine's suite (its updates, other vendors' sources)
@@ -296,6 +298,7 @@ def in_suite(name: str, text: str, ours: str, suite: str) -> str:
         text: its content.
         ours: the machine's suite, "bookworm".
         suite: the wanted one.
+        area: of the archive, in the place of the machine's own.
     """
     if name.endswith(".sources"):
         stanzas = [
@@ -303,9 +306,11 @@ def in_suite(name: str, text: str, ours: str, suite: str) -> str:
             for stanza in re.split(r"\n\s*\n", text)
             if re.search(rf"(?im)^Suites:(.*\s)?{ours}(\s|$)", stanza)
         ]
-        return "\n\n".join(re.sub(r"(?im)^Suites:.*$", f"Suites: {suite}", s) for s in stanzas)
+        found = "\n\n".join(re.sub(r"(?im)^Suites:.*$", f"Suites: {suite}", s) for s in stanzas)
+        return re.sub(r"(?im)^Components:.*$", f"Components: {area}", found) if area else found
     lines = re.findall(rf"(?m)^\s*deb\s.*\s{ours}\s.*$", text)
-    return "".join(re.sub(rf"\s{ours}\s", f" {suite} ", line) + "\n" for line in lines)
+    rest = rf"\s{ours}\s" + (".*" if area else "")
+    return "".join(re.sub(rest, f" {suite} {area}", line) + "\n" for line in lines)
 
 
 def _machine_suite() -> str:

@@ -67,7 +67,8 @@ def _by_client(source: Source, folder: Path, cache: Path, report: Report, stop: 
             subdir=source.subdir or BUILD_PLATFORM,
             python=_python_of(source),
         )
-    apt = Apt(cache / "apt", get_platform(source.subdir or BUILD_PLATFORM).debian, source.suite)
+    debian = get_platform(source.subdir or BUILD_PLATFORM).debian
+    apt = Apt(cache / "apt", debian, source.suite, source.area)
     if source.pool:
         with contextlib.suppress(DownloadError):  # the lists know where it is now, if anywhere
             return apt.from_pool(source.pool, source.sha256, folder / source.file, report, stop)

@@ -31,6 +31,7 @@ def lock_sources(
     sha256: str | None = None,
     keep_versions: bool = False,
     suite: str = "",
+    area: str = "",
 ) -> list[Source]:
     """Resolve a request and put its files into sources.lock; returns their entries.
 
@@ -39,7 +40,7 @@ def lock_sources(
     Raises:
         SourceError, InputError: as `Resolver.resolve`.
     """
-    found = Resolver(settings, subdir, suite=suite).resolve(
+    found = Resolver(settings, subdir, suite=suite, area=area).resolve(
         request, files=files, url=url, sha256=sha256
     )
     with locked(settings.cache / "sources.lock.lock"):

@@ -113,6 +113,7 @@ class Resolver:
         subdir: the platform that arch-specific files are wanted for.
         report: progress in bytes.
         suite: of Debian's, that packages are wanted from; "" for the machine's own.
+        area: of that suite's archive, as "non-free"; "" for the machine's own.
     """
 
     def __init__(
@@ -121,12 +122,13 @@ class Resolver:
         subdir: str = BUILD_PLATFORM,
         report: Callable[[int], None] = lambda _: None,
         suite: str = "",
+        area: str = "",
     ) -> None:
         self.platform = get_platform(subdir)
         self.settings = settings
         self.subdir = subdir
         self.report = report
-        self.suite = suite
+        self.suite, self.area = suite, area
         self.store = SourceStore(settings.sources)
 
     def resolve(
@@ -197,7 +199,7 @@ class Resolver:
         return _entry(request.client, str(name), wheel.version, path, subdir=subdir, wheel=wheel)
 
     def _debian(self, request: Request, files: str, folder: Path) -> list[Source]:
-        apt = Apt(self.settings.cache / "apt", self.platform.debian, self.suite)
+        apt = Apt(self.settings.cache / "apt", self.platform.debian, self.suite, self.area)
         binary = request.client == "debian-binary"
         version = request.version or apt.version(request.package, binary, files)
         remotes = [
