@@ -327,3 +327,25 @@ def test_the_whole_run_refuses_a_failing_patch(tmp_path: Path) -> None:
     assert bad.returncode == 1
     assert "error: patch -p1" in bad.stderr
     assert "Traceback" not in bad.stderr
+
+
+def test_what_is_to_stay_as_it_is_does(tmp_path: Path, library: Path) -> None:
+    source, prefix = tmp_path / "src", tmp_path / "prefix"
+    (source / "debs").mkdir(parents=True)
+    content = library.read_bytes()
+    files: dict[str, bytes | str] = {
+        "usr/lib/m-linux-gnu/libx.so.1.2": content,
+        "usr/lib/m-linux-gnu/libx.so.1": "libx.so.1.2",
+        "usr/lib/m-linux-gnu/libx.a": b"static",
+        "usr/share/doc/x/copyright": b"as it is",
+    }
+    make_deb(source / "debs" / "x.deb", files)
+    script = str(INSTALLER.with_name("install_unmodified.py"))
+    command = [sys.executable, "-B", script, "--python", "3.13", "--deb", "x"]
+    env = {**os.environ, "SRC_DIR": str(source), "PREFIX": str(prefix), "target_platform": PPC}
+    subprocess.run([*command, "--exclude", "lib/*.a"], env=env, check=True)
+    assert sorted(str(p.relative_to(prefix)) for p in prefix.rglob("*") if not p.is_dir()) == [
+        *("lib/libx.so.1", "lib/libx.so.1.2"),
+    ]
+    assert (prefix / "lib" / "libx.so.1").read_bytes() == content
+    assert (source / "licenses" / "x").read_text() == "as it is"

@@ -53,6 +53,7 @@ def make(
     """The recipes of a table, with the installer and what compiles bytecode there."""
     (tmp_path / "install_deb.py").write_text("")
     (tmp_path / "relocate.py").write_text("")
+    (tmp_path / "install_unmodified.py").write_text("")
     (tmp_path / "a.patch").write_text("")
     manifest = tmp_path / "debs.yaml"
     table = {"subdir": POWER, "python": "3.13", "compiler": ["python3.13-minimal"], "debs": debs}
@@ -123,11 +124,27 @@ def test_a_library_left_out_is_no_dependency(tmp_path: Path) -> None:
     assert [path.name for path in recipe.files] == ["install_deb.py", "relocate.py", "a.patch"]
 
 
+def test_what_stays_as_it_is_needs_no_tool_to_edit_it(tmp_path: Path) -> None:
+    libx = source("libx", sonames=["libx.so.1"])
+    recipe = make(tmp_path, {"libx": {"license": "MIT", "unmodified": True}}, libx)["libx"]
+    assert recipe.data["build"]["script"] == [
+        'python3 -B "$RECIPE_DIR/install_unmodified.py" --python 3.13 --deb libx'
+    ]
+    assert [source["file_name"] for source in recipe.data["source"]] == ["libx.deb"]
+    assert [path.name for path in recipe.files] == [
+        *("install_deb.py", "relocate.py", "install_unmodified.py"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
         ({}, "debs: libx: license: Field required"),
         ({"license": "MIT", "drop": ["x"]}, "'drop' changes what Debian made: say why"),
+        (
+            {"license": "MIT", "unmodified": True, "patches": ["a.patch"], "why": "w"},
+            "'unmodified' goes with neither 'without' nor 'patches'",
+        ),
         ({"license": "MIT", "colour": "red"}, "colour: Extra inputs"),
         ({"license": "MIT", "debs": ["libnone"]}, "no Debian package libnone is locked"),
         ({"license": "MIT", "license_from": ["base"]}, "no Debian package base is locked"),

