@@ -22,7 +22,7 @@ from ddlce import yamltext
 from ddlce.engine.variants import glibc_floor, python_version
 from ddlce.errors import InputError
 from ddlce.model.source import SourcesLock
-from ddlce.platforms import BUILD_PLATFORM
+from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
 from ddlce.settings import Settings
 
 #: Left by editors, compilers and test runs inside a room; never part of a package.
@@ -31,6 +31,9 @@ IGNORED_SUFFIXES = (".pyc", ".egg-info", ".swp", "~")
 
 #: The tables of packages that are made from other packagers' files, below recipes/.
 WHEELS, DEBS = "wheels/wheels.yaml", "debs/debs.yaml"
+
+#: Those of the packages that are for CUDA, where a platform has Debian's.
+CUDA_DEBS = "debs/cuda*.yaml"
 
 #: The variant key by which a recipe has a build for CUDA, in conda-forge's way.
 CUDA = "cuda_compiler_version"
@@ -113,60 +116,93 @@ def load_recipes(settings: Settings, subdir: str = BUILD_PLATFORM) -> dict[str, 
     return recipes
 
 
-def cuda_versions(settings: Settings) -> list[str]:
-    """The versions of CUDA that there are packages for, "13.0", oldest first.
+def cuda_versions(settings: Settings, subdir: str = BUILD_PLATFORM) -> list[str]:
+    """The versions of CUDA that a platform has packages for, "13.0", oldest first.
 
     Raises:
-        InputError: a file in recipes/nvidia whose name says no version.
+        InputError: a table of CUDA's packages whose name says no version.
     """
-    found: list[str] = []
-    for path in settings.recipes.glob("nvidia/*.yaml"):
+    return sorted(_cuda_tables(settings, subdir), key=Version)
+
+
+def cuda_variants(settings: Settings) -> list[tuple[str, str]]:
+    """Every platform with each version of CUDA that it has packages for."""
+    return [(subdir, cuda) for subdir in PLATFORMS for cuda in cuda_versions(settings, subdir)]
+
+
+def _cuda_tables(settings: Settings, subdir: str) -> dict[str, Path]:
+    """Version → the table of the packages for it: of NVIDIA's wheels, or of Debian's packages."""
+    from ddlce.debs import table_platform
+
+    tables = [*settings.recipes.glob("nvidia/*.yaml")]
+    if subdir != BUILD_PLATFORM:
+        tables = [*settings.recipes.glob(CUDA_DEBS)]
+    found: dict[str, Path] = {}
+    for path in tables:
         match = re.fullmatch(r"cuda(\d+)(\d)", path.stem)
         if not match:
             raise InputError(f"{path}: no name of a version", "call it as cuda130.yaml")
-        found.append(f"{match[1]}.{match[2]}")
-    return sorted(found, key=Version)
+        if subdir == BUILD_PLATFORM or table_platform(path) == subdir:
+            found[f"{match[1]}.{match[2]}"] = path
+    return found
 
 
-def load_cuda_recipes(settings: Settings, cuda: str) -> dict[str, Recipe]:
+def load_cuda_recipes(
+    settings: Settings, cuda: str, subdir: str = BUILD_PLATFORM
+) -> dict[str, Recipe]:
     """The recipes of a CUDA variant by room name, as `ddl-cuda130`.
 
-    They are the hand-written ones that use the variant key, and those generated from NVIDIA's
-    wheels and from the wheels that are built for CUDA.
+    They are the hand-written ones that use the variant key, and those generated from what the
+    platform has: NVIDIA's wheels and the wheels that are built for CUDA, or Debian's packages.
 
     Args:
         settings: the folders.
         cuda: its version, "13.0".
+        subdir: the platform.
 
     Raises:
         InputError: as `load_recipes`; also where there is no such variant.
     """
+    tables = _cuda_tables(settings, subdir)
+    if cuda not in tables:
+        known = sorted(tables, key=Version)
+        raise InputError(
+            f"there are no packages for CUDA {cuda}"
+            + (f" on {subdir}" if subdir != BUILD_PLATFORM else ""),
+            f"there are for {', '.join(known)}" if known else "see docs/howto/cuda-variant.md",
+        )
+    key, lock = f"cuda{cuda.replace('.', '')}", SourcesLock.load(settings.sources_lock)
+    if subdir == BUILD_PLATFORM:
+        found = [*_from_nvidia(settings, lock, tables[cuda])]
+    else:
+        from ddlce.debs import deb_recipes
+
+        made = deb_recipes(tables[cuda], lock, subdir, {})
+        found = [_generated(tables[cuda], each.name, each.data, each.files) for each in made]
+    rooms = _find_rooms(settings.recipes)
+    found += [load_recipe(path) for path in rooms if CUDA in path.read_text(encoding="utf-8")]
+    return {f"{r.name}-{key}": replace(r, name=f"{r.name}-{key}", cuda=cuda) for r in found}
+
+
+def _from_nvidia(settings: Settings, lock: SourcesLock, table: Path) -> Iterator[Recipe]:
+    """Recipes of NVIDIA's wheels, and of those that are built for their CUDA."""
     from ddlce.nvidia import nvidia_recipes, read_toolkit
     from ddlce.wheels import Others, wheel_packages, wheel_recipes
 
-    known = cuda_versions(settings)
-    if cuda not in known:
-        raise InputError(
-            f"there are no packages for CUDA {cuda}",
-            f"there are for {', '.join(known)}" if known else "see docs/howto/cuda-variant.md",
-        )
-    key, subdir = f"cuda{cuda.replace('.', '')}", BUILD_PLATFORM
-    lock = SourcesLock.load(settings.sources_lock)
+    subdir = BUILD_PLATFORM
     python = python_version(settings.recipes, subdir)
     glibc = glibc_floor(settings.recipes, subdir)
-    toolkit = read_toolkit(settings.recipes / f"nvidia/{key}.yaml", lock, subdir)
-    made = [(toolkit.path, each) for each in nvidia_recipes(toolkit, subdir, python, glibc)]
-    wheels = settings.recipes / f"wheels/{key}.yaml"
+    toolkit = read_toolkit(table, lock, subdir)
+    made = [(table, each) for each in nvidia_recipes(toolkit, subdir, python, glibc)]
+    wheels = settings.recipes / "wheels" / table.name
     if wheels.exists():
         packages = {**wheel_packages(settings.recipes / WHEELS, lock), **toolkit.packages}
         others = Others(packages, toolkit.libraries)
         made += [
             (wheels, each) for each in wheel_recipes(wheels, lock, subdir, python, glibc, others)
         ]
-    found = [_generated(path, each.name, each.data, each.files) for path, each in made]
-    rooms = _find_rooms(settings.recipes)
-    found += [load_recipe(path) for path in rooms if CUDA in path.read_text(encoding="utf-8")]
-    return {f"{r.name}-{key}": replace(r, name=f"{r.name}-{key}", cuda=cuda) for r in found}
+    for path, each in made:
+        yield _generated(path, each.name, each.data, each.files)
 
 
 def _from_wheels(settings: Settings, lock: LoadLock, subdir: str) -> Iterator[Recipe]:

@@ -55,7 +55,9 @@ def build_all(
             "index the channel",
             lambda: print_index(
                 settings,
-                *update_channel(settings, with_built_cuda(settings, plans[0]), *plans[1:]),
+                *update_channel(
+                    settings, *(with_built_cuda(settings, plan, plans[0]) for plan in plans)
+                ),
             ),
         ),
         ("lock the environment", lambda: lock.lock(name)),

@@ -28,7 +28,7 @@ def index(
     settings = load_settings(root)
     plans = [with_built_cuda(settings, make_plan(settings))]
     if subdir != BUILD_PLATFORM:
-        plans.append(make_plan(settings, subdir))
+        plans.append(with_built_cuda(settings, make_plan(settings, subdir), plans[0]))
     total, added = update_channel(settings, *plans)
     if json:
         print_json({"channel": str(settings.channel), "packages": total, "added": added})

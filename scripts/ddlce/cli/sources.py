@@ -158,7 +158,7 @@ def recipe(
     from ddlce.recipes import WHEELS, load_cuda_recipes, load_recipes
 
     settings = load_settings()
-    recipes = load_cuda_recipes(settings, cuda) if cuda else load_recipes(settings, subdir)
+    recipes = load_cuda_recipes(settings, cuda, subdir) if cuda else load_recipes(settings, subdir)
     made = {str(r.data["package"]["name"]): r for r in recipes.values() if r.generated}
     if name not in made:
         from difflib import get_close_matches

@@ -115,7 +115,7 @@ def check_gpus() -> Check:
 def check_driver(settings: Settings) -> Check:
     """The NVIDIA driver against the oldest CUDA that there is an environment for."""
     why = "ddl-ce-gpu; it can be built and installed without"
-    found, wanted = driver_cuda(), cuda_versions(settings)
+    found, wanted = driver_cuda(), cuda_versions(settings, this_platform())
     if not found:
         return Check("NVIDIA driver", "optional", "none", why)
     if wanted and Version(found) < Version(wanted[0]):

@@ -17,7 +17,7 @@ from ddlce.lint.room import Room, Tree, as_dict
 from ddlce.lint.rule import RULES, Level
 from ddlce.model.source import SourcesLock
 from ddlce.platforms import PLATFORMS
-from ddlce.recipes import Recipe, cuda_versions, load_cuda_recipes, load_recipes, room_files
+from ddlce.recipes import Recipe, cuda_variants, load_cuda_recipes, load_recipes, room_files
 from ddlce.settings import Settings
 
 
@@ -76,8 +76,8 @@ def _recipes(settings: Settings) -> list[Recipe]:
     found: list[Recipe] = []
     for subdir in PLATFORMS:
         found += [r for r in load_recipes(settings, subdir).values() if r not in found]
-    for cuda in cuda_versions(settings):
-        found += [r for r in load_cuda_recipes(settings, cuda).values() if r.generated]
+    for subdir, cuda in cuda_variants(settings):
+        found += [r for r in load_cuda_recipes(settings, cuda, subdir).values() if r.generated]
     return found
 
 

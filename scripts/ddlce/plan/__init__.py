@@ -1,8 +1,8 @@
 """Plans: `make_plan` reads the recipes and says what must be built, in which order, and why."""
 
-from ddlce.plan.cuda import with_built_cuda
 from ddlce.plan.make import make_plan
 from ddlce.plan.model import Plan, Step
+from ddlce.plan.offered import with_built_cuda
 from ddlce.plan.steps import check_built, is_built
 
 __all__ = [

@@ -7,7 +7,7 @@ the build platform's: the same step, with the same digest, as in that platform's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ddlce import digest as digests
@@ -27,7 +27,7 @@ NOARCH = "noarch"
 
 
 @dataclass
-class _Pool:
+class Pool:
     """The packages of the target, while it is found out which of them can be had.
 
     Attributes:
@@ -77,48 +77,94 @@ def make_cross_plan(settings: Settings, subdir: str, native: Plan) -> Plan:
     Raises:
         InputError: as `make_plan`; also a wrong table of what is absent.
     """
+    return plan_and_pool(settings, subdir, native)[0]
+
+
+def plan_and_pool(settings: Settings, subdir: str, native: Plan) -> tuple[Plan, Pool]:
+    """The plan of another platform, and the packages that it is for.
+
+    Args and raises as `make_cross_plan`.
+    """
     get_platform(subdir)
     recipes = load_recipes(settings, subdir)
-    tools = {o.name: step for step in native.steps.values() for o in step.outputs}
+    tools = {o.name for step in native.steps.values() for o in step.outputs}
     pool = _pool(settings, subdir, native, recipes)
-    built = with_run_exports({s.name: [*s.outputs] for s in native.steps.values()})
-    pool.own = with_run_exports(pool.own, [o for made in built.values() for o in made])
-    pool.lose(set(tools))
+    pool.own = with_run_exports(pool.own, exporting(native))
+    pool.lose(tools)
+    plan = Plan({}, subdir, dict(sorted(pool.absent.items())))
     owners = find_owners(recipes, pool.own)
+    return add_steps(settings, plan, pool, recipes, owners, native), pool
 
+
+def exporting(native: Plan) -> list[Output]:
+    """The native packages, with what others add to them."""
+    built = with_run_exports({s.name: [*s.outputs] for s in native.steps.values()})
+    return [output for made in built.values() for output in made]
+
+
+def add_steps(
+    settings: Settings,
+    plan: Plan,
+    pool: Pool,
+    recipes: dict[str, Recipe],
+    owners: Mapping[str, str],
+    native: Plan,
+) -> Plan:
+    """A target's plan with further recipes, and the native steps that they need.
+
+    Args:
+        settings: the folders.
+        plan: what is planned already.
+        pool: the target's packages, those of the plan and those to be added.
+        recipes: those of the pool that may be added; what the plan has is not.
+        owners: package → the recipe of the pool that makes it.
+        native: the plan of the build platform.
+    """
+    subdir, own = plan.subdir, pool.own
+    tools = {o.name: step for step in native.steps.values() for o in step.outputs}
+    new = {n: made for n, made in own.items() if n in recipes and n not in plan.steps}
     # Of a recipe that both platforms build, `below` means the target's, `helpers` the native one.
-    below = {name: _below(made, owners, pool, tools) for name, made in pool.own.items()}
-    helpers = {name: _tools(made, built) for name, made in pool.own.items()}
-    keys = {s.name: _key(s, pool.own) for s in native.steps.values()}
-    needed = {n for found in below.values() for n in found - pool.own.keys()}
+    below = {name: _below(made, owners, pool, tools) for name, made in new.items()}
+    helpers = {name: _tools(made, exporting(native), tools) for name, made in new.items()}
+    keys = {s.name: _key(s, own) for s in native.steps.values()}
+    needed = {n for found in below.values() for n in found - own.keys()}
     needed |= {n for found in helpers.values() for n in found}
     needed = _with_closures(native, needed | {s.name for s in pool.shared.values()})
     steps = {keys[n]: _renamed(native.steps[n], keys) for n in native.steps if n in needed}
-    graph = {name: found & pool.own.keys() for name, found in below.items()}
+    steps = plan.steps | steps
+    graph = {name: found & new.keys() for name, found in below.items()}
     variants, store = load_variants(settings.recipes / VARIANTS, subdir), Store(settings.store)
     for name in order_of(recipes, graph):
-        direct = {owners.get(d) or pool.shared[d].name for o in pool.own[name] for d in o.host_deps}
+        direct = {owners.get(d) or pool.shared[d].name for o in own[name] for d in o.host_deps}
         # A recipe's own earlier outputs are no dependency; the native build of it may be one.
-        known = {n: steps[n if n in pool.own else keys[n]].digest for n in direct - {name}}
-        used = {tools[d].name for o in pool.own[name] for d in o.build_deps}
+        known = {n: steps[n if n in own else keys[n]].digest for n in direct - {name}}
+        used = {tools[d].name for o in own[name] for d in o.build_deps}
         known |= {keys[n]: native.steps[n].digest for n in used}
-        parts = digests.digest_parts(
-            recipes[name], pool.own[name], dict(sorted(known.items())), subdir
-        )
+        parts = digests.digest_parts(recipes[name], own[name], dict(sorted(known.items())), subdir)
         final = final_outputs(recipes[name], variants, subdir, digests.combine(parts))
-        after = {n if n in pool.own else keys[n] for n in below[name] - {name}}
+        after = {n if n in own else keys[n] for n in below[name] - {name}}
         after |= {keys[n] for n in helpers[name]}
         steps[name] = make_step(recipes[name], final, parts, after, store, subdir)
-    return Plan(steps, subdir, dict(sorted(pool.absent.items())))
+    return replace(plan, steps=steps)
 
 
-def _pool(settings: Settings, subdir: str, native: Plan, recipes: dict[str, Recipe]) -> _Pool:
+def known_absent(settings: Settings, section: str, recipes: Collection[str]) -> dict[str, str]:
+    """What a section of the table of absences says of these recipes.
+
+    Raises:
+        InputError: a wrong table, or a line about another recipe.
+    """
     path = settings.recipes / ABSENT
-    table = load_absent(path, subdir)
-    if unknown := sorted(table.keys() - recipes.keys() - native.steps.keys()):
+    table = load_absent(path, section)
+    if unknown := sorted(table.keys() - set(recipes)):
         raise InputError(
-            f"{path}: {subdir}: {unknown[0]!r} is no recipe", "mend the name, or delete the line"
+            f"{path}: {section}: {unknown[0]!r} is no recipe", "mend the name, or delete the line"
         )
+    return table
+
+
+def _pool(settings: Settings, subdir: str, native: Plan, recipes: dict[str, Recipe]) -> Pool:
+    table = known_absent(settings, subdir, {*recipes, *native.steps})
     variants = load_variants(settings.recipes / VARIANTS, subdir)
     own: dict[str, list[Output]] = {}
     for name, recipe in recipes.items():
@@ -144,11 +190,11 @@ def _pool(settings: Settings, subdir: str, native: Plan, recipes: dict[str, Reci
                 if name not in recipes
                 else f"its recipe leaves {subdir} out"
             )
-    return _Pool(own, shared, absent)
+    return Pool(own, shared, absent)
 
 
 def _below(
-    made: Iterable[Output], owners: Mapping[str, str], pool: _Pool, tools: Mapping[str, Step]
+    made: Iterable[Output], owners: Mapping[str, str], pool: Pool, tools: Mapping[str, Step]
 ) -> set[str]:
     """The recipes of all that can be installed beside a recipe's packages on the target."""
     found: set[str] = set()
@@ -169,16 +215,16 @@ def _below(
     return found
 
 
-def _tools(made: Iterable[Output], built: Mapping[str, Iterable[Output]]) -> set[str]:
+def _tools(made: Iterable[Output], built: Iterable[Output], tools: Mapping[str, Step]) -> set[str]:
     """The native recipes of all that can be installed in the build environment."""
-    known = {output.name: (recipe, output) for recipe, each in built.items() for output in each}
+    known = {output.name: output for output in built}
     todo, seen = [d for o in made for d in o.build_deps], set[str]()
     while todo:
         package = todo.pop()
         if package not in seen:
             seen.add(package)
-            todo += known[package][1].run_deps
-    return {known[package][0] for package in seen}
+            todo += known[package].run_deps
+    return {tools[package].name for package in seen}
 
 
 def _with_closures(native: Plan, names: Iterable[str]) -> set[str]:

@@ -14,7 +14,7 @@ from ddlce.engine.variants import VARIANTS, load_variants
 from ddlce.plan.graph import find_owners, order_of, refuse_unknown, with_run_exports
 from ddlce.plan.model import Plan
 from ddlce.plan.steps import final_outputs, make_step
-from ddlce.recipes import cuda_versions, load_cuda_recipes
+from ddlce.recipes import Recipe, load_cuda_recipes
 from ddlce.settings import Settings
 from ddlce.store import Store
 
@@ -31,7 +31,20 @@ def make_cuda_plan(settings: Settings, cuda: str, native: Plan) -> Plan:
         InputError: as `make_plan`; also where there is no such variant.
     """
     native = replace(native, steps={n: s for n, s in native.steps.items() if not s.recipe.cuda})
-    recipes = load_cuda_recipes(settings, cuda)
+    return add_cuda_steps(settings, load_cuda_recipes(settings, cuda), native)
+
+
+def add_cuda_steps(settings: Settings, recipes: dict[str, Recipe], native: Plan) -> Plan:
+    """The native plan with recipes of a CUDA variant.
+
+    Args:
+        settings: the folders.
+        recipes: from `load_cuda_recipes`, or some of them.
+        native: the plan of the build platform, with none of a CUDA variant.
+
+    Raises:
+        InputError: a package that no recipe makes, or a cycle.
+    """
     variants, store = load_variants(settings.recipes / VARIANTS), Store(settings.store)
     rendered = {n: [o for o, _ in render(r, variants, native.subdir)] for n, r in recipes.items()}
     others = [output for step in native.steps.values() for output in step.outputs]
@@ -48,17 +61,3 @@ def make_cuda_plan(settings: Settings, cuda: str, native: Plan) -> Plan:
         final = final_outputs(recipes[name], variants, native.subdir, digests.combine(parts))
         steps[name] = make_step(recipes[name], final, parts, graph[name], store, native.subdir)
     return replace(native, steps=steps)
-
-
-def with_built_cuda(settings: Settings, plan: Plan) -> Plan:
-    """The plan with every CUDA variant whose packages are all built: a channel offers them too."""
-    steps = dict(plan.steps)
-    planned = {step.recipe.cuda for step in plan.steps.values()}
-    for cuda in cuda_versions(settings):
-        if cuda in planned:
-            continue
-        found = make_cuda_plan(settings, cuda, plan).steps.items()
-        added = {name: step for name, step in found if step.recipe.cuda}
-        if all(step.reuse for step in added.values()):
-            steps |= added
-    return replace(plan, steps=steps)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ddlce import digest as digests
 from ddlce.engine.render import render
 from ddlce.engine.variants import VARIANTS, load_variants
-from ddlce.errors import InputError
 from ddlce.plan.cross import make_cross_plan
+from ddlce.plan.cross_cuda import make_cross_cuda_plan
 from ddlce.plan.cuda import make_cuda_plan
 from ddlce.plan.graph import find_owners, order_of, refuse_unknown, with_run_exports
 from ddlce.plan.model import Plan, Step
@@ -30,10 +30,7 @@ def make_plan(settings: Settings, subdir: str = BUILD_PLATFORM, cuda: str = "") 
             that no compiler is known for, a version of CUDA that there are no packages for.
     """
     if cuda and subdir != BUILD_PLATFORM:
-        raise InputError(
-            f"there are no packages for CUDA {cuda} on {subdir}",
-            f"leave out the version of CUDA; {BUILD_PLATFORM} has packages for it",
-        )
+        return make_cross_cuda_plan(settings, subdir, cuda, make_plan(settings))
     if cuda:
         return make_cuda_plan(settings, cuda, make_plan(settings))
     if subdir != BUILD_PLATFORM:

@@ -10,7 +10,7 @@ from ddlce.errors import DdlceError, InputError
 from ddlce.files import locked
 from ddlce.model.source import Source, SourcesLock
 from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
-from ddlce.recipes import Recipe, cuda_versions, load_cuda_recipes, load_recipes
+from ddlce.recipes import Recipe, cuda_variants, load_cuda_recipes, load_recipes
 from ddlce.settings import SOURCES_LOCK, Settings
 from ddlce.sources.resolve import Request, Resolver, merged, request_for
 
@@ -125,8 +125,8 @@ def used_sources(settings: Settings) -> dict[str, tuple[str, Path]]:
     sources = load_lock(settings).sources
     found = {s.sha256: (s.recipe_url, settings.sources_lock) for s in sources if is_glibc(s)}
     recipes = [r for subdir in PLATFORMS for r in load_recipes(settings, subdir).values()]
-    for cuda in cuda_versions(settings):
-        recipes += load_cuda_recipes(settings, cuda).values()
+    for subdir, cuda in cuda_variants(settings):
+        recipes += load_cuda_recipes(settings, cuda, subdir).values()
     for recipe in recipes:
         for source in recipe.sources():
             if "url" not in source:
@@ -151,14 +151,15 @@ def cuda_sources(settings: Settings, but: str = "") -> set[str]:
     Raises:
         InputError: as `load_cuda_recipes`.
     """
-    versions = cuda_versions(settings)
-    if but and but not in versions:
+    variants = cuda_variants(settings)
+    if but and but not in (cuda for _, cuda in variants):
         load_cuda_recipes(settings, but)  # says which there are
-    if not versions:
+    if not variants:
         return set()
-    found = {v: _digests(load_cuda_recipes(settings, v)) for v in versions}
+    found = [(c, _digests(load_cuda_recipes(settings, c, subdir))) for subdir, c in variants]
+    wanted = [digests for cuda, digests in found if cuda == but]
     others = [_digests(load_recipes(settings, subdir)) for subdir in PLATFORMS]
-    return set().union(*found.values()).difference(*others, found.get(but, ()))
+    return set().union(*(digests for _, digests in found)).difference(*others, *wanted)
 
 
 def _digests(recipes: Mapping[str, Recipe]) -> set[str]:

@@ -1,0 +1,85 @@
+"""The plan of a CUDA variant for another platform: its own plan, and the packages for CUDA beside.
+
+They come of Debian's packages for the platform (recipes/debs/cudaNNN.yaml). What is for CUDA and
+noarch is the build platform's, as all that is noarch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ddlce.engine.render import Output, render
+from ddlce.engine.variants import VARIANTS, load_variants
+from ddlce.plan.cross import NOARCH, Pool, add_steps, exporting, known_absent, plan_and_pool
+from ddlce.plan.cuda import add_cuda_steps
+from ddlce.plan.graph import find_owners, with_run_exports
+from ddlce.plan.model import Plan
+from ddlce.recipes import Recipe, load_cuda_recipes
+from ddlce.settings import Settings
+
+
+def make_cross_cuda_plan(settings: Settings, subdir: str, cuda: str, native: Plan) -> Plan:
+    """The steps of another platform's plan, and those of a CUDA variant for it.
+
+    Args:
+        settings: the folders.
+        subdir: the target, e.g. "linux-ppc64le".
+        cuda: the version of CUDA, "12.4".
+        native: the plan of the build platform; steps of a CUDA variant in it do not count.
+
+    Raises:
+        InputError: as `make_cross_plan`; also where the platform has no such variant.
+    """
+    native = replace(native, steps={n: s for n, s in native.steps.items() if not s.recipe.cuda})
+    recipes = load_cuda_recipes(settings, cuda, subdir)
+    plan, pool = plan_and_pool(settings, subdir, native)
+    key = cuda.replace(".", "")
+    reasons = known_absent(
+        settings, f"{subdir}-cuda{key}", {n.removesuffix(f"-cuda{key}") for n in recipes}
+    )
+    absent = {f"{name}-cuda{key}": reason for name, reason in reasons.items()}
+    with_noarch = noarch_cuda_plan(settings, recipes, native)
+    added = _pool(settings, subdir, recipes, pool, with_noarch, absent)
+    others = [*exporting(with_noarch), *(o for made in pool.own.values() for o in made)]
+    added.own |= with_run_exports({n: m for n, m in added.own.items() if n in recipes}, others)
+    added.lose({o.name for step in native.steps.values() for o in step.outputs})
+    owners = find_owners(recipes, {n: m for n, m in added.own.items() if n in recipes})
+    owners = _owners(pool.own) | owners
+    found = add_steps(settings, plan, added, recipes, owners, with_noarch)
+    return replace(found, absent=plan.absent | dict(sorted(added.absent.items())))
+
+
+def noarch_cuda_plan(settings: Settings, recipes: Mapping[str, Recipe], native: Plan) -> Plan:
+    """The native plan, with those of a CUDA variant's recipes that make noarch packages alone."""
+    variants = load_variants(settings.recipes / VARIANTS)
+    made = {n: [o for o, _ in render(r, variants, native.subdir)] for n, r in recipes.items()}
+    noarch = {n for n, each in made.items() if {o.subdir for o in each} == {NOARCH}}
+    return add_cuda_steps(settings, {n: r for n, r in recipes.items() if n in noarch}, native)
+
+
+def _pool(
+    settings: Settings,
+    subdir: str,
+    recipes: Mapping[str, Recipe],
+    pool: Pool,
+    with_noarch: Plan,
+    absent: dict[str, str],
+) -> Pool:
+    """The target's packages with those for CUDA, before it is found out which can be had."""
+    variants = load_variants(settings.recipes / VARIANTS, subdir)
+    own: dict[str, list[Output]] = {}
+    for name, recipe in recipes.items():
+        if name in absent or name in with_noarch.steps:
+            continue
+        made = [o for o, _ in render(recipe, variants, subdir) if o.subdir == subdir]
+        if made:
+            own[name] = made
+    noarch = [step for n, step in with_noarch.steps.items() if n in recipes]
+    shared = {o.name: step for step in noarch for o in step.outputs}
+    return Pool(pool.own | own, pool.shared | shared, absent)
+
+
+def _owners(own: Mapping[str, list[Output]]) -> dict[str, str]:
+    """Package → the recipe that makes it."""
+    return {output.name: recipe for recipe, made in own.items() for output in made}
