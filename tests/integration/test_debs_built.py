@@ -6,25 +6,17 @@ It takes what `ddlce build --subdir linux-ppc64le` left in the store, and builds
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from ddlce.emulate import emulated, machine_of
-from ddlce.engine.index import index_channel
-from ddlce.engine.install import CacheLayer, install
-from ddlce.engine.solve import solve
-from ddlce.files import link_or_copy
 from ddlce.plan import make_plan
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
-from ddlce.store import Store
+from support.storeprefix import prefix_of, run_emulated
 
 POWER = "linux-ppc64le"
 SPECS = ["pytorch", "scipy", "scikit-learn", "psutil", "pyyaml"]
-#: RHEL 8: an older glibc than any of Debian's binaries was made for.
-MACHINE = {"__unix": "0", "__linux": "4.18", "__glibc": "2.28"}
 
 pytestmark = [
     pytest.mark.built,
@@ -61,30 +53,13 @@ if __name__ == "__main__":
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A prefix for POWER with SPECS in it."""
-    settings = load_settings()
-    plan = make_plan(settings, POWER).restrict(SPECS)
-    if plan.to_build:
-        names = ", ".join(step.name for step in plan.to_build)
-        pytest.skip(f"not built: {names}; run `ddlce build --subdir {POWER}` first")
-    top = tmp_path_factory.mktemp("debs")
-    store = Store(settings.store)
-    for step in plan.steps.values():
-        for output in step.outputs:
-            package = store.package(output.subdir, output.filename)
-            link_or_copy(package, top / "channel" / output.subdir / output.filename)
-    index_channel(top / "channel")
-    channels = {"here": (top / "channel").as_uri()}
-    packages = solve(SPECS, channels, POWER, MACHINE, top / "repodata")
-    layers = [CacheLayer(top / "pkgs")]
-    install(packages, channels, top / "prefix", layers, specs=SPECS, offline=True)
-    return top / "prefix"
+    plan = make_plan(load_settings(), POWER).restrict(SPECS)
+    return prefix_of(plan, SPECS, tmp_path_factory.mktemp("debs"))
 
 
 def run(prefix: Path, *arguments: str) -> str:
     """What python prints; what it says on standard error when it is told to be verbose."""
-    command = [str(prefix / "bin" / "python"), *arguments]
-    argv = emulated(command, POWER, machine_of(load_settings(), POWER, prefix))
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=prefix)
+    done = run_emulated(prefix, POWER, "python", *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout + ("-v" in arguments) * done.stderr
 

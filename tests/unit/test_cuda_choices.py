@@ -14,12 +14,13 @@ from ddlce.engine.index import index_channel
 from ddlce.engine.render import Output
 from ddlce.engine.solve import solve
 from ddlce.errors import InputError
-from ddlce.plan import make_plan
+from ddlce.plan import Plan, make_plan
 from ddlce.settings import load_settings
 from support.minichannel import Pkg, pack
 
 #: What conda's clients see of a machine without a GPU, and of its driver.
 MACHINE = {"__glibc": "2.28", "__linux": "4.18", "__unix": "0"}
+POWER = "linux-ppc64le"
 
 
 def described(output: Output) -> Pkg:
@@ -35,25 +36,33 @@ def described(output: Output) -> Pkg:
         constrains=[s for s in requirements.get("run_constraints", ()) if isinstance(s, str)],
         build=output.build,
         noarch="generic" if output.subdir == "noarch" else None,
+        subdir=output.subdir,
         extra={"track_features": " ".join(features)} if features else {},
     )
 
 
-@pytest.fixture(scope="module")
-def channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("choices") / "channel"
-    for step in make_plan(load_settings(), cuda="13.0").steps.values():
-        for output in step.outputs:
-            pack(described(output), folder)
+def make_channel(folder: Path, *plans: Plan) -> Path:
+    """A channel of what the plans make."""
+    outputs = {o.filename: o for plan in plans for s in plan.steps.values() for o in s.outputs}
+    for output in outputs.values():
+        pack(described(output), folder)
     index_channel(folder)
     return folder
 
 
-def chosen(channel: Path, *specs: str, driver: str = "") -> dict[str, str]:
+@pytest.fixture(scope="module")
+def channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    plan = make_plan(load_settings(), cuda="13.0")
+    return make_channel(tmp_path_factory.mktemp("choices") / "channel", plan)
+
+
+def chosen(
+    channel: Path, *specs: str, driver: str = "", subdir: str = "linux-64"
+) -> dict[str, str]:
     """Name → build of what is installed on a machine whose driver is for this CUDA."""
     machine = {**MACHINE, **({"__cuda": driver} if driver else {})}
     cache = channel.parent / "cache"
-    found = solve([*specs], {"ddl-ce": channel.as_uri()}, "linux-64", machine, cache)
+    found = solve([*specs], {"ddl-ce": channel.as_uri()}, subdir, machine, cache)
     return {package.name: package.build for package in found}
 
 
@@ -100,3 +109,43 @@ def test_lms_and_ddl_follow_pytorch(channel: Path) -> None:
     builds = chosen(channel, "pytorch-gpu", "lms-torch", "ddl-torch", driver="13.0")
     for name in ("ddl", "lms-torch"):
         assert builds[name].startswith("cuda130_"), name
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The channel of both platforms, each with its CUDA."""
+    settings = load_settings()
+    plans = make_plan(settings, cuda="13.0"), make_plan(settings, POWER, "12.4")
+    return make_channel(tmp_path_factory.mktemp("both") / "channel", *plans)
+
+
+@pytest.mark.parametrize("driver", ["", "12.4"])
+def test_on_power_nobody_gets_cuda_without_asking(both: Path, driver: str) -> None:
+    for spec in ("ddl-ce", "ddl", "ddl-torch"):
+        builds = chosen(both, spec, driver=driver, subdir=POWER)
+        assert builds["ddl"].startswith("py313"), spec
+        assert not {"cuda-version", "cuda-cudart", "nccl"} & builds.keys()
+
+
+@pytest.mark.parametrize("driver", ["", "12.0", "12.4"])
+def test_on_power_libddl_for_cuda_is_to_be_had_by_name(both: Path, driver: str) -> None:
+    builds = chosen(both, "ddl=*=cuda*", driver=driver, subdir=POWER)
+    assert builds["ddl"].startswith("cuda124_py313")
+    assert "cuda-version" in builds
+    # PyTorch there is the build for CPUs, and both may be in one environment.
+    together = chosen(both, "ddl=*=cuda*", "ddl-torch", driver=driver, subdir=POWER)
+    assert together["pytorch"].startswith("cpu_")
+
+
+def test_on_power_an_older_driver_is_refused(both: Path) -> None:
+    with pytest.raises(InputError, match="__cuda"):
+        chosen(both, "ddl=*=cuda*", driver="11.8", subdir=POWER)
+
+
+def test_the_cuda_of_another_platform_is_not_taken(both: Path) -> None:
+    """cuda-version is noarch: both are in one folder."""
+    assert chosen(both, "ddl=*=cuda*", driver="13.0")["ddl"].startswith("cuda130_")
+    with pytest.raises(InputError):
+        chosen(both, "ddl=*=cuda124*", driver="13.0")
+    with pytest.raises(InputError):
+        chosen(both, "pytorch-gpu", driver="13.0", subdir=POWER)
