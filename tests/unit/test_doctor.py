@@ -189,9 +189,16 @@ def test_the_module_system_of_this_shell(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_gpus(path: Path) -> None:
-    assert machine.check_gpus().state == "optional"
-    program(path, "nvidia-smi", "echo 'NVIDIA H100, 570.1'; echo 'NVIDIA H100, 570.1'")
-    assert machine.check_gpus().found == "2: NVIDIA H100, 570.1"
+    settings = load_settings()
+    assert machine.check_gpus(settings).state == "optional"
+    program(path, "nvidia-smi", "echo 'NVIDIA H100, 580.1, 9.0'; echo 'NVIDIA H100, 580.1, 9.0'")
+    assert machine.check_gpus(settings).found == "2: NVIDIA H100, 580.1, 9.0"
+    program(path, "nvidia-smi", "echo 'NVIDIA H100, 580.1, 9.0'; echo 'Tesla K80, 580.1, 3.7'")
+    check = machine.check_gpus(settings)
+    assert check.state == "optional"
+    assert "Tesla K80 has compute capability 3.7, 7.5 needed" in check.found
+    program(path, "nvidia-smi", "echo 'NVIDIA H100, 580.1, [N/A]'")  # an old nvidia-smi
+    assert machine.check_gpus(settings).state == "ok"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 from pathlib import Path
 
@@ -25,6 +26,9 @@ CACHE_GB, ROOT_GB = 15, 5
 #: One link of the largest package fits; less, and the machine swaps.
 MEMORY_GB = 4
 
+#: The oldest GPU that PyTorch's wheels for a CUDA have code for, by its compute capability.
+OLDEST_GPU = {12: "7.0", 13: "7.5"}
+
 MODULE_SYSTEMS = {
     "LMOD_VERSION": "Lmod",
     "MODULES_CMD": "Environment Modules",
@@ -40,7 +44,7 @@ def check_machine(settings: Settings) -> list[Check]:
         check_folder("environments", settings.root, "their programs are run from there"),
         check_memory(),
         check_glibc(settings),
-        check_gpus(),
+        check_gpus(settings),
         check_driver(settings),
         check_mpi(),
         check_modules(),
@@ -103,13 +107,23 @@ def _glibc_floor(settings: Settings) -> str:
     return glibc_floor(path.parent, this_platform()) or oldest
 
 
-def check_gpus() -> Check:
-    """NVIDIA GPUs that the driver shows."""
+def check_gpus(settings: Settings) -> Check:
+    """NVIDIA GPUs that the driver shows, and whether the builds for CUDA have code for them."""
     why = "training and ddl on GPUs; without one everything runs on the CPU"
-    lines = _output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    query = "--query-gpu=name,driver_version,compute_cap"
+    lines = _output("nvidia-smi", query, "--format=csv,noheader")
     if not lines:
         return Check("GPUs", "optional", "none", why)
-    return Check("GPUs", "ok", f"{len(lines)}: {lines[0]}", why)
+    found = f"{len(lines)}: {lines[0]}"
+    offered = cuda_versions(settings, this_platform())
+    least = min((OLDEST_GPU[Version(cuda).major] for cuda in offered), key=Version, default="0")
+    for line in lines:
+        capability = line.rpartition(",")[2].strip()
+        if re.fullmatch(r"\d+[.]\d+", capability) and Version(capability) < Version(least):
+            name = line.partition(",")[0]
+            problem = f"{found}; {name} has compute capability {capability}, {least} needed"
+            return Check("GPUs", "optional", problem, why)
+    return Check("GPUs", "ok", found, why)
 
 
 def check_driver(settings: Settings) -> Check:
