@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from ddlce.env.layout import Layout
 from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment
 from support.cudatorch import launch_on_gpus, launch_torch, simulate_release
+from support.gpuhost import needs_root, on_gpu_host
 from support.horovodsim import horovod_kernels
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -130,6 +132,19 @@ def test_each_rank_sees_its_own_gpu(
     assert "through NCCL" in done.stderr, done.stderr[-4000:]
     said = {line.split("] ")[1] for line in done.stdout.splitlines()}
     assert said == {"rank 0 sees 1, of bus 2", "rank 1 sees 0, of bus 1"}
+
+
+@needs_root
+def test_a_rank_for_each_gpu_of_the_host(
+    gpu_prefix: Path, simulated: dict[str, str], tmp_path: Path
+) -> None:
+    """Where nobody says how many ranks, the driver's files do."""
+    within = partial(on_gpu_host, tmp_path, 2)
+    command = ("-c", OWN_GPU)
+    done = launch_torch(gpu_prefix, None, simulated, *command, options="-bind_gpus", within=within)
+    assert done.returncode == 0, done.stderr[-4000:]
+    said = {line.split("] ")[1] for line in done.stdout.splitlines()}
+    assert said == {"rank 0 sees 0, of bus 1", "rank 1 sees 1, of bus 2"}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,21 +78,28 @@ def simulate_release(prefix: Path, folder: Path) -> dict[str, str]:
 
 
 def launch_torch(
-    prefix: Path, ranks: int, simulated: dict[str, str], *words: str | Path, options: str = ""
+    prefix: Path,
+    ranks: int | None,
+    simulated: dict[str, str],
+    *words: str | Path,
+    options: str = "",
+    within: Callable[[list[str]], list[str]] = list,
 ) -> subprocess.CompletedProcess[str]:
     """Run Python on some ranks of this host, on a simulated CUDA.
 
     Args:
         prefix: the environment whose ddlrun and Python to use.
-        ranks: how many.
+        ranks: how many; None: as ddlrun finds.
         simulated: of `simulate_torch` or `simulate_release`, with what else the ranks have.
         words: Python's arguments.
         options: of ddlrun besides.
+        within: makes another command of ddlrun's, that runs it.
     """
-    launch = (prefix / "bin" / "ddlrun", "-np", ranks, "-timeout", 600, *options.split())
+    count = ("-np", ranks) if ranks else ()
+    launch = (prefix / "bin" / "ddlrun", *count, "-timeout", 600, *options.split())
     variables = (f"{name}={value}" for name, value in simulated.items())
     return subprocess.run(
-        [str(word) for word in (*launch, "env", *variables, "python", *words)],
+        within([str(word) for word in (*launch, "env", *variables, "python", *words)]),
         capture_output=True,
         text=True,
         env=clean_environment(prefix, os.environ),
