@@ -10,10 +10,10 @@ import fnmatch
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from packaging.version import Version
@@ -24,6 +24,9 @@ from ddlce.errors import InputError
 from ddlce.model.source import SourcesLock
 from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
 from ddlce.settings import Settings
+
+if TYPE_CHECKING:
+    from ddlce.nvidia import Toolkit
 
 #: Left by editors, compilers and test runs inside a room; never part of a package.
 IGNORED = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", "build", ".git"}
@@ -54,6 +57,7 @@ class Recipe:
             the recipe's tests take along.
         generated: True where `data` was made from a wheel's or a Debian package's metadata.
         cuda: the version of CUDA that it is rendered for, "13.0"; "" as the variants say.
+        versions: variant key → the version for that CUDA, where the variants say another.
     """
 
     name: str
@@ -63,6 +67,7 @@ class Recipe:
     files: tuple[Path, ...] = field(repr=False)
     generated: bool = False
     cuda: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
 
     def sources(self) -> list[dict[str, Any]]:
         """The `source` entries of the recipe and of its outputs, those of all platforms."""
@@ -152,8 +157,9 @@ def load_cuda_recipes(
 ) -> dict[str, Recipe]:
     """The recipes of a CUDA variant by room name, as `ddl-cuda130`.
 
-    They are the hand-written ones that use the variant key, and those generated from what the
-    platform has: NVIDIA's wheels and the wheels that are built for CUDA, or Debian's packages.
+    They are the hand-written ones that use the variant key, or one that has another version for
+    this CUDA, and those generated from what the platform has: NVIDIA's wheels and the wheels that
+    are built for CUDA, or Debian's packages.
 
     Args:
         settings: the folders.
@@ -172,27 +178,36 @@ def load_cuda_recipes(
             f"there are for {', '.join(known)}" if known else "see docs/howto/cuda-variant.md",
         )
     key, lock = f"cuda{cuda.replace('.', '')}", SourcesLock.load(settings.sources_lock)
+    versions: dict[str, str] = {}
+    without: set[str] = set()
     if subdir == BUILD_PLATFORM:
-        found = [*_from_nvidia(settings, lock, tables[cuda])]
+        from ddlce.nvidia import read_toolkit
+
+        toolkit = read_toolkit(tables[cuda], lock, subdir)
+        found = [*_from_nvidia(settings, lock, tables[cuda], toolkit)]
+        versions, without = toolkit.manifest.variants, set(toolkit.manifest.without)
     else:
         from ddlce.debs import deb_recipes
 
         made = deb_recipes(tables[cuda], lock, subdir, {})
         found = [_generated(tables[cuda], each.name, each.data, each.files) for each in made]
-    rooms = _find_rooms(settings.recipes)
-    found += [load_recipe(path) for path in rooms if CUDA in path.read_text(encoding="utf-8")]
-    return {f"{r.name}-{key}": replace(r, name=f"{r.name}-{key}", cuda=cuda) for r in found}
+    found += [load_recipe(path) for path in _cuda_rooms(settings, cuda, versions, without)]
+    return {
+        f"{r.name}-{key}": replace(r, name=f"{r.name}-{key}", cuda=cuda, versions=versions)
+        for r in found
+    }
 
 
-def _from_nvidia(settings: Settings, lock: SourcesLock, table: Path) -> Iterator[Recipe]:
+def _from_nvidia(
+    settings: Settings, lock: SourcesLock, table: Path, toolkit: Toolkit
+) -> Iterator[Recipe]:
     """Recipes of NVIDIA's wheels, and of those that are built for their CUDA."""
-    from ddlce.nvidia import nvidia_recipes, read_toolkit
+    from ddlce.nvidia import nvidia_recipes
     from ddlce.wheels import Others, wheel_packages, wheel_recipes
 
     subdir = BUILD_PLATFORM
     python = python_version(settings.recipes, subdir)
     glibc = glibc_floor(settings.recipes, subdir)
-    toolkit = read_toolkit(table, lock, subdir)
     made = [(table, each) for each in nvidia_recipes(toolkit, subdir, python, glibc)]
     wheels = settings.recipes / "wheels" / table.name
     if wheels.exists():
@@ -203,6 +218,26 @@ def _from_nvidia(settings: Settings, lock: SourcesLock, table: Path) -> Iterator
         ]
     for path, each in made:
         yield _generated(path, each.name, each.data, each.files)
+
+
+def _cuda_rooms(
+    settings: Settings, cuda: str, versions: Mapping[str, str], without: set[str]
+) -> list[Path]:
+    """The rooms that have a build for a CUDA, if their `skip` does not say otherwise."""
+    rooms = _find_rooms(settings.recipes)
+    unknown = without - {path.parent.name for path in rooms}
+    if unknown:
+        raise InputError(
+            f"CUDA {cuda}: 'without' names {', '.join(sorted(unknown))}, which is no room",
+            "mend the name, or take the line out",
+        )
+    keys = "|".join(map(re.escape, versions))
+    uses = re.compile(rf"{CUDA}|\$\{{\{{[^}}]*\b({keys})\b" if keys else CUDA)
+    return [
+        path
+        for path in rooms
+        if path.parent.name not in without and uses.search(path.read_text(encoding="utf-8"))
+    ]
 
 
 def _from_wheels(settings: Settings, lock: LoadLock, subdir: str) -> Iterator[Recipe]:

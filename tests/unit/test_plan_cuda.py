@@ -125,6 +125,47 @@ def test_variants_do_not_stand_on_each_other(cuda_tree: MiniTree) -> None:
     assert with_built_cuda(settings, first).steps.keys() == first.steps.keys()
 
 
+NEEDS_TOY = """\
+package: {name: follower, version: "1.0"}
+build:
+  number: 0
+  string: h${{ digest }}_0
+  noarch: generic
+  script: "true"
+requirements:
+  run: ["base ${{ toy }}"]
+about: {license: MIT, license_file: LICENSE, summary: A toy., homepage: "https://example.org"}
+"""
+
+
+def test_a_variant_may_have_other_versions(cuda_tree: MiniTree) -> None:
+    """What uses one of them is built for it, too; a room may be left out."""
+    settings, recipes = cuda_tree.settings, cuda_tree.repo / "recipes"
+    (recipes / "conda_build_config.yaml").write_text(VARIANTS + 'toy: ["2.*"]\n')
+    room = recipes / "follower"
+    room.mkdir()
+    (room / "recipe.yaml").write_text(NEEDS_TOY)
+    before = make_plan(settings, cuda="13.0")
+    assert "follower-cuda130" not in before.steps
+    table = {"cuda": "12.8", "license": "LicenseRef-EULA", "packages": PACKAGES}
+    more = {"variants": {"toy": "1.*"}, "without": {"app": "there is none."}}
+    path = recipes / "nvidia" / "cuda128.yaml"
+    path.write_text(yaml.safe_dump({**table, **more}))
+    plan = make_plan(settings, cuda="12.8")
+    assert plan.steps["follower"].digest == before.steps["follower"].digest
+    (output,) = plan.steps["follower-cuda128"].outputs
+    assert output.variant["toy"] == "1.*"
+    assert output.rendered["requirements"]["run"] == ["base 1.*"]
+    assert "app-cuda128" not in plan.steps
+    after = make_plan(settings, cuda="13.0")
+    assert {n: s.digest for n, s in after.steps.items()} == {
+        n: s.digest for n, s in before.steps.items()
+    }
+    path.write_text(yaml.safe_dump({**table, "without": {"nothing": "a slip."}}))
+    with pytest.raises(InputError, match="'without' names nothing, which is no room"):
+        make_plan(settings, cuda="12.8")
+
+
 def test_their_sources_are_fetched_when_asked_for(cuda_tree: MiniTree) -> None:
     (source,) = SourcesLock.load(cuda_tree.settings.sources_lock).sources
     assert cuda_sources(cuda_tree.settings) == {source.sha256}
@@ -144,13 +185,15 @@ def test_a_version_without_packages_is_refused(cuda_tree: MiniTree) -> None:
         cuda_versions(cuda_tree.settings)
 
 
-def test_each_package_for_cuda_is_for_one_cuda() -> None:
+@pytest.mark.parametrize("cuda", cuda_versions(load_settings()))
+def test_each_package_for_cuda_is_for_one_cuda(cuda: str) -> None:
     """Those of the project: none can be mixed with another CUDA's, or solved without a driver."""
-    recipes = load_cuda_recipes(load_settings(), "13.0")
+    recipes = load_cuda_recipes(load_settings(), cuda)
     for name, recipe in recipes.items():
         run = recipe.data.get("requirements", {}).get("run", [])
         if recipe.generated and "nvidia" in recipe.path.parts:
-            assert "cuda-version 13.0.*" in run, name
+            assert f"cuda-version {cuda}.*" in run, name
             assert recipe.data["build"]["dynamic_linking"]["binary_relocation"] is False
-    assert "__cuda" in recipes["pytorch-cuda130"].data["requirements"]["run"]
-    assert recipes["pytorch-cuda130"].data["build"]["variant"] == {"down_prioritize_variant": 1}
+    pytorch = recipes[f"pytorch-cuda{cuda.replace('.', '')}"].data
+    assert "__cuda" in pytorch["requirements"]["run"]
+    assert pytorch["build"]["variant"] == {"down_prioritize_variant": 1}

@@ -20,7 +20,8 @@ class Job(_Strict):
     """Everything that a worker needs to build one recipe.
 
     Attributes:
-        name, path, folder, data, files, generated, cuda: the recipe (`ddlce.recipes.Recipe`).
+        name, path, folder, data, files, generated, cuda, versions: the recipe
+            (`ddlce.recipes.Recipe`).
         subdir: target platform.
         digest: 64 hex digits; `short` goes into the build strings.
         parts: what the digest was made from; goes into the package's metadata.
@@ -39,6 +40,7 @@ class Job(_Strict):
     files: list[Path]
     generated: bool
     cuda: str
+    versions: dict[str, str]
     subdir: str
     digest: str
     short: str
@@ -53,9 +55,15 @@ class Job(_Strict):
     @property
     def recipe(self) -> Recipe:
         """The recipe, as `render` wants it."""
-        files = tuple(self.files)
         return Recipe(
-            self.name, self.path, self.folder, self.data, files, self.generated, self.cuda
+            name=self.name,
+            path=self.path,
+            folder=self.folder,
+            data=self.data,
+            files=tuple(self.files),
+            generated=self.generated,
+            cuda=self.cuda,
+            versions=self.versions,
         )
 
 

@@ -224,6 +224,7 @@ class Scheduler:
             files=[*recipe.files],
             generated=recipe.generated,
             cuda=recipe.cuda,
+            versions=recipe.versions,
             subdir=step.subdir,
             digest=step.digest,
             short=step.short,

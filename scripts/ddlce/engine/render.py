@@ -93,7 +93,8 @@ def render(
     """
     config = RenderConfig(platform=platforms_of(subdir), extra_context={"digest": digest})
     if recipe.cuda:
-        variants = variants.merge(Variants.from_yaml(yamltext.dump({CUDA: [recipe.cuda]})))
+        ours = {key: [value] for key, value in {**recipe.versions, CUDA: recipe.cuda}.items()}
+        variants = variants.merge(Variants.from_yaml(yamltext.dump(ours)))
     try:
         stage0 = _parse(recipe)
         rendered = [(_output(v), v) for v in stage0.render(variants, config)]

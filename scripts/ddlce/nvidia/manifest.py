@@ -49,6 +49,9 @@ class NvidiaManifest(Table):
     Attributes:
         cuda: the version of CUDA, "13.0".
         license: SPDX expression of what has no other.
+        installer: the script beside the table that installs a wheel, and what it is made of.
+        variants: versions that are others for this CUDA than conda_build_config.yaml says.
+        without: recipes that use a variant key, and yet have no build for this CUDA → why.
         packages: conda name → entry.
     """
 
@@ -57,4 +60,7 @@ class NvidiaManifest(Table):
 
     cuda: str = Field(pattern=r"^\d+\.\d+$")
     license: str
+    installer: list[str] = Field(default=["install_nvidia.py"], min_length=1)
+    variants: dict[str, str] = Field(default_factory=dict)
+    without: dict[str, str] = Field(default_factory=dict)
     packages: dict[str, NvidiaEntry]

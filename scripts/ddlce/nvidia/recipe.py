@@ -22,10 +22,6 @@ from ddlce.wheels.recipe import (
     refuse_newer,
 )
 
-#: Installs every wheel of NVIDIA's; beside the manifests, so that it is part of every such
-#: package's digest.
-INSTALLER = "install_nvidia.py"
-
 
 @dataclass(frozen=True)
 class Toolkit:
@@ -102,14 +98,15 @@ def nvidia_recipes(toolkit: Toolkit, subdir: str, python: str, glibc: str) -> li
         InputError: a requirement or shared library that no package has, a wheel that needs a newer
             glibc, no licence; names the package and what to do.
     """
-    installer = toolkit.path.parent / INSTALLER
+    # Beside the manifests, and a part of every such package's digest.
+    installer = tuple(toolkit.path.parent / name for name in toolkit.manifest.installer)
     made: list[WheelRecipe] = []
     for name, entry in sorted(toolkit.manifest.packages.items()):
         try:
             data = _recipe(name, entry, toolkit, subdir, python, glibc)
         except InputError as error:
             raise InputError(f"{toolkit.path}: {name}: {error.message}", error.hint) from error
-        made.append(WheelRecipe(name, data, (installer,)))
+        made.append(WheelRecipe(name, data, installer))
     return made
 
 
@@ -127,7 +124,8 @@ def _recipe(
         run += conda_dependencies(wheel, python, subdir, entry.drop, toolkit.packages)
         run += library_dependencies(wheel, entry, toolkit.libraries)
         run += glibc_dependency(wheel)
-    command = f'python3 "$RECIPE_DIR/{INSTALLER}" --python {python} --part {entry.part}'
+    installer = toolkit.manifest.installer[0]
+    command = f'python3 "$RECIPE_DIR/{installer}" --python {python} --part {entry.part}'
     command += " --libraries-in-place" if entry.libraries_in_place else ""
     command += "".join(f" --exclude {shlex.quote(glob)}" for glob in entry.exclude)
     found = requirements(name, entry, sorted(set(run)))
