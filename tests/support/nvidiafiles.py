@@ -39,3 +39,23 @@ def toolkit_wheel(folder: Path, name: str = "nvidia-demo", *metadata: str) -> Pa
         tag="py3-none-manylinux_2_17_x86_64",
         module=False,
     )
+
+
+def cuda12_wheel(folder: Path) -> Path:
+    """A wheel in the form of CUDA 12's: a folder of its own, each a Python package."""
+    return make_wheel(
+        folder,
+        "nvidia_demo_cu12",
+        "12.8.5",
+        metadata=EULA,
+        files={
+            "nvidia/__init__.py": b"",
+            "nvidia/demo/__init__.py": b"",
+            "nvidia/demo/lib/__init__.py": b"",
+            "nvidia/demo/lib/libdemo.so.1": library(folder / "build", "libdemo.so.1"),
+            "nvidia/demo/include/__init__.py": b"",
+            "nvidia/demo/include/demo.h": b"int answer(void);\n",
+        },
+        tag="py3-none-manylinux_2_17_x86_64",
+        module=False,
+    )

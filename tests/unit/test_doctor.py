@@ -205,7 +205,8 @@ def test_gpus(path: Path) -> None:
     ("driver", "state", "found"),
     [
         ("", "optional", "none"),
-        ("12.4", "optional", "for CUDA 12.4, 13.0 needed: a newer driver"),
+        ("12.4", "optional", "for CUDA 12.4, 12.8 needed: a newer driver"),
+        ("12.8", "ok", "for CUDA 12.8"),
         ("13.1", "ok", "for CUDA 13.1"),
     ],
 )

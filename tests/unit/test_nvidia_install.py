@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.nvidiafiles import toolkit_wheel
+from support.nvidiafiles import cuda12_wheel, toolkit_wheel
 from support.wheelfiles import make_wheel
 
 SCRIPT = Path(__file__).parents[2] / "recipes" / "nvidia" / "install_nvidia.py"
@@ -21,10 +21,10 @@ DEVELOPMENT = {"lib/libdemo.so", "lib/libdemo_static.a", "include/demo.h", "bin/
 
 
 def install(
-    source: Path, prefix: Path, part: str, *options: str
+    source: Path, prefix: Path, part: str, *options: str, script: Path = SCRIPT
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-I", str(SCRIPT), "--python", "3.11", "--part", part, *options],
+        [sys.executable, str(script), "--python", "3.11", "--part", part, *options],
         env={**os.environ, "SRC_DIR": str(source), "PREFIX": str(prefix)},
         capture_output=True,
         text=True,
@@ -127,3 +127,52 @@ def test_what_is_excluded_is_left_out(source: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     left_out = {"lib/libdemo_static.a", "bin/demo"}
     assert files(tmp_path / "prefix") == (RUNTIME | DEVELOPMENT) - left_out
+
+
+def install12(
+    tmp_path: Path, part: str, *options: str
+) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A prefix with a part of a wheel in the form of CUDA 12's."""
+    source, prefix = tmp_path / "src", tmp_path / "prefix"
+    source.mkdir()
+    cuda12_wheel(source)
+    script = SCRIPT.with_name("install_nvidia12.py")
+    return prefix, install(source, prefix, part, *options, script=script)
+
+
+INFO12 = "lib/python3.11/site-packages/nvidia_demo_cu12-12.8.5.dist-info"
+INFO12_FILES = {f"{INFO12}/METADATA", f"{INFO12}/WHEEL", f"{INFO12}/licenses/LICENSE"}
+FOLDER12 = "lib/python3.11/site-packages/nvidia/demo/lib"
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ("runtime", {"lib/libdemo.so.1", FOLDER12, *INFO12_FILES}),
+        ("development", {"lib/libdemo.so", "include/demo.h"}),
+        ("all", {"lib/libdemo.so.1", FOLDER12, "lib/libdemo.so", "include/demo.h", *INFO12_FILES}),
+    ],
+)
+def test_cuda_12s_folders_are_links_and_no_python_packages(
+    tmp_path: Path, part: str, expected: set[str]
+) -> None:
+    prefix, done = install12(tmp_path, part)
+    assert done.returncode == 0, done.stderr
+    assert files(prefix) == expected
+    if part != "development":
+        assert (prefix / FOLDER12).resolve() == prefix / "lib"
+
+
+def test_cuda_12s_libraries_may_stay_in_their_folder(tmp_path: Path) -> None:
+    prefix, done = install12(tmp_path, "runtime", "--libraries-in-place")
+    assert done.returncode == 0, done.stderr
+    assert files(prefix) == {f"{FOLDER12}/libdemo.so.1", *INFO12_FILES}
+
+
+def test_a_part_of_cuda_12s_with_nothing_in_it_is_refused(tmp_path: Path) -> None:
+    done = install12(tmp_path, "development", "--exclude", "*")[1]
+    assert done.returncode == 0, done.stderr  # the link for linkers
+    (tmp_path / "src" / "two.whl").write_bytes(b"")
+    script = SCRIPT.with_name("install_nvidia12.py")
+    refused = install(tmp_path / "src", tmp_path / "prefix", "all", script=script)
+    assert "holds 2 wheels, expected one" in refused.stderr

@@ -90,3 +90,13 @@ def test_a_wheel_for_a_newer_glibc_is_refused(tmp_path: Path) -> None:
 def test_the_version_of_cuda_is_a_version(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cuda130\.yaml: cuda: "):
         recipes(tmp_path, {"x": RUNTIME}, more={"cuda": "13"})
+
+
+def test_a_table_names_its_installer(tmp_path: Path) -> None:
+    (usual,) = recipes(tmp_path, {"libdemo": RUNTIME}).values()
+    assert "/install_nvidia.py" in usual["build"]["script"][0]
+    more = {"installer": ["install_other.py", "install_nvidia.py"]}
+    (other,) = recipes(tmp_path, {"libdemo": RUNTIME}, more=more).values()
+    assert "/install_other.py" in other["build"]["script"][0]
+    with pytest.raises(InputError, match="installer"):
+        recipes(tmp_path, {"libdemo": RUNTIME}, more={"installer": []})
