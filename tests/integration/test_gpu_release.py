@@ -1,4 +1,4 @@
-"""The installed release for GPUs, `make gpu`: without a driver, and on a simulated CUDA."""
+"""The installed releases for GPUs: without a driver, and on a simulated CUDA."""
 
 from __future__ import annotations
 
@@ -51,12 +51,13 @@ print(json.dumps(sorted(path for path in paths if names.search(path))))
 """
 
 
-@pytest.fixture(scope="module")
-def gpu_prefix() -> Path:
-    """The default release of ddl-ce-gpu."""
-    current = Layout(load_settings().root).current("ddl-ce-gpu")
+@pytest.fixture(scope="module", params=["ddl-ce-gpu", "ddl-ce-gpu12"])
+def gpu_prefix(request: pytest.FixtureRequest) -> Path:
+    """The default release for CUDA 13.0 (`make gpu`), and that for CUDA 12.8."""
+    name = str(request.param)
+    current = Layout(load_settings().root).current(name)
     if current is None:
-        pytest.skip("there is no environment for GPUs: `make gpu` makes it")
+        pytest.skip(f"there is no such environment: `ddlce all {name}` makes it")
     return current
 
 

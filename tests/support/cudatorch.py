@@ -45,7 +45,7 @@ def simulate_torch(prefix: Path, folder: Path) -> dict[str, str]:
     paths = ";".join(map(str, (prefix, roots[0] / "cu13", roots[1] / "nccl")))
     options = ("-DDDL_CUDA=ON", f"-DCMAKE_PREFIX_PATH={paths}")
     libddl = build_libddl(prefix, folder / "libddl", *options)
-    operations = _build_operations(site / "torch", roots[0] / "cu13", folder / "operations.so")
+    operations = _build_operations(site / "torch", cuda13_headers(), folder / "operations.so")
     runtime = Path(cuda.split()[0])
     unused = _build_unused(site / "torch" / "lib", runtime, folder / "unused")
     return {
@@ -57,7 +57,7 @@ def simulate_torch(prefix: Path, folder: Path) -> dict[str, str]:
 
 
 def simulate_release(prefix: Path, folder: Path) -> dict[str, str]:
-    """Build what an installed release for GPUs needs on a simulated CUDA.
+    """Build what an installed release for GPUs needs on a simulated CUDA 12 or 13, as it has.
 
     Args:
         prefix: the release. Its PyTorch, libddl and NVIDIA's other libraries are used as they are.
@@ -66,10 +66,14 @@ def simulate_release(prefix: Path, folder: Path) -> dict[str, str]:
     Returns:
         What a program's environment has to have.
     """
-    roots = [_site("nvcc") / "nvidia", nvidia_wheels()]
+    roots = [nvidia_wheels()]
+    if (prefix / "lib" / "libcudart.so.12").exists():
+        headers = cuda12_headers()
+    else:
+        roots, headers = [_site("nvcc") / "nvidia", *roots], cuda13_headers()
     cuda = build_cudasim(roots, folder / "cuda")
     (torch,) = prefix.glob("lib/python3*/site-packages/torch")
-    operations = _build_operations(torch, roots[0] / "cu13", folder / "operations.so")
+    operations = _build_operations(torch, headers, folder / "operations.so")
     return {
         **_settings(operations),
         "LD_PRELOAD": cuda,
@@ -132,6 +136,18 @@ def cuda_headers() -> tuple[Path, Path]:
     return _site("nvcc") / "nvidia" / "cu13", nvidia_wheels() / "nccl" / "include"
 
 
+def cuda13_headers() -> list[Path]:
+    """The folders of CUDA 13's headers."""
+    include = _site("nvcc") / "nvidia" / "cu13" / "include"
+    return [include, include / "cccl"]
+
+
+def cuda12_headers() -> list[Path]:
+    """The folders of CUDA 12's headers."""
+    parts = ("cuda_runtime", "cuda_nvcc", "cuda_cccl")
+    return [nvidia_wheels() / part / "include" for part in parts]
+
+
 def _site(name: str, *options: str) -> Path:
     try:
         return next(pip_prefix(name, *options).glob("lib/python3*/site-packages"))
@@ -139,13 +155,8 @@ def _site(name: str, *options: str) -> Path:
         pytest.skip(str(error))
 
 
-def _build_operations(torch: Path, cuda: Path, made: Path) -> Path:
-    includes = (
-        torch / "include",
-        torch / "include/torch/csrc/api/include",
-        cuda / "include",
-        cuda / "include/cccl",
-    )
+def _build_operations(torch: Path, headers: list[Path], made: Path) -> Path:
+    includes = (torch / "include", torch / "include/torch/csrc/api/include", *headers)
     command = [
         *("g++", "-std=c++20", "-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"),
         *(f"-isystem{path}" for path in includes),
