@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ddlce.engine.index import index_channel
 from ddlce.engine.render import Output
@@ -50,10 +51,20 @@ def make_channel(folder: Path, *plans: Plan) -> Path:
     return folder
 
 
+def offered(folder: Path, *cudas: str) -> Path:
+    """A channel with the packages for CPUs, and those for some versions of CUDA."""
+    return make_channel(folder, *(make_plan(load_settings(), cuda=cuda) for cuda in cudas))
+
+
+@pytest.fixture(scope="module", params=[("13.0",), ("13.0", "12.8")], ids=["13.0", "both"])
+def channel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the release for GPUs; also with the one for CUDA 12.8 beside it."""
+    return offered(tmp_path_factory.mktemp("choices") / "channel", *request.param)
+
+
 @pytest.fixture(scope="module")
-def channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    plan = make_plan(load_settings(), cuda="13.0")
-    return make_channel(tmp_path_factory.mktemp("choices") / "channel", plan)
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return offered(tmp_path_factory.mktemp("both") / "channel", "13.0", "12.8")
 
 
 def chosen(
@@ -91,12 +102,17 @@ def test_the_release_for_gpus_has_every_build_for_cuda(channel: Path) -> None:
 
 
 @pytest.mark.parametrize("spec", ["ddl-ce-gpu", "pytorch-gpu", "pytorch=2.13=cuda*"])
-@pytest.mark.parametrize("driver", ["", "12.4"])
+@pytest.mark.parametrize("driver", ["", "11.8"])
 def test_a_machine_whose_driver_will_not_do_is_refused(
     channel: Path, spec: str, driver: str
 ) -> None:
     with pytest.raises(InputError, match="__cuda"):
         chosen(channel, spec, driver=driver)
+
+
+def test_a_driver_for_cuda_12_does_not_run_cuda_13(channel: Path) -> None:
+    with pytest.raises(InputError, match="__cuda"):
+        chosen(channel, "pytorch=2.13=cuda*", driver="12.4")
 
 
 def test_the_build_for_cpus_can_be_asked_for(channel: Path) -> None:
@@ -112,40 +128,73 @@ def test_lms_and_ddl_follow_pytorch(channel: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def platforms(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The channel of both platforms, each with its CUDA."""
     settings = load_settings()
     plans = make_plan(settings, cuda="13.0"), make_plan(settings, POWER, "12.4")
-    return make_channel(tmp_path_factory.mktemp("both") / "channel", *plans)
+    return make_channel(tmp_path_factory.mktemp("platforms") / "channel", *plans)
 
 
 @pytest.mark.parametrize("driver", ["", "12.4"])
-def test_on_power_nobody_gets_cuda_without_asking(both: Path, driver: str) -> None:
+def test_on_power_nobody_gets_cuda_without_asking(platforms: Path, driver: str) -> None:
     for spec in ("ddl-ce", "ddl", "ddl-torch"):
-        builds = chosen(both, spec, driver=driver, subdir=POWER)
+        builds = chosen(platforms, spec, driver=driver, subdir=POWER)
         assert builds["ddl"].startswith("py313"), spec
         assert not {"cuda-version", "cuda-cudart", "nccl"} & builds.keys()
 
 
 @pytest.mark.parametrize("driver", ["", "12.0", "12.4"])
-def test_on_power_libddl_for_cuda_is_to_be_had_by_name(both: Path, driver: str) -> None:
-    builds = chosen(both, "ddl=*=cuda*", driver=driver, subdir=POWER)
+def test_on_power_libddl_for_cuda_is_to_be_had_by_name(platforms: Path, driver: str) -> None:
+    builds = chosen(platforms, "ddl=*=cuda*", driver=driver, subdir=POWER)
     assert builds["ddl"].startswith("cuda124_py313")
     assert "cuda-version" in builds
     # PyTorch there is the build for CPUs, and both may be in one environment.
-    together = chosen(both, "ddl=*=cuda*", "ddl-torch", driver=driver, subdir=POWER)
+    together = chosen(platforms, "ddl=*=cuda*", "ddl-torch", driver=driver, subdir=POWER)
     assert together["pytorch"].startswith("cpu_")
 
 
-def test_on_power_an_older_driver_is_refused(both: Path) -> None:
+def test_on_power_an_older_driver_is_refused(platforms: Path) -> None:
     with pytest.raises(InputError, match="__cuda"):
-        chosen(both, "ddl=*=cuda*", driver="11.8", subdir=POWER)
+        chosen(platforms, "ddl=*=cuda*", driver="11.8", subdir=POWER)
 
 
-def test_the_cuda_of_another_platform_is_not_taken(both: Path) -> None:
+def test_the_cuda_of_another_platform_is_not_taken(platforms: Path) -> None:
     """cuda-version is noarch: both are in one folder."""
-    assert chosen(both, "ddl=*=cuda*", driver="13.0")["ddl"].startswith("cuda130_")
+    assert chosen(platforms, "ddl=*=cuda*", driver="13.0")["ddl"].startswith("cuda130_")
     with pytest.raises(InputError):
-        chosen(both, "ddl=*=cuda124*", driver="13.0")
+        chosen(platforms, "ddl=*=cuda124*", driver="13.0")
     with pytest.raises(InputError):
-        chosen(both, "pytorch-gpu", driver="13.0", subdir=POWER)
+        chosen(platforms, "pytorch-gpu", driver="13.0", subdir=POWER)
+
+
+#: What envs/ddl-ce-gpu12.yaml asks for.
+SPECS12 = yaml.safe_load((load_settings().tree / "envs" / "ddl-ce-gpu12.yaml").read_text())["specs"]
+
+
+@pytest.mark.parametrize("driver", ["12.8", "13.0"])
+def test_the_release_for_cuda_12_has_every_build_for_it(both: Path, driver: str) -> None:
+    builds = chosen(both, *SPECS12, driver=driver)
+    for name in ("ddl", "ddl-ce-gpu", "horovod", "lms-torch", "pytorch", "pytorch-gpu"):
+        assert builds[name].startswith("cuda128_"), name
+    assert builds["tensorflow"].startswith("cpu_")
+
+
+def test_a_driver_for_cuda_12_gets_what_it_runs(both: Path) -> None:
+    builds = chosen(both, "ddl-ce-gpu", driver="12.8")
+    assert builds["pytorch"].startswith("cuda128_")
+    builds = chosen(both, "ddl-ce-gpu", driver="13.0")
+    assert builds["pytorch"].startswith("cuda130_")  # the newer of the two that it runs
+
+
+@pytest.mark.parametrize("driver", ["", "12.8", "13.0"])
+@pytest.mark.parametrize("spec", ["ddl-ce", "ddl-torch", "horovod", "lms-torch", "pytorch"])
+def test_cuda_12_changes_nothing_for_others(both: Path, spec: str, driver: str) -> None:
+    builds = chosen(both, spec, driver=driver)
+    assert builds["pytorch"].startswith("cpu_")
+    assert not {"cuda-version", "nccl", "libcublas"} & builds.keys()
+
+
+@pytest.mark.parametrize("driver", ["", "11.8"])
+def test_cuda_12_needs_a_driver_for_it(both: Path, driver: str) -> None:
+    with pytest.raises(InputError, match="__cuda"):
+        chosen(both, *SPECS12, driver=driver)
