@@ -7,6 +7,7 @@
 #include <optional>
 #include <sstream>
 
+#include "launchers.h"
 #include "reduce/kernels.h"
 #include "reminder.h"
 #include "transport/roll_call.h"
@@ -127,6 +128,7 @@ Context::Context(const std::string& options) {
   start_mpi();  // the others do so, too, and shall not wait for us there
   int size = 0;
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  check_launchers(size);
   try {
     check_mode(settings_, size);
   } catch (const Error& e) {

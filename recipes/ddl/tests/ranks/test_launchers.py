@@ -1,0 +1,71 @@
+"""A process that a launcher made one of several, but not a rank of MPI, does not work alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BIN, environment
+
+SIZE = "import ddl; ddl.init(); print(ddl.size())"
+
+
+def alone(**variables: object) -> subprocess.CompletedProcess[str]:
+    """A program that no mpiexec has started, with a launcher's variables."""
+    command = [sys.executable, "-c", SIZE]
+    env = environment() | {name: str(value) for name, value in variables.items()}
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+
+@pytest.mark.parametrize(
+    ("rank", "size", "fix"),
+    [
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun --mpi=pmi2"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "ddlrun"),
+        ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "ddlrun"),
+        ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "ddlrun"),
+        ("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "flux run -o pmi=simple"),
+        ("RANK", "WORLD_SIZE", "torch.distributed.init_process_group"),
+    ],
+)
+def test_one_of_several_that_mpi_does_not_know(rank: str, size: str, fix: str) -> None:
+    result = alone(**{rank: 0, size: 4})
+    assert result.returncode == 1
+    last = result.stderr.splitlines()[-1]
+    assert f"started 4 processes ({size}=4; this one is {rank}=0), but MPI" in last
+    assert fix in last
+    assert f"`env -u {size}`" in last
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"SLURM_PROCID": 0, "SLURM_NTASKS": 4},  # a job's script
+        {"SLURM_PROCID": 0, "SLURM_STEP_NUM_TASKS": 1},  # srun --pty
+        {"FLUX_JOB_SIZE": 4},
+        {"WORLD_SIZE": 4},
+        {"RANK": 0, "WORLD_SIZE": ""},
+        {"RANK": "first", "WORLD_SIZE": 4},
+    ],
+)
+def test_one_that_is_alone(variables: dict[str, object]) -> None:
+    result = alone(**variables)
+    assert (result.returncode, result.stdout) == (0, "1\n"), result.stderr
+
+
+def test_mpiexec_inside_of_another_launcher() -> None:
+    """Its proxies are the other launcher's tasks, and ranks have the variables of theirs."""
+    outer = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "8"}
+    for n in (1, 2):
+        done = subprocess.run(
+            [str(BIN / "mpiexec"), "-n", str(n), sys.executable, "-c", SIZE],
+            capture_output=True,
+            text=True,
+            env=environment() | os.environ | outer,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (0, f"{n}\n" * n), done.stderr
