@@ -23,14 +23,15 @@ std::vector<int> world_ranks(const c10d::DistributedBackendOptions& options) {
     ranks.resize(options.group_size);
     std::iota(ranks.begin(), ranks.end(), 0);
     if (options.group_size != size) {
-      refuse(c10::str("init_process_group: the world size is ", options.group_size,
-                      ", but MPI started ", size, size == 1 ? " rank" : " ranks",
-                      "; start the program with ddlrun, without other values of WORLD_SIZE"));
+      refuse(
+          c10::str("init_process_group: the world size is ", options.group_size,
+                   ", but MPI started ", size, size == 1 ? " rank" : " ranks",
+                   "; start the program with one launcher, as ddlrun, and leave WORLD_SIZE to it"));
     }
   }
   if (ranks.at(options.group_rank) != rank) {
     refuse(c10::str("this process is rank ", ranks.at(options.group_rank), " for torch, but rank ",
-                    rank, " for MPI; leave RANK and rank= to ddlrun"));
+                    rank, " for MPI; leave RANK and rank= to the launcher"));
   }
   return ranks;
 }

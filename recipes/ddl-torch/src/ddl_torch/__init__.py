@@ -2,9 +2,9 @@
 
     torch.distributed.init_process_group("ddl")
 
-No import is needed: torch finds this package by itself. Start the program with `ddlrun`, which sets
-the variables that `init_process_group` reads. The backend runs over MPI and shared memory by
-`libddl`, with the algorithms of DDL_OPTIONS.
+No import is needed: torch finds this package by itself. Start the program with `ddlrun`, by
+`srun --mpi=pmi2`, mpiexec, torchrun or what stands on it. The backend runs over MPI and shared
+memory by `libddl`, with the algorithms of DDL_OPTIONS.
 
 GPU tensors need a torch with CUDA and the CUDA variant of ddl. An operation begins after what its
 tensors' stream was given before, on a thread and a stream of its own; `wait()` returns when the
@@ -17,6 +17,8 @@ for the whole process, so groups that wait at the same time share the latest.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from ddl_torch import _start
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -38,6 +40,7 @@ def register() -> None:
         devices = ["cpu", "cuda"] if torch.version.cuda else ["cpu"]
         dist.Backend.register_backend("ddl", _create, extended_api=True, devices=devices)
         _take_monitored_barriers()
+        _start.take_mpi_jobs()
 
 
 def _take_monitored_barriers() -> None:
@@ -71,12 +74,9 @@ def _create(options: Any, _backend_options: Any) -> ProcessGroup:
     """Make the backend of one process group (`_DistributedBackendOptions`); collective."""
     import atexit
 
-    import ddl
-
     from ddl_torch import _backend
 
-    if not ddl.initialized():
-        ddl.init()
+    _start.start(options)
     # Python ends in the reverse order: groups leave before ddl ends.
     atexit.unregister(_leave)
     atexit.register(_leave)

@@ -57,8 +57,9 @@ void check_launchers(int mpi_size) {
     const long size = number(launcher.size);
     if (rank < 0 || size <= 1) continue;
     fail(DDL_ERROR_MPI, launcher.name, " started ", size, " processes (", launcher.size, "=", size,
-         "; this one is ", launcher.rank, "=", rank, "), but MPI in this one knows of itself alone; ",
-         launcher.fix, ". A program that is to be alone runs under `env -u ", launcher.size, "`");
+         "; this one is ", launcher.rank, "=", rank,
+         "), but MPI in this one knows of itself alone; ", launcher.fix,
+         ". A program that is to be alone runs under `env -u ", launcher.size, "`");
   }
 }
 
