@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -33,6 +34,18 @@ print(f"rank {rank} of {ddl.size()} is {ddl.local_rank()} of {ddl.host_name(rank
 ddl.finalize()
 """
 
+TORCH_WHO = """
+import ddl, sys, torch, torch.distributed as dist
+dist.init_process_group("ddl")
+x = torch.ones(3)
+dist.all_reduce(x)
+rank, size = dist.get_rank(), dist.get_world_size()
+assert x[0] == size
+host = ddl.host_name(rank)
+sys.stdout.write(f"rank {rank} of {size} is {ddl.local_rank()} of {host}\\n")
+dist.destroy_process_group()
+"""
+
 SLEEP = """
 import ddl, sys, time
 ddl.init()
@@ -44,7 +57,7 @@ time.sleep(600)
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
     with bring_up(parse_layout("racks-2x4")) as lab, slurm_in(lab) as found:
-        for name, text in (("who.py", WHO), ("sleep.py", SLEEP)):
+        for name, text in (("who.py", WHO), ("torch_who.py", TORCH_WHO), ("sleep.py", SLEEP)):
             (found.folder / name).write_text(text)
         yield found
 
@@ -121,6 +134,48 @@ def test_a_host_that_is_not_well_is_named_first(slurm: Slurm) -> None:
     failed = next(line for line in said.splitlines() if "FAILED" in line)
     assert "h2: 1 MiB are free for /dev/shm" in failed, said
     assert "versions" not in said  # nothing else was begun
+
+
+def test_a_host_without_the_release_ends_the_job_at_once(slurm: Slurm) -> None:
+    prefix = built().resolve()
+    on_host([slurm.lab.launcher, "h2", f"mount -t tmpfs tmpfs {prefix}"])
+    try:
+        number, out = submit(slurm, "ddlrun python who.py", "-N", "3", "-w", "h[1-3]")
+        facts = slurm.wait(number, 60)
+    finally:
+        on_host([slurm.lab.launcher, "h2", f"umount {prefix}"])
+    said = out.read_text()
+    assert facts["JobState"] == "FAILED", said
+    assert "ddlrun: could not start rank 1 on h2:" in said
+    assert "hydra_pmi_proxy: No such file or directory" in said
+    await_(lambda: set(slurm.states().values()) == {"idle"}, "idle hosts")
+
+
+def test_srun_without_mpi_is_an_error(slurm: Slurm) -> None:
+    number, out = submit(slurm, "srun --mpi=none python who.py", "-N", "2")
+    assert slurm.wait(number, 60)["JobState"] == "FAILED"
+    assert "srun started 2 processes (SLURM_STEP_NUM_TASKS=2; " in out.read_text()
+    assert "start the program with `srun --mpi=pmi2`" in out.read_text()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "srun --mpi=pmi2 python",
+        "srun torchrun --nnodes 4 --nproc-per-node 2 --rdzv-backend c10d --rdzv-id 7 "
+        "--rdzv-endpoint h1:29517",
+    ],
+)
+def test_torch_s_groups_under_other_launchers(slurm: Slurm, start: str) -> None:
+    tasks = "2" if "pmi2" in start else "1"
+    said = run(
+        slurm, f"{start} torch_who.py", "-N", "4", "-w", "h[1-4]", "--ntasks-per-node", tasks
+    )
+    found = re.findall(r"rank (\d) of 8 is (\d) of (h\d)", said)
+    assert sorted(rank for rank, _, _ in found) == [str(n) for n in range(8)]
+    assert {(local, host) for _, local, host in found} == {
+        (str(local), f"h{host}") for local in range(2) for host in range(1, 5)
+    }
 
 
 def test_a_cancelled_job_leaves_nothing(slurm: Slurm) -> None:

@@ -12,7 +12,7 @@ import pytest
 from ddl.launch.batch import reserved_hosts
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import Host
-from ddl.launch.hydra import WRAPPER
+from ddl.launch.hydra import WRAPPER, gone_hosts
 from test_run import SHOW, show
 
 from conftest import Result
@@ -180,3 +180,17 @@ def test_a_host_keeps_what_slurm_says_of_its_place() -> None:
         text=True,
     )
     assert json.loads(shown).items() >= {**host, "OTHER": "of mpiexec's host"}.items()
+
+
+@pytest.mark.parametrize(
+    ("line", "hosts"),
+    [
+        ("srun: error: h2: task 1: Exited with exit code 2", ["h2"]),
+        ("srun: error: h[2-3],n7: tasks 1-2,6: Killed", ["h2", "h3", "n7"]),
+        ("srun: error: Unable to create step for job 7: Invalid node name", []),
+        ("srun: error: h[2-: task 1: Exited with exit code 2", []),
+        ("slurmstepd: error: execve(): /x: No such file or directory", []),
+    ],
+)
+def test_hosts_that_srun_has_lost(line: str, hosts: list[str]) -> None:
+    assert gone_hosts(line) == hosts

@@ -10,13 +10,15 @@ from pathlib import Path
 
 from ddl.launch.batch import SSH, reserved_hosts, starter
 from ddl.launch.errors import LaunchError
-from ddl.launch.hosts import Host, is_local
+from ddl.launch.hosts import Host, is_local, parse_hosts
 from ddl.launch.layout import Job
 from ddl.launch.own import find_program
 
 WRAPPER = Path(__file__).with_name("rank.py")
 SSH_OPTIONS = ("-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 CHECKS_AT_ONCE = 32
+# srun of a proxy that has failed: "srun: error: h[2-3]: tasks 1-2: Exited with exit code 2".
+_GONE = re.compile(r"srun: error: (\S+): tasks? [\d,\[\]-]+: ")
 
 
 class HydraLauncher:
@@ -71,6 +73,10 @@ class HydraLauncher:
         """Takes apart the output that -prepend-pattern marked."""
         return MarkedStream(self._mark)
 
+    def gone_hosts(self, line: str) -> list[str]:
+        """Those where srun has lost Hydra's proxy. Hydra would wait for its word forever."""
+        return gone_hosts(line)
+
 
 class MarkedStream:
     """Hydra puts the mark and the rank before every line and every torn piece of one."""
@@ -112,6 +118,15 @@ class MarkedStream:
             tail.startswith(self._mark) and (not whole or whole.isdigit())
         )
         return start if cut_off else len(data)
+
+
+def gone_hosts(line: str) -> list[str]:
+    """The hosts of which a line of srun says that their task has ended, and not well."""
+    match = _GONE.match(line)
+    try:
+        return [host.name for host in parse_hosts(match[1], "srun")] if match else []
+    except LaunchError:  # another srun's form
+        return []
 
 
 def escape(word: str) -> str:

@@ -38,3 +38,7 @@ class Launcher(Protocol):
     def demultiplexer(self) -> Demultiplexer:
         """A fresh one for one stream of that process."""
         ...
+
+    def gone_hosts(self, line: str) -> list[str]:
+        """The hosts of which a line of its own words says that no rank can be there any more."""
+        ...

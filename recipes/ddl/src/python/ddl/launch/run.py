@@ -35,8 +35,9 @@ class Run:
 
     def __init__(self, job: Job, launcher: Launcher, timeout: float | None, verbose: bool) -> None:
         self.ranks = [Rank(number, job.host_of(number)) for number in range(job.size)]
-        self.stop_reason: str | int | None = None  # "timeout", "failure", "chief", a signal
+        self.stop_reason: str | int | None = None  # "timeout", "failure", "chief", "host", a signal
         self.running_at_timeout: list[Rank] = []
+        self._never_started: list[Rank] = []
         self._failures: list[Rank] = []  # before anybody was asked to end
         self._chief = job.chief
         self._patience = library_timeout(job.environment)
@@ -151,7 +152,13 @@ class Run:
 
     def own_words(self, data: bytes) -> None:
         """Keeps the launcher's own words, which matter when no rank explains a failure."""
-        self._own_words.extend(data.splitlines())
+        lines = data.splitlines()
+        self._own_words.extend(lines)
+        gone = {host for line in lines for host in self._launcher.gone_hosts(os.fsdecode(line))}
+        silent = [rank for rank in self.ranks if rank.host in gone and not rank.started]
+        if silent and self.stop_reason is None:
+            self._never_started = silent
+            self.stop("host", signal.SIGTERM)
         if self._verbose:
             sys.stderr.buffer.write(data)
             sys.stderr.buffer.flush()
@@ -232,6 +239,8 @@ class Run:
             return self._conclude_timeout()
         if self.stop_reason == "chief":
             return 0
+        if self.stop_reason == "host":
+            return self._conclude_host()
         if isinstance(self.stop_reason, int):
             say(f"{signal_name(self.stop_reason)}: all ranks were ended after {seconds:.1f} s")
             return 128 + self.stop_reason
@@ -260,6 +269,14 @@ class Run:
             f"{name_ranks(self.running_at_timeout)}"
         )
         return EXIT_TIMEOUT
+
+    def _conclude_host(self) -> int:
+        say(f"could not start {name_ranks(self._never_started)}:")
+        for line in self._own_words:
+            if line.startswith((b"srun", b"slurmstepd")) and b"CANCELLED" not in line:
+                say(f"  {line.decode(errors='replace')}")
+        say("Every host of the job needs this environment at the same path.")
+        return 1
 
     def _conclude_failure(self, first: Rank, status: int, seconds: float) -> int:
         others = sum(rank is not first and rank.end != "exit 0" for rank in self.ranks)
