@@ -17,6 +17,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "frameworks": ("horovod_*",),
     "ddl": (
         *(
+            "batch_*",
             "cuda_*",
             "torch_simulated",
             "ddl_torch_mutations",

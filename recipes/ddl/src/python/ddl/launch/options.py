@@ -7,8 +7,10 @@ from pathlib import Path
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import whole_number
 from ddl.launch.own import own_python
+from ddl.launch.script.words import SCRIPT_FLAGS, SCRIPT_VALUES
+from ddl.launch.script.words import USAGE as SCRIPT_USAGE
 
-USAGE = """\
+USAGE = f"""\
 Usage: ddlrun [options] PROGRAM [ARGUMENTS]
 
 Starts PROGRAM as many ranks. Every option works as -opt and as --opt.
@@ -40,7 +42,7 @@ How:
   -dry-run            print the command and end
   -v                  say what is done
   -version, -help
-
+{SCRIPT_USAGE}
 Exit status: that of the first rank that failed (128 + number for a signal); 124 after
 the timeout; 2 for a wrong command line; 0 when every rank ended with 0.
 
@@ -117,6 +119,8 @@ class Options:
     verbose: bool = False
     version: bool = False
     help: bool = False
+    batch: dict[str, str] = field(default_factory=dict)  # the options of batch scripts
+    words: list[str] = field(default_factory=list)  # all others, as they were given
 
 
 def names_hosts(options: Options) -> bool:
@@ -129,6 +133,7 @@ def parse(words: list[str]) -> Options:
     options = Options()
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] != "-":
+        at = len(words) - len(rest)
         word = rest.pop(0)
         if word == "--":
             break
@@ -136,14 +141,18 @@ def parse(words: list[str]) -> Options:
         name = key if key in VALUES else key.replace("-", "_")
         if name in FLAGS and not equals:
             setattr(options, FLAGS[name], True)
-        elif name in VALUES:
+        elif name in SCRIPT_FLAGS and not equals:
+            options.batch[name] = value
+        elif name in VALUES or name in SCRIPT_VALUES:
             if not equals:
                 if not rest:
                     raise LaunchError(f"{word} needs a value", "See ddlrun --help.")
                 value = rest.pop(0)
-            _store(options, VALUES[name], value, word.partition("=")[0])
+            _store(options, name, value, word.partition("=")[0])
         else:
             raise LaunchError(f"unknown option {word}", _suggestion(name))
+        if name not in options.batch:
+            options.words += words[at : len(words) - len(rest)]
     options.command = rest
     if options.probe and not options.help:
         _turn_into_probe(options)
@@ -165,7 +174,13 @@ def _turn_into_probe(options: Options) -> None:
     options.accelerators = 1
 
 
-def _store(options: Options, field_name: str, value: str, option: str) -> None:
+def _store(options: Options, name: str, value: str, option: str) -> None:
+    if name in SCRIPT_VALUES:
+        if name in options.batch:
+            raise LaunchError(f"{option} is given twice")
+        options.batch[name] = value
+        return
+    field_name = VALUES[name]
     current = getattr(options, field_name)
     if isinstance(current, list):
         current.append(value)
@@ -202,5 +217,5 @@ def _seconds(value: str, option: str) -> float:
 def _suggestion(name: str) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, [*VALUES, *FLAGS], n=1)
+    close = difflib.get_close_matches(name, [*VALUES, *FLAGS, *SCRIPT_VALUES, *SCRIPT_FLAGS], n=1)
     return f"Did you mean -{close[0]}?" if close else "See ddlrun --help."
