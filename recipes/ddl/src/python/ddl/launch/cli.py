@@ -39,6 +39,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _launch(options: Options) -> int:
+    if options.launcher == "jsrun":
+        from ddl.launch.jsrun import show_jsrun
+
+        print(show_jsrun(options, os.environ))
+        return 0
     from ddl.launch.hydra import HydraLauncher
     from ddl.launch.layout import make_job
 

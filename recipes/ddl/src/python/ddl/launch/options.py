@@ -32,6 +32,7 @@ How:
   -x VAR[=VALUE]      an environment variable for the ranks
   -tf_config          TF_CONFIG for tf.distribute: every rank is a worker
   -ps N               the same, but the first N ranks are parameter servers, the next the chief
+  -launcher NAME      hydra, the default, or jsrun, which is only shown: with -dry-run
   -mpiarg TEXT        more arguments for mpiexec
   -tcp                keep MPI to TCP between hosts
   -no_bind            leave the ranks on all cores
@@ -67,6 +68,7 @@ VALUES = {
     "aisles": "aisles",
     "racks": "racks",
     "nodes": "nodes",
+    "launcher": "launcher",
     "mpiarg": "mpi_arguments",
     "x": "exports",
     "ps": "parameter_servers",
@@ -88,6 +90,9 @@ FLAGS = {
 }
 
 
+LAUNCHERS = ("hydra", "jsrun")
+
+
 @dataclass
 class Options:
     """The command line, checked word by word; layout.py finds the meaning of the whole."""
@@ -105,6 +110,7 @@ class Options:
     aisles: int | None = None
     racks: int | None = None
     nodes: int | None = None
+    launcher: str | None = None
     mpi_arguments: list[str] = field(default_factory=list)
     exports: list[str] = field(default_factory=list)
     parameter_servers: int | None = None
@@ -194,6 +200,8 @@ def _store(options: Options, name: str, value: str, option: str) -> None:
         converted = _seconds(value, option)
     elif field_name in ("hostfile", "rankfile", "topology", "probe"):
         converted = Path(value)
+    elif field_name == "launcher" and value not in LAUNCHERS:
+        raise LaunchError(f"{option} {value}: there is no such launcher", "Write hydra or jsrun.")
     setattr(options, field_name, converted)
 
 

@@ -126,6 +126,8 @@ def _check_together(options: Options, system: System) -> None:
         )
     if options.dry_run or options.show_topology:
         raise LaunchError("-script excludes -dry-run and -show_topology: it starts nothing")
+    if options.launcher == "jsrun":
+        raise LaunchError("-script excludes -launcher jsrun, which starts nothing yet")
     for word in options.command + options.words:
         if re.search(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]", word):
             raise LaunchError(f"{word!r} has a character that no script can hold")
