@@ -18,6 +18,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "ddl": (
         *(
             "batch_*",
+            "container",
             "cuda_*",
             "torch_simulated",
             "ddl_torch_mutations",
