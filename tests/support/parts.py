@@ -17,6 +17,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "frameworks": ("horovod_*",),
     "ddl": (
         *(
+            "batch_*",
+            "container",
             "cuda_*",
             "torch_simulated",
             "ddl_torch_mutations",

@@ -17,7 +17,8 @@ from support.documents import DOCUMENTS, FENCE, NAMES, REPO
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
-DDLRUN = REPO / "recipes/ddl/src/python/ddl/launch/options.py"
+LAUNCH = REPO / "recipes/ddl/src/python/ddl/launch"
+DDLRUN = (LAUNCH / "options.py", LAUNCH / "script/words.py")
 EXAMPLES = REPO / "recipes/ddl-ce-examples/src/ddl_ce_examples"
 BENCHMARK = "ddl-cnn-benchmark"
 
@@ -145,7 +146,7 @@ def test_variables_are_read_by_the_code(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_options_of_ddlrun_exist(name: str) -> None:
-    usage = DDLRUN.read_text()
+    usage = "\n".join(path.read_text() for path in DDLRUN)
     for words in commands((REPO / name).read_text(), "ddlrun"):
         for word in words[1:]:
             if not word.startswith("-"):

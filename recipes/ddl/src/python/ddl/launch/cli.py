@@ -18,6 +18,11 @@ def main(arguments: list[str] | None = None) -> int:
         if options.version:
             print(f"ddlrun {_version()}")
             return 0
+        if options.batch:
+            from ddl.launch.script.command import run_script
+
+            print(run_script(options, os.environ), end="")
+            return 0
         if options.show_topology:
             from ddl.launch.batch import reserved_hosts
             from ddl.launch.show import show
@@ -34,6 +39,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _launch(options: Options) -> int:
+    if options.launcher == "jsrun":
+        from ddl.launch.jsrun import show_jsrun
+
+        print(show_jsrun(options, os.environ))
+        return 0
     from ddl.launch.hydra import HydraLauncher
     from ddl.launch.layout import make_job
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import whole_number
 from ddl.launch.own import own_python
+from ddl.launch.script.words import SCRIPT_FLAGS, SCRIPT_VALUES
+from ddl.launch.script.words import USAGE as SCRIPT_USAGE
 
-USAGE = """\
+USAGE = f"""\
 Usage: ddlrun [options] PROGRAM [ARGUMENTS]
 
 Starts PROGRAM as many ranks. Every option works as -opt and as --opt.
@@ -30,6 +32,7 @@ How:
   -x VAR[=VALUE]      an environment variable for the ranks
   -tf_config          TF_CONFIG for tf.distribute: every rank is a worker
   -ps N               the same, but the first N ranks are parameter servers, the next the chief
+  -launcher NAME      hydra, the default, or jsrun, which is only shown: with -dry-run
   -mpiarg TEXT        more arguments for mpiexec
   -tcp                keep MPI to TCP between hosts
   -no_bind            leave the ranks on all cores
@@ -40,7 +43,7 @@ How:
   -dry-run            print the command and end
   -v                  say what is done
   -version, -help
-
+{SCRIPT_USAGE}
 Exit status: that of the first rank that failed (128 + number for a signal); 124 after
 the timeout; 2 for a wrong command line; 0 when every rank ended with 0.
 
@@ -65,6 +68,7 @@ VALUES = {
     "aisles": "aisles",
     "racks": "racks",
     "nodes": "nodes",
+    "launcher": "launcher",
     "mpiarg": "mpi_arguments",
     "x": "exports",
     "ps": "parameter_servers",
@@ -86,6 +90,9 @@ FLAGS = {
 }
 
 
+LAUNCHERS = ("hydra", "jsrun")
+
+
 @dataclass
 class Options:
     """The command line, checked word by word; layout.py finds the meaning of the whole."""
@@ -103,6 +110,7 @@ class Options:
     aisles: int | None = None
     racks: int | None = None
     nodes: int | None = None
+    launcher: str | None = None
     mpi_arguments: list[str] = field(default_factory=list)
     exports: list[str] = field(default_factory=list)
     parameter_servers: int | None = None
@@ -117,6 +125,8 @@ class Options:
     verbose: bool = False
     version: bool = False
     help: bool = False
+    batch: dict[str, str] = field(default_factory=dict)  # the options of batch scripts
+    words: list[str] = field(default_factory=list)  # all others, as they were given
 
 
 def names_hosts(options: Options) -> bool:
@@ -129,6 +139,7 @@ def parse(words: list[str]) -> Options:
     options = Options()
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] != "-":
+        at = len(words) - len(rest)
         word = rest.pop(0)
         if word == "--":
             break
@@ -136,14 +147,18 @@ def parse(words: list[str]) -> Options:
         name = key if key in VALUES else key.replace("-", "_")
         if name in FLAGS and not equals:
             setattr(options, FLAGS[name], True)
-        elif name in VALUES:
+        elif name in SCRIPT_FLAGS and not equals:
+            options.batch[name] = value
+        elif name in VALUES or name in SCRIPT_VALUES:
             if not equals:
                 if not rest:
                     raise LaunchError(f"{word} needs a value", "See ddlrun --help.")
                 value = rest.pop(0)
-            _store(options, VALUES[name], value, word.partition("=")[0])
+            _store(options, name, value, word.partition("=")[0])
         else:
             raise LaunchError(f"unknown option {word}", _suggestion(name))
+        if name not in options.batch:
+            options.words += words[at : len(words) - len(rest)]
     options.command = rest
     if options.probe and not options.help:
         _turn_into_probe(options)
@@ -165,7 +180,13 @@ def _turn_into_probe(options: Options) -> None:
     options.accelerators = 1
 
 
-def _store(options: Options, field_name: str, value: str, option: str) -> None:
+def _store(options: Options, name: str, value: str, option: str) -> None:
+    if name in SCRIPT_VALUES:
+        if name in options.batch:
+            raise LaunchError(f"{option} is given twice")
+        options.batch[name] = value
+        return
+    field_name = VALUES[name]
     current = getattr(options, field_name)
     if isinstance(current, list):
         current.append(value)
@@ -179,6 +200,8 @@ def _store(options: Options, field_name: str, value: str, option: str) -> None:
         converted = _seconds(value, option)
     elif field_name in ("hostfile", "rankfile", "topology", "probe"):
         converted = Path(value)
+    elif field_name == "launcher" and value not in LAUNCHERS:
+        raise LaunchError(f"{option} {value}: there is no such launcher", "Write hydra or jsrun.")
     setattr(options, field_name, converted)
 
 
@@ -202,5 +225,5 @@ def _seconds(value: str, option: str) -> float:
 def _suggestion(name: str) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, [*VALUES, *FLAGS], n=1)
+    close = difflib.get_close_matches(name, [*VALUES, *FLAGS, *SCRIPT_VALUES, *SCRIPT_FLAGS], n=1)
     return f"Did you mean -{close[0]}?" if close else "See ddlrun --help."
