@@ -37,7 +37,9 @@ EMULATED = ("--quick", "--timeout", "1800")
 #: What a job needs of its caller: who and where it is, the batch system's word, the GPUs.
 KEPT = re.compile(
     r"HOME|USER|LOGNAME|LANG|LC_\w+|TZ|TERM|TMPDIR|SSH_AUTH_SOCK"
-    r"|(?:SLURM|LSB|LSF|PBS|PMI|PMIX|FLUX)_\w+|(?:CUDA|NVIDIA|ROCR|HIP)_VISIBLE_DEVICES"
+    r"|(?:SLURM|LSB|LSF|PBS|OAR|LEARNER|PMI|PMIX|FLUX)_\w+|NUM_LEARNERS"
+    r"|HYDRA_HOST_FILE|OMPI_MCA_orte_default_hostfile|I_MPI_HYDRA_HOST_FILE"
+    r"|(?:CUDA|NVIDIA|ROCR|HIP)_VISIBLE_DEVICES"
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import time
@@ -119,6 +120,32 @@ def test_the_smoke_suite_runs_over_the_job(slurm: Slurm) -> None:
     assert "on the hosts of this job of Slurm" in said
     assert "the hosts ... passed, 9 cases" in said  # one each, and the run
     assert said.splitlines()[-1] == "PASSED"
+
+
+def test_slow_hosts_and_uplinks_are_named(slurm: Slurm) -> None:
+    """Two racks cannot say whose uplink is slow: an earlier run can."""
+    lab, folder = slurm.lab, slurm.folder / "good"
+    links = "ddlce-smoke --parts links"
+    run(slurm, f"{links} --report {folder}", "-N", "8")
+    before = {
+        row["name"]: row["rate"]
+        for row in json.loads((folder / "report.json").read_text())["links"]
+    }
+    assert len(before) == 10  # eight hosts, two racks
+    lab.set_rate("h3", lab.layout.host_mbit / 2)
+    lab.set_rate("rack1", lab.layout.uplink_mbit / 2)
+    try:
+        number, out = submit(slurm, f"{links} --reference {folder}/report.json", "-N", "8")
+        facts = slurm.wait(number, 120)
+    finally:
+        lab.set_rate("h3", lab.layout.host_mbit)
+        lab.set_rate("rack1", lab.layout.uplink_mbit)
+    said = out.read_text()
+    assert facts["JobState"] == "FAILED", said
+    failed = {line.split(": ")[0] for line in said.splitlines() if "FAILED " in line}
+    assert "  FAILED h3" in failed, said
+    assert "  FAILED uplink of h4,h5,h6,h7" in failed, said
+    assert not {f"  FAILED h{n}" for n in (0, 1, 2, 4, 5, 6, 7)} & failed, said
 
 
 def test_a_host_that_is_not_well_is_named_first(slurm: Slurm) -> None:

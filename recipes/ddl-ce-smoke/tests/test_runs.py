@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import platform
 import re
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 from ddl_ce_smoke import cli, page, probe, suite
+from ddl_ce_smoke.hosts import LEAST_FREE
 from ddl_ce_smoke.launch import Job, RankLog, launcher_message, read_journals
 from ddl_ce_smoke.model import Report
 from ddl_ce_smoke.placement import place
@@ -219,7 +221,7 @@ def test_a_crash_while_importing_names_the_package(
         (["--ranks", "2,x"], "'2,x' is not a list of rank counts"),
         (["--ranks", "0"], "'0' is not a list of rank counts"),
         (["--ranks", ""], "'' is not a list of rank counts"),
-        (["--parts", "speed"], "'speed' is no part; there are versions,"),
+        (["--parts", "speed"], "'speed' is no part; there are links, versions,"),
         (["--timeout", "nan"], "'nan' is not a number of seconds above 0"),
     ],
 )
@@ -241,3 +243,23 @@ def test_an_unwritable_report_is_one_message(
     )
     assert status == 3
     assert "error: the report in" in capsys.readouterr().err
+
+
+def test_the_verdict_of_a_node(capsys: pytest.CaptureFixture[str]) -> None:
+    status = cli.main(["--node"])
+    verdict = json.loads(capsys.readouterr().out)
+    assert (status, verdict["passed"], verdict["problems"]) == (0, True, [])
+    assert verdict["host"] == socket.gethostname()
+    assert verdict["prefix"] == sys.prefix
+
+
+def test_a_node_without_space_is_not_well(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(LEAST_FREE, "/dev/shm", 1 << 60)
+    status = cli.main(["--node"])
+    verdict = json.loads(capsys.readouterr().out)
+    assert (status, verdict["passed"]) == (1, False)
+    assert re.fullmatch(
+        r"/dev/shm: \d+ MiB are free for /dev/shm, \d+ MiB needed", verdict["problems"][0]
+    )

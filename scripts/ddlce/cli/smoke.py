@@ -56,6 +56,14 @@ def smoke(
         bool, typer.Option("--quick", help="Less of all: does it work at all?")
     ] = False,
     timeout: Annotated[float, typer.Option(help="Seconds that each run may take.")] = 300.0,
+    reference: Annotated[
+        Path | None,
+        typer.Option(help="report.json of a good run over the same hosts: a slower link fails."),
+    ] = None,
+    node: Annotated[
+        bool,
+        typer.Option("--node", help="This host's verdict alone, as JSON, in about 20 seconds."),
+    ] = False,
     platform: Annotated[
         str | None,
         typer.Option("--platform", help="Another platform's release of ENV, emulated."),
@@ -73,10 +81,12 @@ def smoke(
         "--hosts": hosts,
         "--hostfile": hostfile,
         "--shared": shared,
+        "--reference": reference,
     }
     arguments = ["--timeout", str(timeout)]
     arguments += [word for name, value in values.items() if value for word in (name, str(value))]
     arguments += ["--quick"] * quick + ["--local"] * local + ["--json"] * json
+    arguments += ["--node"] * node
     command = smoke_command(load_settings(root), env, arguments, os.environ, platform)
     # The suite takes our place: signals, output and exit status are its own.
     sys.stdout.flush()

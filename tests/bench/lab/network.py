@@ -103,6 +103,18 @@ class Lab:
         """Plugs the cable in again."""
         run_lines("ip", SWITCH, [f"link set v{host[1:]} up"])
 
+    def set_rate(self, link: str, mbit: float) -> None:
+        """Changes a host's link ("h3") or a rack's uplink ("rack1"), in both directions."""
+        number = link.lstrip("hrack")
+        ends = [(SWITCH, f"v{number}"), (f"ddl{link}", "eth0")]
+        if link.startswith("rack"):
+            ends = [(SWITCH, f"up{number}"), (SWITCH, f"down{number}")]
+        for namespace, device in ends:
+            rate = f"rate {mbit:g}mbit ceil {mbit:g}mbit burst 32k cburst 32k quantum 16000"
+            run_lines(
+                "tc", namespace, [f"class change dev {device} parent 1: classid 1:1 htb {rate}"]
+            )
+
     def shared_memory(self) -> list[str]:
         """The files in the hosts' /dev/shm, as `h0/NAME`."""
         return [

@@ -12,7 +12,9 @@ from pathlib import Path
 from types import FrameType
 
 from ddl_ce_smoke import __version__
+from ddl_ce_smoke.links import read_reference
 from ddl_ce_smoke.model import Part, Report
+from ddl_ce_smoke.node import check_node, node_verdict
 from ddl_ce_smoke.placement import place
 from ddl_ce_smoke.probe import Environment
 from ddl_ce_smoke.reports import write_reports
@@ -72,6 +74,18 @@ def parser() -> argparse.ArgumentParser:
         "--report", type=Path, metavar="DIR", help="write report.html, report.json and junit.xml"
     )
     result.add_argument("--json", action="store_true", help="print the JSON report")
+    result.add_argument(
+        "--reference",
+        type=reference,
+        metavar="FILE",
+        default={},
+        help="report.json of a good run over the same hosts: a slower link fails",
+    )
+    result.add_argument(
+        "--node",
+        action="store_true",
+        help="this host's verdict alone, as one JSON object, in about 20 seconds: for a prolog",
+    )
     result.add_argument("--version", action="version", version=f"ddlce-smoke {__version__}")
     return result
 
@@ -104,6 +118,14 @@ def seconds(text: str) -> float:
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
+
+
+def reference(text: str) -> dict[str, float]:
+    """The links of an earlier report."""
+    try:
+        return read_reference(Path(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def say(text: str, end: str = "\n") -> None:
@@ -148,8 +170,11 @@ def main(argv: Sequence[str] | None = None, rank_command: Sequence[str] = RANK_C
         rank_command: starts a rank program; tests put a faulty one here.
     """
     args = parser().parse_args(argv)
+    if args.node:
+        print(json.dumps(node_verdict(verdict := check_node(rank_command))), flush=True)
+        return 0 if verdict.passed else 1
     placement = place(args.hosts, args.hostfile, args.local, args.shared, os.environ)
-    options = Options(args.ranks, args.quick, args.timeout, args.parts, placement)
+    options = Options(args.ranks, args.quick, args.timeout, args.parts, placement, args.reference)
     signal.signal(signal.SIGTERM, interrupt)
     try:
         environment = Environment.current()

@@ -80,6 +80,20 @@ class Bandwidth:
         return cls(backend, device, ranks, nbytes, seconds, algbw, algbw * 2 * (ranks - 1) / ranks)
 
 
+@dataclass(frozen=True)
+class Link:
+    """A link between hosts, as it was measured.
+
+    Attributes:
+        name: the host, or "uplink of HOST,HOST" for those of a rack.
+        rate: bytes/s, one way.
+    """
+
+    name: str
+    kind: Literal["host", "uplink"]
+    rate: float
+
+
 @dataclass
 class Part:
     """A group of cases that ran together."""
@@ -115,6 +129,7 @@ class Report:
     parts: list[Part] = field(default_factory=list)
     throughput: list[Throughput] = field(default_factory=list)
     bandwidth: list[Bandwidth] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:

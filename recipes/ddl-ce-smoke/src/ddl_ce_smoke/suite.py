@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,9 +15,11 @@ from typing import Any
 from ddl_ce_smoke import __version__, probe
 from ddl_ce_smoke.hosts import judge_hosts
 from ddl_ce_smoke.launch import Job, Launcher
+from ddl_ce_smoke.links import judge_links
 from ddl_ce_smoke.model import (
     Bandwidth,
     Case,
+    Link,
     Outcome,
     Part,
     Report,
@@ -30,6 +32,7 @@ from ddl_ce_smoke.placement import Placement
 #: before them, whichever of them were asked for.
 HOSTS = ("hosts", "the hosts")
 PARTS = {
+    "links": "the links between hosts",
     "versions": "versions and imports",
     "collectives": "collectives against the exact oracle",
     "training": "distributed training",
@@ -47,6 +50,7 @@ class Options:
         timeout: seconds that each run of ddlrun may take.
         parts: names from PARTS.
         placement: where ranks run.
+        reference: bytes/s by the name of a link, of an earlier run.
     """
 
     ranks: list[int] | None
@@ -54,6 +58,7 @@ class Options:
     timeout: float
     parts: list[str]
     placement: Placement
+    reference: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,8 @@ class Suite:
         if not self.options.placement.is_local and self._run(*HOSTS).outcome == "failed":
             return self.report
         for name in self.options.parts:
-            self._run(name, PARTS[name])
+            if name != "links" or self.launcher.hosts > 1:
+                self._run(name, PARTS[name])
         return self.report
 
     def _run(self, name: str, title: str) -> Part:
@@ -167,6 +173,13 @@ class Suite:
             self.launcher = replace(self.launcher, hosts=count)
         if count > 1 and not self.options.ranks:
             self.report.ranks = self.ranks = [1, count]
+        return job_cases(job, "one rank on each", cases)
+
+    def _links(self) -> Iterable[Case]:
+        """Between the hosts, measured by a rank on each."""
+        job = self.launcher.run("ddl_ce_smoke.links", [], None)
+        self.report.links = [Link(**row) for row in events(job, "link")]
+        cases = judge_links(self.report.links, self.options.reference)
         return job_cases(job, "one rank on each", cases)
 
     def _versions(self) -> Iterable[Case]:
