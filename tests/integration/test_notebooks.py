@@ -243,7 +243,7 @@ def test_ranks_from_a_cell(someone: User) -> None:
 
 #: Starts ranks that wait, and has Jupyter end them as a person would, by the word in sys.argv.
 END = """
-import sys
+import re, sys
 from jupyter_client.manager import start_new_kernel
 manager, client = start_new_kernel(kernel_name="mine")
 code = '''
@@ -256,20 +256,20 @@ def wait():
 notebook.run(wait, ranks=2)
 '''
 asked = client.execute(code)
-found = []
+found, seen = [], ""
 while len(found) < 2:
-    message = client.get_iopub_msg(timeout=60)
+    message = client.get_iopub_msg(timeout=120)
     if message["msg_type"] == "error":
         sys.exit(str(message["content"]))
-    text = message["content"].get("text", "") if message["msg_type"] == "stream" else ""
-    found += [line.split()[-1] for line in text.splitlines() if " up " in line]
+    seen += message["content"].get("text", "") if message["msg_type"] == "stream" else ""
+    found = re.findall(r" up (\\d+)\\n", seen)
 if sys.argv[1] == "interrupt":
     manager.interrupt_kernel()
-    reply = client.get_shell_msg(timeout=60)
+    reply = client.get_shell_msg(timeout=120)
     while reply["parent_header"].get("msg_id") != asked:
-        reply = client.get_shell_msg(timeout=60)
+        reply = client.get_shell_msg(timeout=120)
     print(reply["content"].get("ename"), *found, flush=True)
-    client.execute_interactive("print('still here')", timeout=60)
+    client.execute_interactive("print('still here')", timeout=120)
 else:
     print("killed", *found, flush=True)
 manager.shutdown_kernel(now=True)
@@ -286,7 +286,7 @@ def test_jupyter_ends_ranks(someone: User, how: str, said: str) -> None:
         text=True,
         env=bare_environ(someone.home) | {"TMPDIR": str(temporary)},
         cwd=someone.home,
-        timeout=200,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr

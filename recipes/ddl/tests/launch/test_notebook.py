@@ -303,3 +303,15 @@ def test_nothing_is_imported_from_the_current_folder(tmp_path: Path, private: Pa
         check=False,
     )
     assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_a_traceback_shows_the_lines_of_cells(says: Callable[..., str]) -> None:
+    """IPython keeps the text of cells where `linecache` finds it, under names of no file."""
+    pytest.importorskip("cloudpickle")
+    out = says(
+        "import linecache\n"
+        "cell = 'def mine():\\n    1 / 0  # the cell\\n'\n"
+        "linecache.cache['<cell 1>'] = (len(cell), 1.0, cell.splitlines(True), '<cell 1>')\n"
+        "exec(compile(cell, '<cell 1>', 'exec'))\n" + caught("notebook.run(mine, ranks=1)")
+    )
+    assert 'File "<cell 1>", line 2, in mine\n    1 / 0  # the cell\n' in out

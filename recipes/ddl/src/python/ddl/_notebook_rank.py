@@ -4,6 +4,7 @@ The folder is the caller's, and closed to others. It has the call, and gets one 
 rank. The caller uses the same functions, so that both sides agree on the files.
 """
 
+import linecache
 import os
 import pickle
 import stat
@@ -85,9 +86,11 @@ def main() -> None:
     from ddl import _notebook_rank as shared
 
     folder, rank = sys.argv[1], int(os.environ["RANK"])
-    path, call = pickle.loads(read_private(f"{folder}/{CALL}"))
+    path, cells, call = pickle.loads(read_private(f"{folder}/{CALL}"))
     sys.path[:] = path
     sys.argv[:] = [""]
+    for name, lines in cells.items():
+        linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
     try:
         fn, args = pickle.loads(call)
         result = fn(*args)

@@ -14,6 +14,7 @@ with their number while they run.
 """
 
 import codecs
+import linecache
 import os
 import pickle
 import re
@@ -85,7 +86,8 @@ def run(
         raise ValueError(f"ranks={ranks!r}: not a whole number from 1")
     if timeout is not None and not 0 < timeout < 1e9:
         raise ValueError(f"timeout={timeout!r}: not a number of seconds above 0")
-    call = pickle.dumps(([part or str(Path.cwd()) for part in sys.path], _pack(fn, args)))
+    path = [part or str(Path.cwd()) for part in sys.path]
+    call = pickle.dumps((path, _cells(), _pack(fn, args)))
     with tempfile.TemporaryDirectory(prefix="ddl-run-") as folder:  # 0700, with a random name
         rank_side.write_private(f"{folder}/{rank_side.CALL}", call)
         words = own_python("-m", "ddl.launch.cli", "-H", f"localhost:{ranks}")
@@ -93,6 +95,12 @@ def run(
         words += own_python(rank_side.__file__, folder)
         status, said = _launch(words)
         return _results(Path(folder), ranks, status, said, timeout)
+
+
+def _cells() -> dict[str, list[str]]:
+    """The lines of a notebook's cells, which are in no file: a rank's traceback shows them."""
+    known = [(name, entry) for name, entry in linecache.cache.items() if len(entry) == 4]
+    return {name: entry[2] for name, entry in known if not Path(name).exists()}
 
 
 def _pack(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
