@@ -360,6 +360,8 @@ def test_check_names_what_is_broken(user: Site, overlay: Path, tmp_path: Path) -
 
 
 def test_check_after_the_overlay_was_moved(user: Site, overlay: Path) -> None:
+    overlay.with_name("link").symlink_to(overlay)
+    assert user.ok("env", "check", "link").endswith(": ok\n")
     overlay.rename(overlay.with_name("yours"))
     done = user.ddlce("env", "check", "yours")
     assert done.returncode == 1

@@ -121,7 +121,7 @@ def check(layout: Layout, prefix: Path, overlay: Overlay, against: Path | None =
 
 def _check_itself(done: Checked, overlay: Overlay) -> None:
     """What the overlay has beside packages."""
-    if overlay.prefix != str(done.prefix):
+    if Path(overlay.prefix).resolve() != done.prefix.resolve():
         done.problems.append(
             f"it was moved: its programs name {overlay.prefix}, where it was made; make another"
         )

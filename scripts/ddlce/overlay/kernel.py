@@ -189,18 +189,18 @@ def _check_free(folder: Path, prefix: Path, force: bool) -> None:
         raise InputError(f"{folder} is {kind}", "remove it, or choose another name")
     with explain_os_errors(folder):
         taken = any(folder.iterdir())
-    if taken and not force and _owner(folder / "kernel.json") != str(prefix):
+    if taken and not force and _owner(folder / "kernel.json") != prefix.resolve():
         raise InputError(
             f"the kernel {folder.name} in {folder.parent} is not that of {prefix}",
             "choose another name, or take its place with --force",
         )
 
 
-def _owner(path: Path) -> str | None:
+def _owner(path: Path) -> Path | None:
     """The environment that a kernel of ours is for."""
     try:
         spec: Any = jsontext.load(path.read_bytes())
-        return str(spec["metadata"][OURS]["prefix"])
+        return Path(str(spec["metadata"][OURS]["prefix"])).resolve()
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
