@@ -18,7 +18,14 @@ import pytest
 from ddlce.env.layout import ORIGIN
 from ddlce.env.trees import remove_tree
 from support.minienv import Site
-from support.notebooks import bare_environ, install_jupyter, run_cells, text_of
+from support.notebooks import (
+    REQUIREMENTS,
+    bare_environ,
+    install_jupyter,
+    notebook_wheels,
+    run_cells,
+    text_of,
+)
 
 pytestmark = pytest.mark.built
 
@@ -130,6 +137,24 @@ def test_the_kernel_of_a_clone_runs_in_it(someone: User, tmp_path: Path) -> None
         assert spec["display_name"].startswith("Copy (clone of ddl-ce ")
     finally:
         remove_tree(clone)
+
+
+def test_the_kernel_of_a_release_that_has_ipykernel(someone: User, site: Site) -> None:
+    """As a site's own manifest may ask for it; the built release has none."""
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    packages = site.current / "lib/python3.11/site-packages"
+    packages.chmod(0o755)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--target"]
+    wheels = ["--find-links", notebook_wheels(), "-r", REQUIREMENTS]
+    subprocess.run([*command, packages, *wheels], check=True)
+    said = site.ok("env", "kernel", "--release", "mini", "--prefix", someone.home / ".local")
+    assert said.startswith(f"{someone.kernels}/mini: mini 2026.11\n")
+    [cell] = run_cells(someone.python, "mini", [ENVIRON], someone.home)
+    where, variables = ast.literal_eval(text_of(cell))
+    assert where == variables["CONDA_PREFIX"] == str(site.current)
+    assert variables["MINI_GREETING"] == "hello"
+    assert variables["PATH"] == f"{site.current}/bin:/usr/bin:/bin"
 
 
 def test_without_ipykernel(someone: User) -> None:
