@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import stat
 import subprocess
@@ -288,6 +289,21 @@ def test_activated_twice(made: Site, tmp_path: Path) -> None:
     )
     done = run_bash(script)
     assert done.stdout == f"{prefix}/bin:{made.current}/bin:/usr/bin:/bin\n/usr/bin:/bin\n"
+
+
+def test_a_path_of_odd_characters(made: Site) -> None:
+    prefix = made.folder / 'it\'s $HOME `id` @BIN@ "x"'
+    made.ok("env", "overlay", prefix)
+    steps = [
+        f". {shlex.quote(str(prefix))}/bin/activate",
+        f"python -c '{WHERE}'",
+        'echo "${PS1@P}"',  # as bash shows it: commands in a prompt are run
+        *("deactivate", "echo $PATH"),
+    ]
+    done = run_bash("; ".join(steps))
+    module = f"{made.current}/{SITE_PACKAGES}/minimod/__init__.py"
+    prompt = "(it_s _HOME _id_ _BIN_ _x_) "
+    assert (done.stdout, done.stderr) == (f"{prefix} {module}\n{prompt}\n/usr/bin:/bin\n", "")
 
 
 def test_not_beside_another_environment(made: Site) -> None:

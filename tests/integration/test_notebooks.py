@@ -146,7 +146,7 @@ def test_the_kernel_of_a_release_that_has_ipykernel(someone: User, site: Site) -
     packages = site.current / "lib/python3.11/site-packages"
     packages.chmod(0o755)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--target"]
-    wheels = ["--find-links", notebook_wheels(), "-r", REQUIREMENTS]
+    wheels: list[str | Path] = ["--find-links", notebook_wheels(), "-r", REQUIREMENTS]
     subprocess.run([*command, packages, *wheels], check=True)
     said = site.ok("env", "kernel", "--release", "mini", "--prefix", someone.home / ".local")
     assert said.startswith(f"{someone.kernels}/mini: mini 2026.11\n")

@@ -106,7 +106,8 @@ def activate_text(prefix: Path, release: Path, env: str, changes: Iterable[Chang
         "OTHER_HINT": "leave that one first, with: conda deactivate (or: module unload NAME)",
         "BIN": str(prefix / "bin"),
         "PREFIX": str(prefix),
-        "PROMPT": f"({prefix.name}) ",
+        # Shells run commands that stand in a prompt.
+        "PROMPT": "({}) ".format(re.sub(r"[^\w.+ -]", "_", prefix.name, flags=re.ASCII)),
     }
     blocks = {
         "@CHANGE@": [f"{' ' * 8}{line}" for line in do],
