@@ -104,3 +104,22 @@ def test_after_the_release_is_gone(site: Site, tmp_path: Path) -> None:
     done_bash = run_bash(f". '{overlay}/bin/activate'; echo $?")
     assert done_bash.stdout == "1\n"
     assert done_bash.stderr.startswith(f"error: the release of this overlay is gone: {old}\n")
+
+
+def test_check_of_what_the_overlay_is_made_of(user: Site, overlay: Path) -> None:
+    (overlay / SITE_PACKAGES / "ddl-ce-overlay.pth").unlink()
+    (overlay / "constraints.txt").write_text("minimod==99\n")
+    marker = overlay / "ddl-ce.overlay"
+    marker.write_text(marker.read_text().replace('"3.11"', '"3.10"'))
+    report = json.loads(user.ddlce("env", "check", "mine", "--json").stdout)
+    assert report["problems"] == [
+        "ddl-ce-overlay.pth is missing: packages in ~/.local would shadow the release's",
+        f"its packages are for Python 3.10, and {user.current} has Python 3.11.7",
+        f"{overlay}/constraints.txt does not have the packages of the release any more",
+    ]
+
+
+def test_check_against_what_is_no_release(user: Site, overlay: Path) -> None:
+    user.ok("env", "clone", "copy")
+    said = user.fails(2, "env", "check", "mine", "--release", "copy")
+    assert said.startswith(f"error: {user.clones}/copy is a clone: an overlay is made on a release")

@@ -1,4 +1,4 @@
-"""`ddlce env overlay` and `check`: a user's Python packages on top of a release."""
+"""`ddlce env overlay`: a user's Python packages on top of a release."""
 
 from __future__ import annotations
 
