@@ -30,6 +30,7 @@ RANKS = {
     "test_guide_built",
     "test_lab_ddl",
     "test_lab_network",
+    "test_notebooks",
     "test_open_mpi",
     "test_parameter_server",
     "test_rooms_built",

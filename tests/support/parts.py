@@ -51,7 +51,9 @@ PARTS: dict[str, tuple[str, ...]] = {
         *(
             "env*",
             "install",
+            "kernel",
             "module*",
+            "notebooks",
             "serve*",
             "several_admins",
             "stock_conda",

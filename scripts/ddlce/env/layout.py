@@ -184,8 +184,12 @@ def find_env(settings: Settings, name: str) -> Path:
     )
 
 
-def default_source(settings: Settings) -> Path:
+def default_source(settings: Settings, option: str = "--from") -> Path:
     """What is cloned by default: the active environment, the one that runs this, or `current`.
+
+    Args:
+        settings: the root, with its releases.
+        option: how the user names another one.
 
     Raises:
         InputError: there is none.
@@ -201,7 +205,7 @@ def default_source(settings: Settings) -> Path:
         return found[0]
     raise InputError(
         f"no environment is active, and {layout.root} has {len(found)} to choose from",
-        "load one (module load ddl-ce) or name it with --from",
+        f"load one (module load ddl-ce) or name it with {option}",
     )
 
 

@@ -40,7 +40,7 @@ class Content:
         main: (name, version) of the packages that it was asked to contain.
         inside: (name, version) of all that `module spider` is to find.
         programs: which of the programs that the help text shows are there.
-        changes: what its activation changes.
+        changes: what a load changes, see `environment_changes`.
     """
 
     name: str
@@ -83,8 +83,23 @@ def read_content(prefix: Path, name: str | None = None) -> Content:
         main=main,
         inside=[inside[key] for key in sorted(inside)],
         programs={p for p in ("python", "ddlrun", "ddlce") if (prefix / "bin" / p).exists()},
-        changes=activation_changes(prefix, env.env),
+        changes=environment_changes(prefix, env),
     )
+
+
+def environment_changes(prefix: Path, env: Origin) -> list[Change]:
+    """All that a load of the environment changes, but for conda's level: activation's and ours.
+
+    Args:
+        prefix: a complete environment of ours.
+        env: what it is.
+
+    Raises:
+        InputError: its activation does what no modulefile can do; names the script.
+    """
+    ours = _own_changes(prefix, env)
+    names = {change.name for change in ours}
+    return [c for c in activation_changes(prefix, env.env) if c.name not in names] + ours
 
 
 def compose(content: Content, writer: ModuleWriter) -> str:
@@ -105,9 +120,7 @@ def compose(content: Content, writer: ModuleWriter) -> str:
     writer.family(FAMILY)
     writer.refuse_other_conda(content.prefix, _refusal(content))
     writer.comment("What the environment's own activation does.")
-    ours = _own_changes(content)
-    names = {change.name for change in ours}
-    for change in [c for c in content.changes if c.name not in names] + ours:
+    for change in content.changes:
         _write_change(writer, change)
     writer.conda_level(content.prefix, content.env.env)
     return writer.text()
@@ -136,15 +149,14 @@ def help_text(content: Content) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _own_changes(content: Content) -> list[Change]:
-    prefix = content.prefix
+def _own_changes(prefix: Path, env: Origin) -> list[Change]:
     changes = [
         # After its last element, an empty one: `man` then looks in the system's folders too.
         Change("MANPATH", "prepend", (str(prefix / "share" / "man"),), tail=True),
         # The user's own choice of folders comes first. conda separates caches by commas. Folders of
         # environments are in the .condarc: conda stops where a user has set CONDA_ENVS_DIRS and
         # we CONDA_ENVS_PATH.
-        Change("CONDA_PKGS_DIRS", "append", (USER_PKGS, content.env.pkgs), ","),
+        Change("CONDA_PKGS_DIRS", "append", (USER_PKGS, env.pkgs), ","),
         # Packages in ~/.local would shadow the environment's.
         Change("PYTHONNOUSERSITE", "set", ("1",)),
     ]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import typer
 
+from ddlce.cli.env.check import check
 from ddlce.cli.env.clone import clone
 from ddlce.cli.env.create import create
 from ddlce.cli.env.gc import gc
 from ddlce.cli.env.install import install
+from ddlce.cli.env.kernel import kernel
 from ddlce.cli.env.list import list_envs
+from ddlce.cli.env.overlay import overlay
 from ddlce.cli.env.remove import remove
 from ddlce.cli.env.verify import verify
 
@@ -24,6 +27,9 @@ def register(app: typer.Typer) -> None:
     group.command("list", epilog="Example: ddlce env list --json")(list_envs)
     group.command(epilog="Example: ddlce env verify ddl-ce")(verify)
     group.command(epilog="Example: ddlce env clone mine")(clone)
+    group.command(epilog="Example: ddlce env overlay mine --release ddl-ce")(overlay)
+    group.command(epilog="Example: ddlce env check mine")(check)
+    group.command(epilog="Example: ddlce env kernel --overlay mine")(kernel)
     group.command(epilog="Example: ddlce env install mine 'numpy >=2'")(install)
     group.command(epilog="Example: ddlce env remove mine")(remove)
     group.command(epilog="Example: ddlce env gc --keep 2 --dry-run")(gc)

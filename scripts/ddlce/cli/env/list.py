@@ -1,4 +1,4 @@
-"""`ddlce env list`: complete releases and the user's clones."""
+"""`ddlce env list`: complete releases, and the user's clones and overlays."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 def list_envs(root: RootOption = None, json: JsonOption = False) -> None:
-    """List complete releases, the default ones marked, and the user's clones."""
+    """List complete releases, the default ones marked, and the user's clones and overlays."""
     from ddlce.env.layout import Layout, clones, read_origin
+    from ddlce.overlay.model import overlays, read_overlay
 
     layout = Layout(load_settings(root).root)
     rows = []
@@ -31,6 +32,19 @@ def list_envs(root: RootOption = None, json: JsonOption = False) -> None:
                 "default": layout.current(record.env) == prefix.resolve(),
             }
         )
+    for prefix in overlays():
+        overlay = read_overlay(prefix)
+        if overlay is not None:
+            rows.append(
+                {
+                    "prefix": str(prefix),
+                    "kind": "overlay",
+                    "env": overlay.env,
+                    "release": overlay.version,
+                    "digest": overlay.digest,
+                    "default": False,
+                }
+            )
     if json:
         print_json(rows)
         return

@@ -1,4 +1,4 @@
-"""`ddlce env remove`: remove a clone or an old release."""
+"""`ddlce env remove`: remove a clone, an overlay or an old release."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 
 
 def remove(
-    name: Annotated[str, typer.Argument(help="A clone, or ENV/RELEASE-DIGEST.")],
+    name: Annotated[str, typer.Argument(help="A clone, an overlay, or ENV/RELEASE-DIGEST.")],
     root: RootOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Remove a clone or an old release."""
+    """Remove a clone, an overlay or an old release."""
     from ddlce.env.remove import remove as remove_env
+    from ddlce.overlay.create import remove_overlay
 
-    prefix = remove_env(load_settings(root), name, say_waiting)
+    settings = load_settings(root)
+    prefix = remove_overlay(settings, name, say_waiting) or remove_env(settings, name, say_waiting)
     if json:
         print_json({"removed": str(prefix)})
     else:

@@ -1,0 +1,186 @@
+"""`ddlce env overlay`: a venv on top of a release that keeps pip to the release's versions."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddlce.env.layout import Origin, clone_target, staged, user_lock
+from ddlce.env.records import read_records
+from ddlce.env.trees import check_removable, remove_tree
+from ddlce.env.waiting import OnWait, waiting_lock
+from ddlce.errors import InputError, MachineError, WorkError
+from ddlce.files import explain_os_errors, write_atomic
+from ddlce.filesystem import require
+from ddlce.modulefile.content import environment_changes
+from ddlce.overlay.model import MARKER, Overlay, read_overlay, require_release
+from ddlce.overlay.pins import Pin, constraints, release_pins
+from ddlce.overlay.shell import activate_text
+from ddlce.ownership import check_place
+from ddlce.platforms import this_platform
+from ddlce.settings import Settings
+
+CONSTRAINTS = "constraints.txt"
+
+#: Of the commands of pip that take constraints.
+PIP_SECTIONS = ("install", "wheel", "download")
+
+#: Read by Python before it looks into ~/.local, whose packages would shadow the release's.
+NO_USER_SITE = "import site; site.ENABLE_USER_SITE = False\n"
+PTH = "ddl-ce-overlay.pth"
+
+
+@dataclass(frozen=True)
+class Made:
+    """The outcome of `make_overlay`.
+
+    Attributes:
+        prefix: the overlay.
+        release: the prefix that it is made on.
+        pins: how many packages of the release pip keeps to.
+    """
+
+    prefix: Path
+    release: Path
+    pins: int
+
+
+def make_overlay(
+    settings: Settings, name: str, release: Path, on_wait: OnWait | None = None
+) -> Made:
+    """Make an overlay on a release; nothing of the release is copied or changed.
+
+    Args:
+        settings: the user's cache, which has the locks.
+        name: a name in the folder of clones, or a path.
+        release: the release's prefix.
+        on_wait: called once when another process is at work on the same overlay.
+
+    Raises:
+        InputError: the name is not usable, there is something at its place, it is inside of the
+            release, or `release` is none, was moved, or has no Python.
+        MachineError: the place cannot be written, or others could change the release.
+        WorkError: the release's Python makes no venv.
+    """
+    target = clone_target(name)
+    origin = require_release(release)
+    release = release.resolve()
+    check_place(release, "the release", site=True)
+    if target.parent.resolve().joinpath(target.name).is_relative_to(release):
+        raise InputError(
+            f"{target} is inside the release {release}, which is read-only",
+            "choose another place for the overlay",
+        )
+    if "\n" in str(target):
+        raise InputError(f"{str(target)!r} has a line break", "choose another place")
+    if origin.platform != this_platform():
+        raise InputError(
+            f"{release} is for {origin.platform}, and this machine is {this_platform()}",
+            "name another release with --release",
+        )
+    require(target, "a path instead of a name, or CONDA_ENVS_PATH")
+    with waiting_lock(user_lock(settings, target), on_wait):
+        if os.path.lexists(target):
+            raise InputError(
+                f"{target} exists already", "choose another name, or remove it: ddlce env remove"
+            )
+        pins = release_pins(read_records(release))
+        changes = environment_changes(release, origin)
+        activate = activate_text(target, release, origin.env, changes)
+        with staged(target) as staging:
+            python = _make_venv(staging, target, release)
+            with explain_os_errors(target):
+                _fill(staging, target, release, origin, pins, activate)
+                made = Overlay(
+                    prefix=str(target),
+                    release=str(release),
+                    env=origin.env,
+                    version=origin.release,
+                    digest=origin.digest,
+                    python=python,
+                )
+                write_atomic(staging / MARKER, made.model_dump_json(indent=2) + "\n")
+    return Made(target, release, len(pins))
+
+
+def remove_overlay(settings: Settings, name: str, on_wait: OnWait | None = None) -> Path | None:
+    """Remove the overlay with that name or path; None where there is none.
+
+    Raises:
+        MachineError: it belongs to another user; nothing was changed.
+    """
+    try:
+        prefix = clone_target(name)
+    except InputError:
+        return None
+    if read_overlay(prefix) is None:
+        return None
+    with waiting_lock(user_lock(settings, prefix), on_wait):
+        check_removable(prefix)
+        remove_tree(prefix)
+    return prefix
+
+
+def _make_venv(staging: Path, target: Path, release: Path) -> str:
+    """Let the release's Python make an empty venv; returns its version as `3.11`."""
+    python = release / "bin" / "python"
+    if not python.exists():
+        raise InputError(f"{release} has no bin/python", "name another release with --release")
+    options = ["--system-site-packages", "--without-pip", "--symlinks"]
+    try:
+        done = subprocess.run(
+            [python, "-I", "-m", "venv", *options, staging],
+            capture_output=True,
+            text=True,
+            cwd="/",
+            check=False,
+        )
+    except OSError as error:
+        raise MachineError(
+            f"cannot run {python}: {error.strerror}", "check it with: ddlce env verify"
+        ) from error
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["it says nothing"]
+        raise WorkError(
+            f"{python} -m venv failed: {said[-1]}", f"check the release: ddlce env verify {release}"
+        )
+    for script in staging.glob("bin/[aA]ctivate*"):
+        script.unlink()  # they would leave out what the release's module does
+    config = staging / "pyvenv.cfg"
+    text = config.read_text(encoding="utf-8").replace(str(staging), str(target))
+    write_atomic(config, text)
+    return next(staging.glob("lib/python3.*")).name.removeprefix("python")
+
+
+def _fill(
+    staging: Path,
+    target: Path,
+    release: Path,
+    origin: Origin,
+    pins: dict[str, Pin],
+    activate: str,
+) -> None:
+    """Write what a venv does not have by itself."""
+    write_atomic(staging / "bin" / "activate", activate)
+    write_atomic(
+        staging / CONSTRAINTS, constraints(f"{origin.env} {origin.release} ({release})", pins)
+    )
+    write_atomic(staging / "pip.conf", pip_conf(target))
+    for site in staging.glob("lib/python3.*/site-packages"):
+        write_atomic(site / PTH, NO_USER_SITE)
+    if list(release.glob("lib/python3.*/site-packages/pip/__main__.py")):
+        # The release's own pip, which installs into the venv of the Python that runs it.
+        python = shlex.quote(str(target / "bin" / "python"))
+        for name in ("pip", "pip3"):
+            program = staging / "bin" / name
+            write_atomic(program, f'#!/bin/sh\nexec {python} -P -m pip "$@"\n', 0o755)
+
+
+def pip_conf(prefix: Path) -> str:
+    """The overlay's pip.conf; pip splits paths at blanks, but not the URL of a file."""
+    address = (prefix / CONSTRAINTS).as_uri()
+    sections = [f"[{section}]\nconstraint = {address}\n" for section in PIP_SECTIONS]
+    return "[global]\ndisable-pip-version-check = true\n" + "".join(sections)

@@ -1,0 +1,125 @@
+"""`ddlce env check`: what an overlay shadows of its release, and what is broken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ddlce.env.trees import remove_tree
+from support.minienv import Site
+from support.overlays import pip, run_bash, wheel
+
+SITE_PACKAGES = "lib/python3.11/site-packages"
+
+
+@pytest.fixture
+def overlay(user: Site) -> Path:
+    user.ok("env", "overlay", "mine")
+    return user.clones / "mine"
+
+
+def test_check_names_what_is_shadowed(user: Site, overlay: Path, tmp_path: Path) -> None:
+    newer = wheel(tmp_path, "minimod", "99.0", {"minimod/__init__.py": "", "minimod/a.py": ""})
+    assert pip(overlay, "--no-deps", newer, "-c", "/dev/null").returncode == 1
+    (overlay / "pip.conf").unlink()
+    assert pip(overlay, "--no-deps", newer).returncode == 0
+    done = user.ddlce("env", "check", "mine")
+    info = overlay / SITE_PACKAGES / "minimod-99.0.dist-info"
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert lines[0].startswith(f"problem   {overlay}/pip.conf does not name constraints.txt any")
+    assert lines[1].startswith("shadowed  minimod: 99.0 hides minimod ")
+    assert lines[1].endswith(f" of the release ({info})")
+    assert lines[2:] == [f"{overlay}: 1 packages on {user.current}: not ok"]
+
+
+def test_check_names_modules_and_programs_under_other_names(
+    user: Site, overlay: Path, tmp_path: Path
+) -> None:
+    """As tensorflow-cpu brings the module tensorflow."""
+    files = {
+        "minimod/__init__.py": "",
+        "minimod/sub.py": "",
+        "own/__init__.py": "",
+        "minimod_cpu-1.0.data/scripts/mini-where": "#!/bin/sh\n",
+    }
+    assert pip(overlay, wheel(tmp_path, "minimod_cpu", "1.0", files)).returncode == 0
+    (overlay / SITE_PACKAGES / "mini_helper.py").touch()
+    report = json.loads(user.ddlce("env", "check", "mine", "--json").stdout)
+    assert [(s["kind"], s["name"], s["version"], s["package"]) for s in report["shadowed"]] == [
+        ("module", "minimod", "minimod_cpu 1.0", "minimod"),
+        ("program", "mini-where", "minimod_cpu 1.0", report["shadowed"][1]["package"]),
+    ]
+    assert report["ok"] is False
+    (overlay / SITE_PACKAGES / "minimod").rename(overlay / SITE_PACKAGES / "other")
+    (overlay / SITE_PACKAGES / "minimod.py").touch()
+    report = json.loads(user.ddlce("env", "check", "mine", "--json").stdout)
+    assert report["shadowed"][0]["version"] == "no package"
+
+
+def test_check_names_what_is_broken(user: Site, overlay: Path, tmp_path: Path) -> None:
+    for name, needs in (("a", "minimod>=99"), ("b", "nowhere"), ("c", "x; python_version<'3'")):
+        done = pip(overlay, "--no-deps", wheel(tmp_path, name, "1.0", {f"{name}.py": ""}, needs))
+        assert done.returncode == 0, done.stderr
+    done = user.ddlce("env", "check", "mine")
+    assert done.returncode == 1
+    first, second, _ = done.stdout.splitlines()
+    assert first.startswith("broken    a 1.0 needs minimod>=99, and minimod is ")
+    assert second == "broken    b 1.0 needs nowhere, which is not there"
+
+
+def test_check_after_the_overlay_was_moved(user: Site, overlay: Path) -> None:
+    overlay.with_name("link").symlink_to(overlay)
+    assert user.ok("env", "check", "link").endswith(": ok\n")
+    overlay.rename(overlay.with_name("yours"))
+    done = user.ddlce("env", "check", "yours")
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"problem   it was moved: its programs name {overlay}, where ")
+
+
+def test_check_of_what_is_no_overlay(user: Site, tmp_path: Path) -> None:
+    assert user.fails(2, "env", "check", "mine").startswith(
+        f"error: there is no overlay at {user.clones}/mine\n"
+    )
+    said = user.fails(2, "env", "check", user.current)
+    assert said.startswith(f"error: {user.current} is a release, not an overlay\n")
+
+
+def test_after_the_release_is_gone(site: Site, tmp_path: Path) -> None:
+    """As `ddlce env gc` removes old ones: activation and check say so, and nothing breaks off."""
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    site.ok("env", "overlay", "mine")
+    overlay, old = site.clones / "mine", site.current
+    needs = wheel(tmp_path, "a", "1.0", {"a.py": ""}, "minimod>=0")
+    assert pip(overlay, "--no-deps", needs).returncode == 0
+    remove_tree(old)
+    done = site.ddlce("env", "check", "mine")
+    assert done.returncode == 1
+    assert done.stdout.startswith(
+        f"problem   its release mini {old.name[:-9]} is gone from {old}: "
+    )
+    done_bash = run_bash(f". '{overlay}/bin/activate'; echo $?")
+    assert done_bash.stdout == "1\n"
+    assert done_bash.stderr.startswith(f"error: the release of this overlay is gone: {old}\n")
+
+
+def test_check_of_what_the_overlay_is_made_of(user: Site, overlay: Path) -> None:
+    (overlay / SITE_PACKAGES / "ddl-ce-overlay.pth").unlink()
+    (overlay / "constraints.txt").write_text("minimod==99\n")
+    marker = overlay / "ddl-ce.overlay"
+    marker.write_text(marker.read_text().replace('"3.11"', '"3.10"'))
+    report = json.loads(user.ddlce("env", "check", "mine", "--json").stdout)
+    assert report["problems"] == [
+        "ddl-ce-overlay.pth is missing: packages in ~/.local would shadow the release's",
+        f"its packages are for Python 3.10, and {user.current} has Python 3.11.7",
+        f"{overlay}/constraints.txt does not have the packages of the release any more",
+    ]
+
+
+def test_check_against_what_is_no_release(user: Site, overlay: Path) -> None:
+    user.ok("env", "clone", "copy")
+    said = user.fails(2, "env", "check", "mine", "--release", "copy")
+    assert said.startswith(f"error: {user.clones}/copy is a clone: an overlay is made on a release")
