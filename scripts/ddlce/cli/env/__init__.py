@@ -7,6 +7,7 @@ import typer
 from ddlce.cli.env.clone import clone
 from ddlce.cli.env.create import create
 from ddlce.cli.env.gc import gc
+from ddlce.cli.env.image import image
 from ddlce.cli.env.install import install
 from ddlce.cli.env.list import list_envs
 from ddlce.cli.env.remove import remove
@@ -24,6 +25,7 @@ def register(app: typer.Typer) -> None:
     group.command("list", epilog="Example: ddlce env list --json")(list_envs)
     group.command(epilog="Example: ddlce env verify ddl-ce")(verify)
     group.command(epilog="Example: ddlce env clone mine")(clone)
+    group.command(epilog="Example: ddlce env image ddl-ce --for /local/ddl-ce")(image)
     group.command(epilog="Example: ddlce env install mine 'numpy >=2'")(install)
     group.command(epilog="Example: ddlce env remove mine")(remove)
     group.command(epilog="Example: ddlce env gc --keep 2 --dry-run")(gc)
