@@ -67,7 +67,7 @@ class Run:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C comes to us alone; we pass it on
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
         if self._process.stdin:
             self._input.connect(self._process.stdin)
@@ -315,5 +315,6 @@ def _watch(selector: selectors.BaseSelector, file: int, is_watched: bool) -> Non
             selector.unregister(file)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """For a new process: SIGTERM when this one ends."""
     _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
