@@ -124,6 +124,7 @@ class Stager {
     } catch (const Fault& fault) {
       word.state = State::fault;
       std::snprintf(word.text, sizeof word.text, "%s", fault.what());
+      unpacker_.reset();  // its tar, before the files that it writes
       abandon();
     }
     return word;
@@ -191,30 +192,30 @@ class Stager {
     if (!all && members.size() > 1) {
       check(ddl_comm_create(members.data(), static_cast<int>(members.size()), 0, &comm));
     }
-    std::unique_ptr<Unpacker> unpacker;
     Word word = attempt([&] {
-      if (holds_) unpacker = std::make_unique<Unpacker>(place_->partial());
+      if (holds_) unpacker_ = std::make_unique<Unpacker>(place_->partial());
       return State::have;
     });
     const std::size_t pieces = (options_.size + chunk - 1) / chunk;
     for (std::size_t piece = 0; piece <= pieces; ++piece) {
       ddl_request_t request = DDL_REQUEST_NULL;
       if (piece < pieces) request = send(comm, members.size(), piece);
-      if (piece > 0 && unpacker && word.state != State::fault) {
+      if (piece > 0 && unpacker_ && word.state != State::fault) {
         word = attempt([&] {
-          unpacker->feed(buffers_[(piece - 1) % 2].data(), length(piece - 1));
+          unpacker_->feed(buffers_[(piece - 1) % 2].data(), length(piece - 1));
           return State::have;
         });
       }
       if (request != DDL_REQUEST_NULL) check(ddl_wait(&request));
     }
-    if (unpacker && word.state != State::fault) {
+    if (unpacker_ && word.state != State::fault) {
       word = attempt([&] {
-        unpacker->finish(options_.sha256);
+        unpacker_->finish(options_.sha256);
         place_->complete();
         return State::have;
       });
       if (word.state != State::fault) {
+        unpacker_.reset();
         ++unpacked_;
         release();
       }
@@ -258,6 +259,7 @@ class Stager {
   std::unique_ptr<Place> place_;
   std::unique_ptr<Janitor> janitor_;
   std::unique_ptr<Source> source_;  // rank 0's
+  std::unique_ptr<Unpacker> unpacker_;
   std::string fault_;
   std::vector<char> buffers_[2];
   bool holds_ = false;  // the lock, and a partial folder

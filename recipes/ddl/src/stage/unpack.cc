@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -127,8 +128,14 @@ void Unpacker::fail_as_tar_says() {
   tar_ = -1;
   char text[400];
   const ssize_t got = pread(messages_, text, sizeof text - 1, 0);
-  const std::string said(text, got > 0 ? static_cast<std::size_t>(got) : 0);
-  throw Fault("cannot unpack in " + folder_ + ": " + said.substr(0, said.find('\n')));
+  std::string said(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+  while (!said.empty() && said.back() == '\n') said.pop_back();
+  for (std::size_t at; (at = said.find('\n')) != std::string::npos;) said.replace(at, 1, "; ");
+  struct statvfs disk;
+  if (!statvfs(folder_.c_str(), &disk) && disk.f_bavail * disk.f_frsize < (1 << 20)) {
+    said = "the disk is full; " + said;  // tar says so of some files only
+  }
+  throw Fault("cannot unpack in " + folder_ + ": " + said);
 }
 
 }  // namespace ddl::stage
