@@ -64,12 +64,6 @@ int open_lock(const std::string& path) {
   return file;
 }
 
-// Whether the file that was opened still has this name: an eviction removes it under its lock.
-bool is_current(int file, const std::string& path) {
-  struct stat opened, named;
-  return !fstat(file, &opened) && !lstat(path.c_str(), &named) && opened.st_ino == named.st_ino;
-}
-
 std::string content(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -119,13 +113,6 @@ State Place::look() {
   const bool locked = !flock(lock_, LOCK_EX | LOCK_NB);
   if (!locked && errno != EWOULDBLOCK) {
     throw Fault("the file system of " + folder_ + " has no file locks: " + why());
-  }
-  if (locked && !is_current(lock_, prefix() + ".lock")) {  // evicted between open and flock
-    // The janitor shares the file that is open: it must stay the same one, so take it over.
-    const int file = open_lock(prefix() + ".lock");
-    dup3(file, lock_, O_CLOEXEC);
-    close(file);
-    return State::busy;
   }
   struct stat status;
   if (!lstat(prefix().c_str(), &status)) {
@@ -177,16 +164,15 @@ int Place::evict(double seconds) const {
   int removed = 0;
   for (const std::string& name : names) {
     const Place other(folder_, name);
-    const std::string lock = other.prefix() + ".lock";
     struct stat status;
-    if (fstat(other.lock_, &status) || age(status) < std::max(seconds, youngest) ||
-        flock(other.lock_, LOCK_EX | LOCK_NB) || !is_current(other.lock_, lock) ||
-        is_used(other.prefix())) {
+    if (access(other.prefix().c_str(), F_OK) && access(other.partial().c_str(), F_OK)) continue;
+    if (flock(other.lock_, LOCK_EX | LOCK_NB) || fstat(other.lock_, &status) ||
+        age(status) < std::max(seconds, youngest) || is_used(other.prefix())) {
       continue;
     }
+    // The lock file stays: another process may have it open, and wait for the lock.
     remove_tree(other.partial());  // what a killed job left
     if (!rename(other.prefix().c_str(), other.partial().c_str())) ++removed;
-    unlink(lock.c_str());
     remove_tree(other.partial());
   }
   return removed;
