@@ -16,7 +16,8 @@ run of its own. The hosts share one disk and its cache here, so opening a shared
 nothing: the files that are opened say what a file server would have to do.
 
 Prints a table, writes tests/bench/out/stage.json, and ends with 1 when an uplink carries more than
-1.02 times the image, or the last host opens more than ten files by `stage`.
+1.02 times the image, or the last host opens more than 20 files by `stage`. MPICH's own libraries are
+ten of these.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from support.stagedenv import image_for, install_small_release, prefix_of
 
 OUT = Path(__file__).parent / "out" / "stage.json"
 ROW = "staging: each uplink carries the image once"
-CARRIED, OPENED = 1.02, 10
+CARRIED, OPENED = 1.02, 20
 WAYS = ("shared", "stage", "stage again", "sbcast")
 LIMIT = 600.0
 FIRST = """

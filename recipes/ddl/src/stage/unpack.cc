@@ -1,6 +1,7 @@
 #include "unpack.h"
 
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -41,6 +42,7 @@ Unpacker::Unpacker(std::string folder)
       zstd_(ZSTD_createDCtx()),
       digest_(EVP_MD_CTX_new()),
       plain_(ZSTD_DStreamOutSize()) {
+  OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);  // one file less of a shared folder
   EVP_DigestInit_ex(digest_, EVP_sha256(), nullptr);
   const char* program = find_tar();
   int ends[2];
