@@ -46,7 +46,7 @@ struct Word {
 // Rank 0's side of the file.
 class Source {
  public:
-  explicit Source(const Options& options) : left_(options.size) {
+  explicit Source(const Options& options) {
     file_ = open(options.image.c_str(), O_RDONLY | O_CLOEXEC);
     if (file_ < 0) throw Fault(options.image + ": " + std::strerror(errno));
     const off_t size = lseek(file_, 0, SEEK_END);
@@ -72,7 +72,6 @@ class Source {
 
  private:
   int file_ = -1;
-  std::uint64_t left_;
 };
 
 class Stager {
