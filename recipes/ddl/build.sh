@@ -11,6 +11,6 @@ cmake -S src -B build -G Ninja \
   -DCMAKE_INSTALL_PREFIX="$PREFIX" -DCMAKE_INSTALL_LIBDIR=lib \
   -DCMAKE_PREFIX_PATH="$PREFIX" -DCMAKE_FIND_ROOT_PATH="$PREFIX" \
   -DMPI_C_COMPILER="$PREFIX/bin/mpicc" -DPython_EXECUTABLE="$PREFIX/bin/python" \
-  -DDDL_WERROR=ON "${cuda[@]}"
+  -DDDL_STAGE=ON -DDDL_WERROR=ON "${cuda[@]}"
 cmake --build build -j"$CPU_COUNT"
 cmake --install build --strip

@@ -34,7 +34,9 @@ SEGMENT = 16384
 HOST_QUEUE, SWITCH_QUEUE = "1m", "512k"
 
 KEEP = "hostname {name} && mount -t tmpfs -o mode=1777 tmpfs /dev/shm && "
-KEEP += "mount --bind {hosts} /etc/hosts && echo ready && exec sleep infinity"
+KEEP += "mount --bind {hosts} /etc/hosts && {disk}echo ready && exec sleep infinity"
+# A host's own disk: a tmpfs that the other hosts do not see.
+DISK = "mkdir -p -m 755 {path} && mount -t tmpfs -o size={size}m,mode=755 tmpfs {path} && "
 
 
 @dataclass
@@ -45,11 +47,22 @@ class Lab:
         layout: what it looks like.
         folder: for files of this lab: the hosts' list, the launcher, what a cell writes.
         keepers: the process that keeps each namespace.
+        disk_mb: the size of each host's own disk; 0: there are none.
     """
 
     layout: Layout
     folder: Path
     keepers: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+    disk_mb: int = 0
+
+    @property
+    def disk(self) -> Path:
+        """Where each host has a disk of its own, if `bring_up` was asked for them."""
+        return self.folder / "disk"
+
+    def on_disk(self, host: str) -> Path:
+        """A host's own disk, as this process sees it."""
+        return Path(f"/proc/{self.keepers[host].pid}/root{self.disk}")
 
     @property
     def names(self) -> list[str]:
@@ -136,8 +149,13 @@ class Lab:
 
 
 @contextmanager
-def bring_up(layout: Layout) -> Iterator[Lab]:
+def bring_up(layout: Layout, disk_mb: int = 0) -> Iterator[Lab]:
     """A lab of this layout; when the block ends, in whatever way, nothing of it is left.
+
+    Args:
+        layout: what it looks like.
+        disk_mb: the size of a private disk (tmpfs) of each host; 0: none. All hosts see the
+            machine's own disk as well, as a shared file system.
 
     Raises:
         LabError: this is not root's process, or a tool or a feature of the kernel is missing.
@@ -146,7 +164,7 @@ def bring_up(layout: Layout) -> Iterator[Lab]:
     with LOCK.open("w") as lock, _signals_raise():
         _wait_for(lock.fileno())
         _remove_all()
-        lab = Lab(layout, Path(tempfile.mkdtemp(prefix=FOLDER)))
+        lab = Lab(layout, Path(tempfile.mkdtemp(prefix=FOLDER)), disk_mb=disk_mb)
         try:
             _connect(layout)
             _keep(lab)
@@ -282,7 +300,8 @@ def _keep(lab: Lab) -> None:
     shutil.copy(Path(__file__).parent / "ssh.sh", lab.tools / "ssh")
     lab.keepers[SWITCH] = _keeper(SWITCH, ["sh", "-c", "echo ready && exec sleep infinity"])
     for name in lab.names:
-        script = KEEP.format(name=name, hosts=hosts)
+        disk = DISK.format(path=lab.disk, size=lab.disk_mb) if lab.disk_mb else ""
+        script = KEEP.format(name=name, hosts=hosts, disk=disk)
         own = ["unshare", "--uts", "--ipc", "--mount", "sh", "-c", script]
         lab.keepers[name] = _keeper(f"ddl{name}", own)
         (lab.folder / f"{name}.pid").write_text(str(lab.keepers[name].pid))

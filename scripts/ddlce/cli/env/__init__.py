@@ -8,6 +8,7 @@ from ddlce.cli.env.check import check
 from ddlce.cli.env.clone import clone
 from ddlce.cli.env.create import create
 from ddlce.cli.env.gc import gc
+from ddlce.cli.env.image import image
 from ddlce.cli.env.install import install
 from ddlce.cli.env.kernel import kernel
 from ddlce.cli.env.list import list_envs
@@ -30,6 +31,7 @@ def register(app: typer.Typer) -> None:
     group.command(epilog="Example: ddlce env overlay mine --release ddl-ce")(overlay)
     group.command(epilog="Example: ddlce env check mine")(check)
     group.command(epilog="Example: ddlce env kernel --overlay mine")(kernel)
+    group.command(epilog="Example: ddlce env image ddl-ce --for /local/ddl-ce")(image)
     group.command(epilog="Example: ddlce env install mine 'numpy >=2'")(install)
     group.command(epilog="Example: ddlce env remove mine")(remove)
     group.command(epilog="Example: ddlce env gc --keep 2 --dry-run")(gc)

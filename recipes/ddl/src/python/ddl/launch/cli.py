@@ -11,7 +11,8 @@ from ddl.launch.options import USAGE, Options, names_hosts, parse
 def main(arguments: list[str] | None = None) -> int:
     """Runs `ddlrun` with these words (default: the process's own); the exit status."""
     try:
-        options = parse(sys.argv[1:] if arguments is None else arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        options = parse(words)
         if options.help:
             print(USAGE, end="")
             return 0
@@ -30,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
             reserved = [] if names_hosts(options) else reserved_hosts(os.environ)
             print(show(options, os.environ, reserved))
             return 0
-        return _launch(options)
+        return _launch(options, words)
     except LaunchError as error:
         print(f"ddlrun: error: {error.message}", file=sys.stderr)
         if error.hint:
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
 
 
-def _launch(options: Options) -> int:
+def _launch(options: Options, words: list[str]) -> int:
     if options.launcher == "jsrun":
         from ddl.launch.jsrun import show_jsrun
 
@@ -50,6 +51,10 @@ def _launch(options: Options) -> int:
     launcher = HydraLauncher()
     reserved = [] if names_hosts(options) else launcher.reserved_hosts(os.environ)
     job = make_job(options, os.environ, reserved)
+    if options.stage:
+        from ddl.launch.stage import stage_and_restart
+
+        return stage_and_restart(options, job, words)
     if options.dry_run or options.verbose:
         variables = [f"{name}={job.environment[name]}" for name in job.added]
         line = shlex.join(["env", *variables, *launcher.command(job)])

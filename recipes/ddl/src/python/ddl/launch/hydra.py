@@ -48,6 +48,15 @@ class HydraLauncher:
 
     def command(self, job: Job) -> list[str]:
         """The mpiexec command line."""
+        # -I -S: the wrapper is the standard library alone, whatever the user's environment says.
+        wrapper = [sys.executable, "-I", "-S", str(WRAPPER)]
+        return [*self._start(job), *wrapper, *map(escape, job.command)]
+
+    def direct_command(self, job: Job) -> list[str]:
+        """The command line for a program of ours that needs no wrapper, nor any Python."""
+        return [*self._start(job), *job.command]
+
+    def _start(self, job: Job) -> list[str]:
         command = [str(self.mpiexec), "-prepend-pattern", f"{self._mark}%r>"]
         if all(is_local(host) for host in job.hosts):
             command += ["-launcher", "fork"]
@@ -64,10 +73,7 @@ class HydraLauncher:
         else:
             command += ["-hosts", ",".join(job.hosts)]
             command += ["-rankmap", ",".join(map(str, job.placement))]
-        command += [*job.mpi_arguments, "-n", str(job.size)]
-        # -I -S: the wrapper is the standard library alone, whatever the user's environment says.
-        command += [sys.executable, "-I", "-S", str(WRAPPER)]
-        return command + [escape(word) for word in job.command]
+        return [*command, *job.mpi_arguments, "-n", str(job.size)]
 
     def demultiplexer(self) -> "MarkedStream":
         """Takes apart the output that -prepend-pattern marked."""

@@ -170,6 +170,18 @@ def _ddl_options(
     return {"DDL_OPTIONS": " ".join([*mode, *tree, *options.ddl_arguments])}
 
 
+def staging_options(options: Options, job: Job) -> str:
+    """DDL_OPTIONS for one process on each host of the job: of the network's shape alone."""
+    if options.topology:
+        return f"-topology {_topology_file(options.topology)}"
+    hosts = len(job.hosts)
+    sizes = read_mode(options.mode)[1:] if options.mode else []
+    if not sizes and (options.aisles or options.racks or options.nodes):
+        sizes = _topology(options, hosts, list(range(hosts)))[1:]
+    fits = sizes and math.prod(sizes) == hosts
+    return f"-mode p:{'x'.join(map(str, [1, *sizes]))}" if fits else ""
+
+
 def read_mode(text: str) -> list[int]:
     """The sizes of a mode: ranks per host x hosts per rack x …; [] for a letter alone.
 

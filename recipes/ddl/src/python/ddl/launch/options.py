@@ -37,6 +37,9 @@ How:
   -tcp                keep MPI to TCP between hosts
   -no_bind            leave the ranks on all cores
   -bind_gpus          each rank sees its own GPUs only, by CUDA_VISIBLE_DEVICES
+  -stage[=IMAGE]      run from a copy of the environment on each host's own disk, which is
+                      brought there first; IMAGE is of `ddlce env image`
+  -stage_keep DAYS    remove copies there that no job has used for that long; default: 7
   -timeout SECONDS    end the run after that time, with exit status 124
   -probe FILE         measure the links between the hosts and write -topology's FILE
   -show_topology      print how the hosts are connected and what allreduce does there; end
@@ -73,6 +76,8 @@ VALUES = {
     "x": "exports",
     "ps": "parameter_servers",
     "timeout": "timeout",
+    "stage": "stage_image",  # as -stage=IMAGE only: it is a flag, too
+    "stage_keep": "stage_keep",
 }
 FLAGS = {
     "no_ddloptions": "no_ddl_options",
@@ -80,6 +85,7 @@ FLAGS = {
     "tf_config": "tf_config",
     "no_bind": "no_bind",
     "bind_gpus": "bind_gpus",
+    "stage": "stage",
     "show_topology": "show_topology",
     "dry_run": "dry_run",
     "v": "verbose",
@@ -115,6 +121,9 @@ class Options:
     exports: list[str] = field(default_factory=list)
     parameter_servers: int | None = None
     timeout: float | None = None
+    stage: bool = False
+    stage_image: Path | None = None
+    stage_keep: float | None = None
     no_ddl_options: bool = False
     tcp: bool = False
     tf_config: bool = False
@@ -160,6 +169,11 @@ def parse(words: list[str]) -> Options:
         if name not in options.batch:
             options.words += words[at : len(words) - len(rest)]
     options.command = rest
+    options.stage = options.stage or options.stage_image is not None
+    if options.stage and (options.probe or options.show_topology):
+        raise LaunchError("-stage excludes -probe and -show_topology")
+    if options.stage_keep is not None and not options.stage:
+        raise LaunchError("-stage_keep needs -stage")
     if options.probe and not options.help:
         _turn_into_probe(options)
     elif options.show_topology and not rest:
@@ -198,7 +212,9 @@ def _store(options: Options, name: str, value: str, option: str) -> None:
         converted = _positive_number(value, option)
     elif field_name == "timeout":
         converted = _seconds(value, option)
-    elif field_name in ("hostfile", "rankfile", "topology", "probe"):
+    elif field_name == "stage_keep":
+        converted = _days(value, option)
+    elif field_name in ("hostfile", "rankfile", "topology", "probe", "stage_image"):
         converted = Path(value)
     elif field_name == "launcher" and value not in LAUNCHERS:
         raise LaunchError(f"{option} {value}: there is no such launcher", "Write hydra or jsrun.")
@@ -220,6 +236,16 @@ def _seconds(value: str, option: str) -> float:
     if not 0 < seconds < 1e9:  # NaN fails both
         raise LaunchError(f"{option} {value}: not a number of seconds above 0")
     return seconds
+
+
+def _days(value: str, option: str) -> float:
+    try:
+        days = float(value)
+    except ValueError:
+        days = -1.0
+    if not 0 <= days < 1e5:  # NaN fails both
+        raise LaunchError(f"{option} {value}: not a number of days from 0")
+    return days
 
 
 def _suggestion(name: str) -> str:
