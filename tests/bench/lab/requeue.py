@@ -226,7 +226,7 @@ class Training:
 
     def _order(self, *command: str) -> None:
         done = self._slurm.run(*command)
-        late = ("already completing", "Job/step already", "Requested operation is presently")
+        late = ("already completing", "Job/step already", "presently", "Invalid node state")
         if done.returncode and not any(word in done.stderr for word in late):
             raise LabError(f"{' '.join(command)}: {done.stderr.strip()}")
 
