@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -196,3 +197,19 @@ def test_a_forked_child_dies_of_sigterm_and_outlives_sigusr1(tmp_path: Path) -> 
         _, status = os.waitpid(child, 0)
         assert os.WTERMSIG(status) == signal.SIGTERM
         saver.step()
+
+
+def test_a_forked_child_does_not_keep_the_folder(tmp_path: Path) -> None:
+    """As a data loader that outlives the training."""
+    with Checkpointer(tmp_path, values=Values()):
+        child = os.fork()
+        if not child:
+            signal.pause()
+            os._exit(0)
+    try:
+        began = time.monotonic()
+        with Checkpointer(tmp_path, values=Values()):
+            assert time.monotonic() - began < 10
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

@@ -215,7 +215,7 @@ class Checkpointer:
         self._is_open = False
         self._notice.__exit__()
         if self._lock >= 0:
-            os.close(self._lock)
+            store.close_store(self._lock)
             self._lock = -1
 
     # ---- saving

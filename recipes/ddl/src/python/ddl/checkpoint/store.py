@@ -9,6 +9,7 @@ A checkpoint is written into a folder of its own, made durable, and renamed.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -48,7 +49,7 @@ def open_store(folder: Path) -> int:
     """Make the folder if need be, take it for this job, and clear up after a killed one.
 
     Returns:
-        The file descriptor of the lock, which is held until it is closed.
+        The lock, for `close_store`.
 
     Raises:
         CheckpointError: another job uses it.
@@ -63,6 +64,13 @@ def open_store(folder: Path) -> int:
     for left in folder.glob(".step-*"):
         shutil.rmtree(left, ignore_errors=True)
     return lock
+
+
+def close_store(lock: int) -> None:
+    """Give the folder up; data loaders, which were forked, hold the lock's file open, too."""
+    with contextlib.suppress(OSError):  # there may be no locks
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    os.close(lock)
 
 
 def _take(folder: Path) -> int:
