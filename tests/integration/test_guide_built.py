@@ -42,12 +42,13 @@ def test_sharded_training_and_its_checkpoint(prefix: Path, tmp_path: Path) -> No
 
 def test_a_preempted_job_goes_on(prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "preempted.py").write_text(program("preempted.py"))
-    command = [prefix / "bin" / "ddlrun", "-H", "localhost:2", prefix / "bin" / "python"]
+    binaries = str(prefix / "bin")
+    command = [f"{binaries}/ddlrun", "-H", "localhost:2", f"{binaries}/python", "preempted.py"]
     errors = tmp_path / "errors"
     for is_again in (False, True):
         with errors.open("w") as sink:
             job = subprocess.Popen(
-                [*command, "preempted.py"],
+                command,
                 stdout=subprocess.PIPE,
                 stderr=sink,
                 text=True,

@@ -67,7 +67,7 @@ def test_the_time_limit_s_warning_is_enough(slurm: Slurm, hosts: int) -> None:
         assert time.monotonic() < end
         time.sleep(0.2)
     said = (training.folder / "out").read_text()
-    assert f"to be started again; job {training.number} was requeued" in said
+    assert f"ddl.checkpoint: job {training.number} was requeued" in said
     assert training.complete()[0] == training.made()
     slurm.run("scancel", str(training.number))
 
@@ -90,3 +90,20 @@ def test_a_cancelled_job_stays_cancelled(slurm: Slurm) -> None:
     assert slurm.wait(training.number, 60)["JobState"] == "CANCELLED"
     time.sleep(1)
     assert training.state() == "CANCELLED"
+
+
+def test_a_job_that_slurm_preempts_is_requeued_by_slurm_alone(slurm: Slurm) -> None:
+    """A job of higher priority takes its hosts: SIGTERM, some time, and then the end."""
+    training = Training(slurm, built(), "preempted", 0.02, options=("-N4", "--exclusive"))
+    until(training, 1, 5)
+    urgent = slurm.submit("#!/bin/bash\nsleep 1\n", "-N4", "--exclusive", "-p", "urgent")
+    end = time.monotonic() + 60
+    while training.state() != "PENDING" or training.programs():
+        assert time.monotonic() < end, training.state()
+        time.sleep(0.2)
+    said = (training.folder / "out").read_text()
+    assert f"job {training.number} was not requeued: Slurm" in said, said
+    assert training.complete()[0] == training.made()
+    assert slurm.job(training.number)["Restarts"] == "1"
+    assert slurm.wait(urgent, 60)["JobState"] == "COMPLETED"
+    slurm.run("scancel", str(training.number))

@@ -278,12 +278,18 @@ class Checkpointer:
             store.prune(self._folder, self._keep, final.name)
 
     def _leave(self) -> None:
-        if self._ranks.rank == 0:
-            said = requeue() if self._requeue else ""
+        def ask() -> None:
+            if self._ranks.rank:
+                return
             say(
                 f"saved after step {self.steps_done} in {self._folder}; ending with exit code "
-                f"{EXIT_PREEMPTED}, to be started again" + (f"; {said}" if said else "")
+                f"{EXIT_PREEMPTED}, to be started again"
             )
+            said = requeue() if self._requeue else ""
+            if said:
+                say(said)
+
+        collect(self._ranks, ask)  # ddlrun ends a job of which a rank has gone: all wait
         raise SystemExit(EXIT_PREEMPTED)
 
     # ---- going on
