@@ -39,6 +39,10 @@ def requeue(environ: Mapping[str, str] = os.environ) -> str:
 def why_not(facts: Mapping[str, str]) -> str:
     """Why a job with these facts is not to be requeued by its own rank; "" if it is.
 
+    A job that Slurm preempts is running while its partition's GraceTime lasts. Slurm requeues it
+    after that, but not if it has ended by itself before: so it must ask. Once Slurm ends the job,
+    as by `scontrol requeue`, the job is COMPLETING, and what becomes of it is settled.
+
     Args:
         facts: of `scontrol show job`.
     """
@@ -46,8 +50,6 @@ def why_not(facts: Mapping[str, str]) -> str:
         return "it is no batch job"
     if facts.get("Requeue") == "0":
         return "it was submitted with --no-requeue, or the cluster says JobRequeue=0"
-    if facts.get("PreemptTime", "None") not in ("None", "N/A"):
-        return "Slurm preempts it, and starts it again itself where the site says so"
     if facts.get("JobState") != "RUNNING":
         return f"Slurm is ending it already (its state is {facts.get('JobState', 'unknown')})"
     return ""
