@@ -57,7 +57,11 @@ def test_the_room_s_long_tests_pass(prefix: Path, tmp_path: Path, room: str) -> 
 
 
 @pytest.mark.parametrize(
-    "part", ["failures", "async", "storm", "sim", "probe", "schedules", "direct"]
+    "part",
+    [
+        *("failures", "async", "storm", "sim", "probe", "schedules", "direct"),
+        *("checkpoint", "checkpoint_words"),
+    ],
 )
 def test_real_ranks(prefix: Path, tmp_path: Path, part: str) -> None:
     chosen = ("-m", "not slow", *without_sweeps(RANKS))

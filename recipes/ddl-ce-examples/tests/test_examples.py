@@ -4,6 +4,7 @@ Equal weights after steps on different data show that gradients were exchanged: 
 """
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -53,9 +54,43 @@ def run_alone(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("example", ["torch_ddp", "torch_lms"])
+def test_a_preempted_job_goes_on(ddlrun: Run, tmp_path: Path) -> None:
+    """A real signal to ddlrun in the third epoch, and the weights of a run without one."""
+    job = subprocess.Popen(
+        [
+            *(str(Path(sys.executable).with_name("ddlrun")), "-H", "localhost:2"),
+            *("-timeout", "540", sys.executable, "-m", "ddl_ce_examples.torch_checkpoint"),
+            str(tmp_path / "saved"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert job.stdout is not None
+    for line in job.stdout:
+        if "epoch 2/15" in line:
+            job.send_signal(signal.SIGUSR1)
+    assert job.stderr is not None
+    errors = job.stderr.read()
+    assert job.wait(60) == 75, errors
+    said = re.search(r"saved after step (\d+) in \S+; ending with exit code 75", errors)
+    assert said, errors
+    assert 2 * 45 <= int(said[1]) < 15 * 45
+    digests = {}
+    for folder in ("saved", "undisturbed"):
+        words = (str(tmp_path), "torch_checkpoint", str(tmp_path / folder))
+        result = ddlrun(2, str(HERE / "weights.py"), *words)
+        assert result.returncode == 0, result.stderr
+        check_accuracy(result.stdout)
+        assert (f"goes on after step {said[1]}," in result.stderr) == (folder == "saved")
+        digests[folder] = {(tmp_path / str(rank)).read_text() for rank in range(2)}
+    assert digests["saved"] == digests["undisturbed"]
+    assert len(digests["saved"]) == 1
+
+
+@pytest.mark.parametrize("example", ["torch_ddp", "torch_lms", "torch_checkpoint saved"])
 def test_without_a_launcher_it_says_how_to_start_it(example: str) -> None:
-    result = run_alone(f"ddl_ce_examples.{example}")
+    result = run_alone(*f"ddl_ce_examples.{example}".split())
     assert result.returncode == 2
     assert "error: start me with ddlrun: ddlrun -H localhost:2 python -m" in result.stderr
 

@@ -1,7 +1,8 @@
 """Slurm in the lab: Debian's slurmctld, and a slurmd on each host, for one `with` block.
 
 The controller runs on the first host. Racks are switches of the tree topology. A munged of this
-lab's own, with a key of its own, serves all hosts. Jobs are root's, as the lab is; what they leave
+lab's own, with a key of its own, serves all hosts. Jobs of the partition `urgent` preempt those of
+`batch`, the default, which are requeued. Jobs are root's, as the lab is; what they leave
 behind ends with the lab.
 """
 
@@ -49,7 +50,10 @@ SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.%n.log
 {nodes}
-PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=20
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2
 """
 
 Result = subprocess.CompletedProcess[str]

@@ -1,0 +1,222 @@
+"""The ranks of the job, by the library through which the program's ranks already talk."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from ddl.checkpoint.errors import CheckpointError
+
+T = TypeVar("T")
+
+PATIENCE = 86400.0
+"""Seconds that ranks wait for one that saves."""
+
+
+class Ranks(Protocol):
+    """What a checkpoint needs of the ranks. All ranks make each call, in the same order."""
+
+    rank: int
+    size: int
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag of any rank is set: an allreduce of 4 bytes."""
+        ...
+
+    def texts(self, text: str) -> list[str]:
+        """The text of each rank."""
+        ...
+
+    def sum(self, values: Any) -> Any:
+        """The sum over the ranks of a 1-D array of floating point numbers."""
+        ...
+
+
+class Alone:
+    """A program of one process."""
+
+    rank, size = 0, 1
+
+    def any(self, flag: bool) -> bool:
+        """The flag itself."""
+        return flag
+
+    def texts(self, text: str) -> list[str]:
+        """The text itself."""
+        return [text]
+
+    def sum(self, values: Any) -> Any:
+        """The values themselves."""
+        return values
+
+
+class DdlRanks:
+    """Ranks that talk by ddl itself."""
+
+    def __init__(self) -> None:
+        import ddl
+
+        self._ddl = ddl
+        self.rank, self.size = ddl.rank(), ddl.size()
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag of any rank is set."""
+        return bool(self._ddl.allreduce(np.array([flag], np.int32), "max")[0])
+
+    def texts(self, text: str) -> list[str]:
+        """The text of each rank."""
+        data = np.frombuffer(text.encode(), np.uint8)
+        length = int(self._ddl.allreduce(np.array([len(data)], np.int64), "max")[0])
+        padded = np.zeros(length + 1, np.uint8)
+        padded[: len(data)] = data
+        return [bytes(row).rstrip(b"\0").decode() for row in self._ddl.allgather(padded)]
+
+    def sum(self, values: Any) -> Any:
+        """The sum over the ranks."""
+        return self._ddl.allreduce(values)
+
+
+class TorchRanks:
+    """Ranks that talk by torch.distributed, with any backend."""
+
+    def __init__(self) -> None:
+        import torch
+        import torch.distributed as dist
+
+        self._torch, self._dist = torch, dist
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self._device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag of any rank is set."""
+        told = self._torch.tensor([flag], dtype=self._torch.int32, device=self._device)
+        self._dist.all_reduce(told, self._dist.ReduceOp.MAX)
+        return bool(told.item())
+
+    def texts(self, text: str) -> list[str]:
+        """The text of each rank."""
+        torch = self._torch
+        data = torch.tensor(list(text.encode()), dtype=torch.uint8)
+        length = torch.tensor([len(data)], dtype=torch.int64, device=self._device)
+        self._dist.all_reduce(length, self._dist.ReduceOp.MAX)
+        padded = torch.zeros(int(length.item()) + 1, dtype=torch.uint8, device=self._device)
+        padded[: len(data)] = data
+        rows = [torch.empty_like(padded) for _ in range(self.size)]
+        self._dist.all_gather(rows, padded)
+        return [bytes(row.tolist()).rstrip(b"\0").decode() for row in rows]
+
+    def sum(self, values: Any) -> Any:
+        """The sum over the ranks."""
+        is_tensor = isinstance(values, self._torch.Tensor)
+        total = values.clone() if is_tensor else self._torch.from_numpy(values.copy())
+        device = total.device
+        total = total.to(self._device) if self._device != "cpu" else total
+        self._dist.all_reduce(total)
+        return total.to(device) if is_tensor else total.cpu().numpy()
+
+
+class HorovodRanks:
+    """Ranks that talk by Horovod: `module` is horovod.torch or horovod.tensorflow."""
+
+    def __init__(self, module: Any) -> None:
+        self._hvd = module
+        self.rank, self.size = module.rank(), module.size()
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag of any rank is set."""
+        return bool(np.max(self._reduce(np.array([flag], np.int32), "any")))
+
+    def texts(self, text: str) -> list[str]:
+        """The text of each rank."""
+        return list(self._hvd.allgather_object(text, name="ddl.checkpoint.texts"))
+
+    def sum(self, values: Any) -> Any:
+        """The sum over the ranks."""
+        return self._reduce(values, "sum")
+
+    def _reduce(self, values: Any, name: str) -> Any:
+        is_array = isinstance(values, np.ndarray)
+        if is_array and self._hvd.__name__ == "horovod.torch":
+            import torch
+
+            values = torch.from_numpy(values)
+        total = self._hvd.allreduce(values, name=f"ddl.checkpoint.{name}", op=self._hvd.Sum)
+        return np.asarray(total) if is_array else total
+
+
+def find_ranks() -> Ranks:
+    """The ranks, by whichever of torch.distributed, Horovod and ddl the program has started.
+
+    Raises:
+        CheckpointError: a launcher has started several ranks, and none of these is started.
+    """
+    torch = sys.modules.get("torch.distributed")
+    if torch and torch.is_available() and torch.is_initialized():
+        return TorchRanks()
+    for name in ("horovod.torch", "horovod.tensorflow"):
+        module = sys.modules.get(name)
+        if module and module.is_initialized():
+            return HorovodRanks(module)
+    core = sys.modules.get("ddl._core")
+    if "DDL_OPTIONS" in os.environ or (core and core.initialized()):
+        return DdlRanks()
+    size = os.environ.get("WORLD_SIZE", "1")
+    if size not in ("", "1"):
+        raise CheckpointError(
+            f"the job has {size} ranks (WORLD_SIZE), which cannot agree yet; first call "
+            "init_process_group, hvd.init or ddl.init"
+        )
+    return Alone()
+
+
+def collect(ranks: Ranks, work: Callable[[], T]) -> list[T]:
+    """Do some work on every rank; its results, in the order of the ranks.
+
+    Args:
+        ranks: the ranks.
+        work: without collectives of its own; returns what JSON can hold.
+
+    Raises:
+        CheckpointError: it failed on a rank; raised on all, and names these ranks.
+    """
+    try:
+        told = {"value": work()}
+    except (CheckpointError, OSError) as error:
+        told = {"trouble": words_of(error)}  # type: ignore[dict-item]
+    with patient():
+        answers = [json.loads(text) for text in ranks.texts(json.dumps(told))]
+    troubles = [(n, answer["trouble"]) for n, answer in enumerate(answers) if "trouble" in answer]
+    if troubles:
+        same = len({text for _, text in troubles}) == 1 or ranks.size == 1
+        text = troubles[0][1] if same else "; ".join(f"rank {n}: {text}" for n, text in troubles)
+        raise CheckpointError(text)
+    return [answer["value"] for answer in answers]
+
+
+def words_of(error: Exception) -> str:
+    """An error in one line; of the system's, the file and the reason."""
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}"
+    return str(error)
+
+
+@contextlib.contextmanager
+def patient() -> Iterator[None]:
+    """Let ddl's ranks wait longer than its timeout: one may save for many minutes."""
+    core = sys.modules.get("ddl._core")
+    if core is None or not core.initialized():
+        yield
+        return
+    before = core.get_timeout()
+    core.set_timeout(max(before, PATIENCE))
+    try:
+        yield
+    finally:
+        core.set_timeout(before)

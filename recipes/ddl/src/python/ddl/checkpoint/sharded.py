@@ -1,0 +1,116 @@
+"""Models whose weights are sharded over ranks, by torch.distributed.checkpoint.
+
+Every rank writes its shards, and any number of ranks can read them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from ddl.checkpoint.errors import CheckpointError
+from ddl.checkpoint.files import Entry, digest_file
+from ddl.checkpoint.state import Objects
+
+
+def is_sharded(objects: Objects) -> bool:
+    """Whether a model among the objects has weights that are sharded."""
+    torch = sys.modules.get("torch")
+    if torch is None or "torch.distributed.tensor" not in sys.modules:
+        return False
+    tensor = torch.distributed.tensor.DTensor
+    models = [thing for thing in objects.values() if isinstance(thing, torch.nn.Module)]
+    return any(isinstance(weight, tensor) for model in models for weight in model.parameters())
+
+
+def split(objects: Objects) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Models and optimizers, which are saved in shards, and the other objects."""
+    import torch
+
+    kinds = (torch.nn.Module, torch.optim.Optimizer)
+    shards = {name: thing for name, thing in objects.items() if isinstance(thing, kinds)}
+    return shards, {name: thing for name, thing in objects.items() if name not in shards}
+
+
+def save(path: Path, objects: Objects) -> None:
+    """Write the shards into a folder that is there; collective.
+
+    Raises:
+        CheckpointError: a rank could not.
+    """
+    import torch.distributed.checkpoint as dcp
+
+    writer = dcp.FileSystemWriter(path, single_file_per_rank=True, sync_files=True)
+    try:
+        dcp.save(_states(objects), storage_writer=writer)
+    except dcp.api.CheckpointException as error:  # raised on all, with the errors of each rank
+        causes = [cause for cause, _ in error.failures.values()]
+        system = next((cause for cause in causes if isinstance(cause, OSError)), None)
+        free = shutil.disk_usage(path).free >> 20  # torch's own words may hide a full disk
+        raise CheckpointError(
+            f"{path}: it cannot be written ({system or causes[0]}); {free} MiB are free there"
+        ) from None
+
+
+def written(path: Path, rank: int) -> dict[str, Entry]:
+    """Make this rank's files durable: their names, sizes and digests."""
+    mine = sorted(path.glob(f"__{rank}_*.distcp")) + ([path / ".metadata"] if rank == 0 else [])
+    return {file.name: digest_file(file) for file in mine}
+
+
+def load(path: Path, objects: Objects) -> None:
+    """Give the objects their states; collective.
+
+    Raises:
+        CheckpointError: the checkpoint is of other objects.
+    """
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint import state_dict
+
+    states = _states(objects)
+    try:
+        dcp.load(states, storage_reader=dcp.FileSystemReader(path))
+    except dcp.api.CheckpointException as error:
+        cause = next(iter(error.failures.values()))[0]
+        raise CheckpointError(
+            f"{path}: it is of another model or optimizer ({cause}); give another folder"
+        ) from None
+    for name, model in _models(objects).items():
+        state_dict.set_model_state_dict(model, states[name])
+    for name, optimizer in _optimizers(objects).items():
+        model = _model_of(name, optimizer, objects)
+        state_dict.set_optimizer_state_dict(model, optimizer, states[name])
+
+
+def _states(objects: Objects) -> dict[str, Any]:
+    from torch.distributed.checkpoint import state_dict
+
+    states = {
+        name: state_dict.get_model_state_dict(model) for name, model in _models(objects).items()
+    }
+    for name, optimizer in _optimizers(objects).items():
+        model = _model_of(name, optimizer, objects)
+        states[name] = state_dict.get_optimizer_state_dict(model, optimizer)
+    return states
+
+
+def _models(objects: Objects) -> dict[str, Any]:
+    import torch
+
+    return {name: it for name, it in objects.items() if isinstance(it, torch.nn.Module)}
+
+
+def _optimizers(objects: Objects) -> dict[str, Any]:
+    import torch
+
+    return {name: it for name, it in objects.items() if isinstance(it, torch.optim.Optimizer)}
+
+
+def _model_of(name: str, optimizer: Any, objects: Objects) -> Any:
+    weights = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    for model in _models(objects).values():
+        if weights <= {id(weight) for weight in model.parameters()}:
+            return model
+    raise CheckpointError(f"{name}: it updates weights of no model that is saved; save that, too")
