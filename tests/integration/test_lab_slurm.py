@@ -132,14 +132,16 @@ def test_slow_hosts_and_uplinks_are_named(slurm: Slurm) -> None:
         for row in json.loads((folder / "report.json").read_text())["links"]
     }
     assert len(before) == 10  # eight hosts, two racks
+    uplink = lab.layout.uplink_mbit
+    assert uplink
     lab.set_rate("h3", lab.layout.host_mbit / 2)
-    lab.set_rate("rack1", lab.layout.uplink_mbit / 2)
+    lab.set_rate("rack1", uplink / 2)
     try:
         number, out = submit(slurm, f"{links} --reference {folder}/report.json", "-N", "8")
         facts = slurm.wait(number, 120)
     finally:
         lab.set_rate("h3", lab.layout.host_mbit)
-        lab.set_rate("rack1", lab.layout.uplink_mbit)
+        lab.set_rate("rack1", uplink)
     said = out.read_text()
     assert facts["JobState"] == "FAILED", said
     failed = {line.split(": ")[0] for line in said.splitlines() if "FAILED " in line}
