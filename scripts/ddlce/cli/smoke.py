@@ -13,6 +13,20 @@ from ddlce.cli.common import JsonOption, RootOption
 from ddlce.settings import load_settings
 
 
+RanksOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Rank counts to run on. [default: 1,2,4; over several hosts 1 and one on each]"
+    ),
+]
+HostsOption = Annotated[
+    str | None, typer.Option("--hosts", "-H", help="Over these hosts, as ddlrun's -H.")
+]
+PartsOption = Annotated[
+    str | None, typer.Option(help="Only some of: links,versions,collectives,training,benchmark.")
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
@@ -28,16 +42,8 @@ def smoke(
         Path | None,
         typer.Option("--report", help="Write report.html, report.json and junit.xml here."),
     ] = None,
-    ranks: Annotated[
-        str | None,
-        typer.Option(
-            help="Rank counts to run on. [default: 1,2,4; over several hosts 1 and one on each]"
-        ),
-    ] = None,
-    hosts: Annotated[
-        str | None,
-        typer.Option("--hosts", "-H", help="Over these hosts, as ddlrun's -H."),
-    ] = None,
+    ranks: RanksOption = None,
+    hosts: HostsOption = None,
     hostfile: Annotated[
         Path | None, typer.Option("--hostfile", help="Over the hosts in this file.")
     ] = None,
@@ -48,10 +54,7 @@ def smoke(
         Path | None,
         typer.Option("--shared", help="A folder that all hosts have. [default: the current one]"),
     ] = None,
-    parts: Annotated[
-        str | None,
-        typer.Option(help="Only some of: versions,collectives,training,benchmark."),
-    ] = None,
+    parts: PartsOption = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Less of all: does it work at all?")
     ] = False,
