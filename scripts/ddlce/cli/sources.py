@@ -20,6 +20,11 @@ sources = typer.Typer(
     help="Make, renew and check the entries of sources.lock.", no_args_is_help=True
 )
 
+PIP_CHOOSES = (
+    "--with-dependencies lets pip choose: it takes none of --file, --url, --sha256, --beside and "
+    "--suite"
+)
+
 SubdirOption = Annotated[str, typer.Option(help="Platform of arch-specific files.")]
 SuiteOption = Annotated[str, typer.Option(help="Debian's suite, where not the machine's own.")]
 AreaOption = Annotated[
@@ -99,11 +104,7 @@ def add(
     settings = load_settings()
     if with_dependencies:
         if files != "*" or url or sha256 or beside or suite:
-            raise InputError(
-                "--with-dependencies lets pip choose: it takes none of --file, --url, --sha256, "
-                "--beside and --suite",
-                "add that source alone, without --with-dependencies",
-            )
+            raise InputError(PIP_CHOOSES, "add that source alone, without --with-dependencies")
         _add_all(settings, parsed, subdir, extra, without or [])
         return
     if without or extra:
