@@ -104,11 +104,12 @@ def test_the_command_prints_a_table_or_json(listed: MiniTree) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].split() == [
-        *("name", "version", "licence", "platforms", "environments", "verified", "by"),
+        *("name", "version", "platforms", "environments", "verified", "by", "licence"),
     ]
     assert lines[4].split() == [
-        *("tool", "2.0", "BSD-3-Clause", "linux-64", "cpu,", "gpu"),
+        *("tool", "2.0", "linux-64", "cpu,", "gpu"),
         *["tests", "on", "linux-64;", "tests", "on", "linux-64,", "without", "a", "GPU"],
+        "BSD-3-Clause",
     ]
     assert "absent  caffe: nobody maintains it" in lines
     assert "absent  tool on linux-ppc64le: nobody has built it" in lines

@@ -44,10 +44,10 @@ def catalogue(
     if json:
         print_json({"packages": [*map(asdict, listed)], "absent": [*map(asdict, missing)]})
         return
-    rows = [("name", "version", "licence", "platforms", "environments", "verified by")] + [
+    rows = [("name", "version", "platforms", "environments", "verified by", "licence")] + [
         (
-            *(each.name, each.version, each.licence),
-            *(", ".join(each.platforms), ", ".join(each.environments), each.verified),
+            *(each.name, each.version, ", ".join(each.platforms)),
+            *(", ".join(each.environments), each.verified, each.licence),
         )
         for each in listed
     ]
