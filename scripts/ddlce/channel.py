@@ -10,7 +10,7 @@ from ddlce.files import locked, sha256_file
 from ddlce.model.envlock import EnvLock
 from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.ownership import check_place
-from ddlce.plan import Plan, check_built, make_plan, with_built_cuda
+from ddlce.plan import Plan, check_built, make_plan, with_all_built
 from ddlce.settings import Settings
 from ddlce.store import Store
 
@@ -35,7 +35,7 @@ def update_channel(settings: Settings, *plans: Plan) -> tuple[int, list[str]]:
         MachineError: others could change the channel.
     """
     check_place(settings.channel, "the channel")
-    plans = plans or (with_built_cuda(settings, make_plan(settings)),)
+    plans = plans or (with_all_built(settings, make_plan(settings)),)
     store = Store(settings.store)
     found: dict[Path, str] = {}
     for plan in plans:

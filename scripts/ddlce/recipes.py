@@ -190,7 +190,7 @@ def load_cuda_recipes(
         from ddlce.debs import deb_recipes
 
         made = deb_recipes(tables[cuda], lock, subdir, {})
-        found = [_generated(tables[cuda], each.name, each.data, each.files) for each in made]
+        found = [generated(tables[cuda], each.name, each.data, each.files) for each in made]
     found += [load_recipe(path) for path in _cuda_rooms(settings, cuda, versions, without)]
     return {
         f"{r.name}-{key}": replace(r, name=f"{r.name}-{key}", cuda=cuda, versions=versions)
@@ -217,7 +217,7 @@ def _from_nvidia(
             (wheels, each) for each in wheel_recipes(wheels, lock, subdir, python, glibc, others)
         ]
     for path, each in made:
-        yield _generated(path, each.name, each.data, each.files)
+        yield generated(path, each.name, each.data, each.files)
 
 
 def _cuda_rooms(
@@ -248,7 +248,7 @@ def _from_wheels(settings: Settings, lock: LoadLock, subdir: str) -> Iterator[Re
         python = python_version(settings.recipes, subdir)
         glibc = glibc_floor(settings.recipes, subdir)
         for wheel in wheel_recipes(manifest, lock(), subdir, python, glibc):
-            yield _generated(manifest, wheel.name, wheel.data, wheel.files)
+            yield generated(manifest, wheel.name, wheel.data, wheel.files)
 
 
 def _from_debs(settings: Settings, lock: LoadLock, subdir: str) -> Iterator[tuple[Recipe, bool]]:
@@ -260,10 +260,18 @@ def _from_debs(settings: Settings, lock: LoadLock, subdir: str) -> Iterator[tupl
 
         wheels = wheel_packages(settings.recipes / WHEELS, lock())
         for deb in deb_recipes(manifest, lock(), subdir, wheels):
-            yield _generated(manifest, deb.name, deb.data, deb.files), deb.instead_of_recipe
+            yield generated(manifest, deb.name, deb.data, deb.files), deb.instead_of_recipe
 
 
-def _generated(manifest: Path, name: str, data: dict[str, Any], files: tuple[Path, ...]) -> Recipe:
+def generated(manifest: Path, name: str, data: dict[str, Any], files: tuple[Path, ...]) -> Recipe:
+    """The recipe of a package that a table makes.
+
+    Args:
+        manifest: the table.
+        name: the package.
+        data: the recipe, with the same keys as a recipe.yaml.
+        files: the files that it depends on.
+    """
     return Recipe(name, manifest, manifest.parent, data, files, generated=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections import Counter
@@ -78,6 +79,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return ("ranks", "lms", name).index(name), -sizes[name], name
 
     items.sort(key=place)
+
+
+@pytest.fixture
+def wheelhouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """pip finds packages here and nowhere else, through its ordinary configuration."""
+    folder = tmp_path / "wheelhouse"
+    folder.mkdir()
+    config = tmp_path / "pip.conf"
+    config.write_text(f"[global]\nno-index = true\nfind-links = {folder}\n")
+    for name in [n for n in os.environ if n.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(config))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -14,19 +13,6 @@ from ddlce.settings import Settings
 from ddlce.sources import SourceStore, fetch_sources
 from support.sourceserver import Server, ddlce
 from support.wheelfiles import lock_wheel, make_wheel
-
-
-@pytest.fixture
-def wheelhouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """pip finds packages here and nowhere else, through its ordinary configuration."""
-    folder = tmp_path / "wheelhouse"
-    folder.mkdir()
-    config = tmp_path / "pip.conf"
-    config.write_text(f"[global]\nno-index = true\nfind-links = {folder}\n")
-    for name in [n for n in os.environ if n.startswith("PIP_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", str(config))
-    return folder
 
 
 def test_pip_brings_wheels(wheelhouse: Path, settings: Settings) -> None:

@@ -33,7 +33,17 @@ PARTS: dict[str, tuple[str, ...]] = {
         "sanitizers",
     ),
     "builder": (
-        *("audit*", "bootstrap", "build*", "channel*", "distributions", "elf", "fetch*", "files"),
+        *(
+            "audit*",
+            "bootstrap",
+            "build*",
+            "catalogue",
+            "channel*",
+            "distributions",
+            "elf",
+            "fetch*",
+            "files",
+        ),
         *(
             "hostile_folder",
             "lint",

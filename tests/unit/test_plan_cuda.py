@@ -9,7 +9,7 @@ import yaml
 
 from ddlce.errors import InputError
 from ddlce.model.source import SourcesLock
-from ddlce.plan import make_plan, with_built_cuda
+from ddlce.plan import make_plan, with_all_built
 from ddlce.plan.cuda import make_cuda_plan
 from ddlce.recipes import cuda_versions, load_cuda_recipes
 from ddlce.settings import load_settings
@@ -100,13 +100,13 @@ def test_what_is_for_cuda_changes_with_its_wheel(cuda_tree: MiniTree) -> None:
 def test_a_channel_offers_them_once_they_are_built(cuda_tree: MiniTree) -> None:
     settings = cuda_tree.settings
     plan, full = make_plan(settings), make_plan(settings, cuda="13.0")
-    assert with_built_cuda(settings, plan).steps.keys() == plan.steps.keys()
+    assert with_all_built(settings, plan).steps.keys() == plan.steps.keys()
     for name in full.steps.keys() - plan.steps.keys():
         for output in full.steps[name].outputs:
             package = settings.store / output.subdir / output.filename
             package.parent.mkdir(parents=True, exist_ok=True)
             package.touch()
-    assert with_built_cuda(settings, plan).steps.keys() == full.steps.keys()
+    assert with_all_built(settings, plan).steps.keys() == full.steps.keys()
 
 
 def test_variants_do_not_stand_on_each_other(cuda_tree: MiniTree) -> None:
@@ -122,7 +122,7 @@ def test_variants_do_not_stand_on_each_other(cuda_tree: MiniTree) -> None:
     }
     assert not any("cuda130" in name for s in beside.steps.values() for name in s.after)
     # What is planned already is not planned again, nor is a variant that is not built.
-    assert with_built_cuda(settings, first).steps.keys() == first.steps.keys()
+    assert with_all_built(settings, first).steps.keys() == first.steps.keys()
 
 
 NEEDS_TOY = """\

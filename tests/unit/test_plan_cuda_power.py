@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ddlce.errors import InputError
-from ddlce.plan import Plan, make_plan, with_built_cuda
+from ddlce.plan import Plan, make_plan, with_all_built
 from ddlce.plan.cross_cuda import make_cross_cuda_plan
 from ddlce.recipes import cuda_variants, cuda_versions, load_cuda_recipes
 from ddlce.settings import load_settings
@@ -219,17 +219,17 @@ def test_a_channel_offers_them_once_they_are_built(power: MiniTree) -> None:
     native, plan = make_plan(settings), make_plan(settings, POWER)
     full = make_plan(settings, POWER, VERSION)
     added = full.steps.keys() - plan.steps.keys()
-    assert with_built_cuda(settings, plan, native).steps.keys() == plan.steps.keys()
-    assert with_built_cuda(settings, native).steps.keys() == native.steps.keys()
+    assert with_all_built(settings, plan, native).steps.keys() == plan.steps.keys()
+    assert with_all_built(settings, native).steps.keys() == native.steps.keys()
     for output in (o for name in added for o in full.steps[name].outputs):
         package = settings.store / output.subdir / output.filename
         package.parent.mkdir(parents=True, exist_ok=True)
         package.touch()
-    assert with_built_cuda(settings, plan, native).steps.keys() == full.steps.keys()
-    offered = with_built_cuda(settings, native)
+    assert with_all_built(settings, plan, native).steps.keys() == full.steps.keys()
+    offered = with_all_built(settings, native)
     assert offered.steps.keys() - native.steps.keys() == {"cuda-version-cuda124"}
     # What is offered may be planned from again.
-    assert with_built_cuda(settings, plan, offered).steps.keys() == full.steps.keys()
+    assert with_all_built(settings, plan, offered).steps.keys() == full.steps.keys()
 
 
 def test_the_projects_packages_for_power() -> None:

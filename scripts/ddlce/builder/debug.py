@@ -30,6 +30,7 @@ def prepare(
     log: Callable[[str], None],
     subdir: str = BUILD_PLATFORM,
     cuda: str = "",
+    extra: str = "",
 ) -> Path:
     """The work folder of `name`: as its last build left it, or made anew.
 
@@ -37,7 +38,7 @@ def prepare(
         InputError: no such recipe.
         WorkError: what it stands on is not built, or its environments do not solve.
     """
-    plan = make_plan(settings, subdir, cuda).restrict([name])
+    plan = make_plan(settings, subdir, cuda, extra).restrict([name])
     step = [*plan.steps.values()][-1]
     staging = settings.work / f"{step.name}-{step.short}"
     kept = sorted(staging.glob(f"out/bld/*/work/{ENV_SCRIPT}"))

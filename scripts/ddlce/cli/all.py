@@ -34,13 +34,16 @@ def build_all(
     """Fetch, build, index, lock, install, write the module, smoke-test; only what changed."""
     from ddlce.channel import update_channel
     from ddlce.lock import read_manifest
-    from ddlce.plan import make_plan, with_built_cuda
+    from ddlce.plan import make_plan, with_all_built
+    from ddlce.sets import set_of
 
     settings = load_settings(root)
-    cuda = read_manifest(settings, name).cuda(BUILD_PLATFORM)
+    manifest = read_manifest(settings, name)
+    cuda = manifest.cuda(BUILD_PLATFORM)
+    extra = set_of(settings, manifest.specs)
     # One plan for both: what is built is what is published, whatever is edited meanwhile.
     # Another platform's channel wants this one's beside it: they share noarch.
-    plans = [make_plan(settings, cuda=cuda)]
+    plans = [make_plan(settings, cuda=cuda, extra=extra)]
     if platform:
         plans.append(make_plan(settings, platform))
     stages: list[tuple[str, Callable[[], object]]] = [
@@ -56,7 +59,7 @@ def build_all(
             lambda: print_index(
                 settings,
                 *update_channel(
-                    settings, *(with_built_cuda(settings, plan, plans[0]) for plan in plans)
+                    settings, *(with_all_built(settings, plan, plans[0]) for plan in plans)
                 ),
             ),
         ),

@@ -49,6 +49,7 @@ COMMANDS = (
     "module",
     "smoke",
     "report",
+    "catalogue",
     "all",
 )
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import CudaOption, JsonOption, SubdirOption, err, out, print_error, print_json
+from ddlce.cli.common import (
+    CudaOption,
+    JsonOption,
+    SetOption,
+    SubdirOption,
+    err,
+    out,
+    print_error,
+    print_json,
+)
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import Settings, load_settings
 
@@ -41,13 +50,14 @@ def build(
     ] = False,
     subdir: SubdirOption = BUILD_PLATFORM,
     cuda: CudaOption = "",
+    extra: SetOption = "",
     json: JsonOption = False,
 ) -> None:
     """Build, test and check the packages whose inputs changed, and what stands on them."""
     from ddlce.plan import make_plan
 
     settings = load_settings()
-    plan = make_plan(settings, subdir, cuda)
+    plan = make_plan(settings, subdir, cuda, extra)
     if packages:
         plan = plan.restrict(packages)
     seconds = run_build(settings, plan, jobs or default_jobs(), keep_going)

@@ -23,6 +23,7 @@ SubdirOption = Annotated[
 CudaOption = Annotated[
     str, typer.Option("--cuda", help="The packages for this CUDA too, e.g. 13.0.")
 ]
+SetOption = Annotated[str, typer.Option("--set", help="The packages of this set too, e.g. full.")]
 RootOption = Annotated[
     Path | None,
     typer.Option("--root", help="Where environments live [env DDLCE_ROOT].", show_default=False),

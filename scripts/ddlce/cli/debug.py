@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import CudaOption, SubdirOption, err
+from ddlce.cli.common import CudaOption, SetOption, SubdirOption, err
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import load_settings
 
@@ -28,6 +28,7 @@ def debug(
     ] = None,
     subdir: SubdirOption = BUILD_PLATFORM,
     cuda: CudaOption = "",
+    extra: SetOption = "",
 ) -> None:
     """Open a shell where the last build of PACKAGE failed, with its environment set up."""
     from ddlce.builder.debug import enter, prepare
@@ -39,6 +40,7 @@ def debug(
         log=lambda line: err.print(line, markup=False),
         subdir=subdir,
         cuda=cuda,
+        extra=extra,
     )
     err.print(f"debug: {folder}")
     raise typer.Exit(enter(folder, command, runner_of(settings, subdir)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import CudaOption, JsonOption, err, out, print_json
+from ddlce.cli.common import CudaOption, JsonOption, SetOption, err, out, print_json
 from ddlce.errors import InputError
 from ddlce.settings import SOURCES_LOCK
 
@@ -35,11 +35,13 @@ def fetch(
         typer.Option("--from", help="Use only this folder, made by --into; no network."),
     ] = None,
     cuda: CudaOption = "",
+    extra: SetOption = "",
     json: JsonOption = False,
 ) -> None:
     """Download every source named in sources.lock, check it and keep it.
 
-    Those of packages for CUDA alone are some gigabytes; they come with --cuda, or by name.
+    Those of packages for CUDA alone are some gigabytes; they come with --cuda, or by name. Those
+    of a set come with --set.
 
     What is there already is not downloaded again; a killed run is resumed by running it again.
 
@@ -52,7 +54,7 @@ def fetch(
     from ddlce.settings import load_settings
     from ddlce.sources import fetch_sources
     from ddlce.sources.fetch import export_sources
-    from ddlce.sources.locking import cuda_sources
+    from ddlce.sources.locking import cuda_sources, set_sources
 
     if into and origin:
         raise InputError("--into and --from: give one of the two")
@@ -63,7 +65,9 @@ def fetch(
         )
     settings = load_settings()
     lock = SourcesLock.load(settings.sources_lock)
-    left_out = set() if packages else cuda_sources(settings, but=cuda)
+    left_out = set[str]()
+    if not packages:
+        left_out = cuda_sources(settings, but=cuda) | set_sources(settings, but=extra)
     wanted = _select(lock, packages or [], left_out)
     with show_progress(wanted) as progress:
         fetched = fetch_sources(wanted, settings, progress, origin=origin)

@@ -23,12 +23,12 @@ def index(
     the channel without being in its index: what names them exactly still gets them.
     """
     from ddlce.channel import update_channel
-    from ddlce.plan import make_plan, with_built_cuda
+    from ddlce.plan import make_plan, with_all_built
 
     settings = load_settings(root)
-    plans = [with_built_cuda(settings, make_plan(settings))]
+    plans = [with_all_built(settings, make_plan(settings))]
     if subdir != BUILD_PLATFORM:
-        plans.append(with_built_cuda(settings, make_plan(settings, subdir), plans[0]))
+        plans.append(with_all_built(settings, make_plan(settings, subdir), plans[0]))
     total, added = update_channel(settings, *plans)
     if json:
         print_json({"channel": str(settings.channel), "packages": total, "added": added})

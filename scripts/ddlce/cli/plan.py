@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ddlce.cli.common import CudaOption, JsonOption, SubdirOption, out, print_json
+from ddlce.cli.common import CudaOption, JsonOption, SetOption, SubdirOption, out, print_json
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import load_settings
 
@@ -26,12 +26,13 @@ def plan(
     ] = False,
     subdir: SubdirOption = BUILD_PLATFORM,
     cuda: CudaOption = "",
+    extra: SetOption = "",
     json: JsonOption = False,
 ) -> None:
     """Show each recipe with its content digest: reuse, build and why, or absent and why."""
     from ddlce.plan import make_plan
 
-    steps = make_plan(load_settings(), subdir, cuda)
+    steps = make_plan(load_settings(), subdir, cuda, extra)
     if packages:
         steps = steps.restrict(packages)
     if json:

@@ -28,6 +28,7 @@ def serve(
     Example:
         ddlce serve --port 8040 & conda install -c http://127.0.0.1:8040 ddl-ce
     """
+    from ddlce.catalogue import list_missing
     from ddlce.model.channel import load_channel
     from ddlce.serve.application import ChannelApp
     from ddlce.serve.pages import Pages
@@ -41,7 +42,8 @@ def serve(
             "build and index it with 'ddlce build' and 'ddlce index', or name another: --channel",
         )
     description = load_channel(settings.tree / "channel" / "channel.yaml")
-    pages = Pages(settings.tree / "channel" / "pages", description)
+    missing = list_missing(settings)
+    pages = Pages(settings.tree / "channel" / "pages", description, missing)
     run(
         ChannelApp(folder.resolve(), description, pages),
         host,

@@ -7,22 +7,54 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import CudaOption, JsonOption, err, out, print_json
+from ddlce.cli.common import CudaOption, JsonOption, SetOption, err, out, print_json
 from ddlce.errors import InputError, WorkError
 from ddlce.platforms import BUILD_PLATFORM
-from ddlce.settings import load_settings
+from ddlce.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from ddlce.model.source import Source
+    from ddlce.sources.resolve import Request
 
 sources = typer.Typer(
     help="Make, renew and check the entries of sources.lock.", no_args_is_help=True
+)
+
+PIP_CHOOSES = (
+    "--with-dependencies lets pip choose: it takes none of --file, --url, --sha256, --beside and "
+    "--suite"
 )
 
 SubdirOption = Annotated[str, typer.Option(help="Platform of arch-specific files.")]
 SuiteOption = Annotated[str, typer.Option(help="Debian's suite, where not the machine's own.")]
 AreaOption = Annotated[
     str, typer.Option(help="Of that suite: contrib or non-free, where not the machine's own.")
+]
+
+FilesOption = Annotated[
+    str, typer.Option("--file", help="Only these files of a Debian source (pattern).")
+]
+UrlOption = Annotated[
+    str | None, typer.Option(help="Upstream's own address of the same bytes: a second way.")
+]
+DigestOption = Annotated[
+    str | None, typer.Option(help="What the file must have; demanded for url:.")
+]
+BesideOption = Annotated[
+    bool, typer.Option("--beside", help="Let other versions of the package stand.")
+]
+DependenciesOption = Annotated[
+    bool,
+    typer.Option(
+        "--with-dependencies", help="Of wheels: all that they need too, and a line for each."
+    ),
+]
+WithoutOption = Annotated[
+    list[str] | None,
+    typer.Option("--without", help="A dependency that is left out, with what only it needs."),
+]
+LinesOption = Annotated[
+    str, typer.Option("--set", help="The set that gets the lines; all builds by default.")
 ]
 
 
@@ -41,25 +73,23 @@ def add(
             "debian-binary:NAME[=V], url:https://…",
         ),
     ],
-    files: Annotated[
-        str, typer.Option("--file", help="Only these files of a Debian source (pattern).")
-    ] = "*",
-    url: Annotated[
-        str | None, typer.Option(help="Upstream's own address of the same bytes: a second way.")
-    ] = None,
-    sha256: Annotated[
-        str | None, typer.Option(help="What the file must have; demanded for url:.")
-    ] = None,
-    beside: Annotated[
-        bool, typer.Option("--beside", help="Let other versions of the package stand.")
-    ] = False,
+    files: FilesOption = "*",
+    url: UrlOption = None,
+    sha256: DigestOption = None,
+    beside: BesideOption = False,
     subdir: SubdirOption = BUILD_PLATFORM,
     suite: SuiteOption = "",
     area: AreaOption = "",
+    with_dependencies: DependenciesOption = False,
+    without: WithoutOption = None,
+    extra: LinesOption = "",
 ) -> None:
     """Download sources and lock them; an entry of the same package is replaced.
 
+    With --with-dependencies, pip's resolver chooses; no version that is locked already changes.
+
     Example: ddlce sources add pypi:numpy==2.3.4 debian-source:bzip2 --file '*.orig.*'
+             ddlce sources add --with-dependencies pypi:transformers pypi:datasets
     """
     from ddlce.sources.locking import lock_sources
     from ddlce.sources.resolve import Request
@@ -72,6 +102,13 @@ def add(
     if area and not suite:
         raise InputError("--area is of a suite", "name it: --suite SUITE")
     settings = load_settings()
+    if with_dependencies:
+        if files != "*" or url or sha256 or beside or suite:
+            raise InputError(PIP_CHOOSES, "add that source alone, without --with-dependencies")
+        _add_all(settings, parsed, subdir, extra, without or [])
+        return
+    if without or extra:
+        raise InputError("--without and --set need --with-dependencies", "add it")
     for request in parsed:
         with err.status(f"{request.client} {request.package}"):
             found = lock_sources(
@@ -149,6 +186,7 @@ def recipe(
     name: Annotated[str, typer.Argument(help="A package made from a wheel or a Debian package.")],
     subdir: SubdirOption = BUILD_PLATFORM,
     cuda: CudaOption = "",
+    extra: SetOption = "",
 ) -> None:
     """Print the recipe.yaml that is generated for a package of a platform.
 
@@ -156,9 +194,15 @@ def recipe(
     """
     from ddlce import yamltext
     from ddlce.recipes import WHEELS, load_cuda_recipes, load_recipes
+    from ddlce.sets import load_set_recipes
 
     settings = load_settings()
-    recipes = load_cuda_recipes(settings, cuda, subdir) if cuda else load_recipes(settings, subdir)
+    if cuda:
+        recipes = load_cuda_recipes(settings, cuda, subdir)
+    elif extra:
+        recipes = load_set_recipes(settings, extra, subdir)
+    else:
+        recipes = load_recipes(settings, subdir)
     made = {str(r.data["package"]["name"]): r for r in recipes.values() if r.generated}
     if name not in made:
         from difflib import get_close_matches
@@ -171,6 +215,28 @@ def recipe(
             else f"give it a line in {settings.recipes / WHEELS}",
         )
     typer.echo(yamltext.dump(made[name].data, width=100), nl=False)
+
+
+def _add_all(
+    settings: Settings, requests: list[Request], subdir: str, extra: str, without: list[str]
+) -> None:
+    """Lock wheels with their dependencies, write their lines, and say what is left to do."""
+    from ddlce.recipes import WHEELS
+    from ddlce.sets import known_wheels, set_table
+    from ddlce.wheels.additions import add_with_dependencies
+
+    table = set_table(settings, extra) if extra else settings.recipes / WHEELS
+    known = known_wheels(settings, extra)
+    with err.status("asking pip's resolver"):
+        added = add_with_dependencies(settings, requests, subdir, table, known, without)
+    _say_locked(addition.source for addition in added)
+    if not added:
+        out.print("all of it is there already")
+        return
+    todo = [(addition.name, sentence) for addition in added for sentence in addition.todo]
+    out.print(f"{len(added)} packages are in {table}; to do there: {len(todo)}", markup=False)
+    for name, sentence in todo:
+        out.print(f"  {name}: {sentence}", markup=False)
 
 
 def _say_locked(sources: Iterable[Source]) -> None:

@@ -18,6 +18,7 @@ from ddlce.lint.rule import RULES, Level
 from ddlce.model.source import SourcesLock
 from ddlce.platforms import PLATFORMS
 from ddlce.recipes import Recipe, cuda_variants, load_cuda_recipes, load_recipes, room_files
+from ddlce.sets import load_set_recipes, set_names
 from ddlce.settings import Settings
 
 
@@ -78,6 +79,8 @@ def _recipes(settings: Settings) -> list[Recipe]:
         found += [r for r in load_recipes(settings, subdir).values() if r not in found]
     for subdir, cuda in cuda_variants(settings):
         found += [r for r in load_cuda_recipes(settings, cuda, subdir).values() if r.generated]
+    for name in set_names(settings):
+        found += load_set_recipes(settings, name).values()
     return found
 
 

@@ -2,7 +2,7 @@
 
 from ddlce.plan.make import make_plan
 from ddlce.plan.model import Plan, Step
-from ddlce.plan.offered import with_built_cuda
+from ddlce.plan.offered import with_all_built
 from ddlce.plan.steps import check_built, is_built
 
 __all__ = [
@@ -11,5 +11,5 @@ __all__ = [
     "check_built",
     "is_built",
     "make_plan",
-    "with_built_cuda",
+    "with_all_built",
 ]

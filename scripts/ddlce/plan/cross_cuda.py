@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from ddlce.engine.render import Output, render
 from ddlce.engine.variants import VARIANTS, load_variants
+from ddlce.plan.beside import add_steps_beside
 from ddlce.plan.cross import NOARCH, Pool, add_steps, exporting, known_absent, plan_and_pool
-from ddlce.plan.cuda import add_cuda_steps
 from ddlce.plan.graph import find_owners, with_run_exports
 from ddlce.plan.model import Plan
 from ddlce.recipes import Recipe, load_cuda_recipes
@@ -55,7 +55,7 @@ def noarch_cuda_plan(settings: Settings, recipes: Mapping[str, Recipe], native: 
     variants = load_variants(settings.recipes / VARIANTS)
     made = {n: [o for o, _ in render(r, variants, native.subdir)] for n, r in recipes.items()}
     noarch = {n for n, each in made.items() if {o.subdir for o in each} == {NOARCH}}
-    return add_cuda_steps(settings, {n: r for n, r in recipes.items() if n in noarch}, native)
+    return add_steps_beside(settings, {n: r for n, r in recipes.items() if n in noarch}, native)
 
 
 def _pool(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ddlce import digest as digests
 from ddlce.engine.render import render
 from ddlce.engine.variants import VARIANTS, load_variants
+from ddlce.plan.beside import add_set
 from ddlce.plan.cross import make_cross_plan
 from ddlce.plan.cross_cuda import make_cross_cuda_plan
 from ddlce.plan.cuda import make_cuda_plan
@@ -17,18 +18,24 @@ from ddlce.settings import Settings
 from ddlce.store import Store
 
 
-def make_plan(settings: Settings, subdir: str = BUILD_PLATFORM, cuda: str = "") -> Plan:
+def make_plan(
+    settings: Settings, subdir: str = BUILD_PLATFORM, cuda: str = "", extra: str = ""
+) -> Plan:
     """Read all recipes and say what must be built.
 
     Args:
         settings: the folders.
         subdir: the platform.
         cuda: a version of CUDA, "13.0", whose packages are planned too; "" for none.
+        extra: a set whose packages are planned too; "" for none.
 
     Raises:
         InputError: a recipe that does not parse, an unknown dependency, a cycle, a platform
-            that no compiler is known for, a version of CUDA that there are no packages for.
+            that no compiler is known for, a version of CUDA that there are no packages for,
+            or no such set.
     """
+    if extra:
+        return add_set(settings, extra, make_plan(settings, subdir, cuda))
     if cuda and subdir != BUILD_PLATFORM:
         return make_cross_cuda_plan(settings, subdir, cuda, make_plan(settings))
     if cuda:

@@ -1,19 +1,21 @@
-"""What a channel offers beside the plan that was built: CUDA variants that are all built."""
+"""What a channel offers beside a plan: CUDA variants and sets whose packages are all built."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from ddlce.plan.beside import add_steps_beside, without_cuda
 from ddlce.plan.cross_cuda import make_cross_cuda_plan, noarch_cuda_plan
 from ddlce.plan.cuda import make_cuda_plan
-from ddlce.plan.model import Plan
+from ddlce.plan.model import Plan, Step
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.recipes import cuda_variants, load_cuda_recipes
+from ddlce.sets import load_set_recipes, set_names
 from ddlce.settings import Settings
 
 
-def with_built_cuda(settings: Settings, plan: Plan, native: Plan | None = None) -> Plan:
-    """The plan with every CUDA variant whose packages are all built: a channel offers them too.
+def with_all_built(settings: Settings, plan: Plan, native: Plan | None = None) -> Plan:
+    """The plan with every CUDA variant and set whose packages are all built: a channel offers them.
 
     All platforms share noarch. The build platform's plan gets other platforms' packages for CUDA
     that are in there: else an index of it alone would take them from the others.
@@ -38,9 +40,25 @@ def with_built_cuda(settings: Settings, plan: Plan, native: Plan | None = None) 
         added = {name: step for name, step in found.steps.items() if step.recipe.cuda == cuda}
         if all(step.reuse for step in added.values()):
             steps |= added
+    if plan.subdir == BUILD_PLATFORM:
+        steps |= _built_sets(settings, plan)
     return replace(plan, steps=steps)
 
 
 def _noarch(settings: Settings, subdir: str, cuda: str, native: Plan) -> Plan:
-    native = replace(native, steps={n: s for n, s in native.steps.items() if not s.recipe.cuda})
-    return noarch_cuda_plan(settings, load_cuda_recipes(settings, cuda, subdir), native)
+    recipes = load_cuda_recipes(settings, cuda, subdir)
+    return noarch_cuda_plan(settings, recipes, without_cuda(native))
+
+
+def _built_sets(settings: Settings, plan: Plan) -> dict[str, Step]:
+    """The steps of the sets that are all built, by name."""
+    steps: dict[str, Step] = {}
+    for name in set_names(settings):
+        recipes = load_set_recipes(settings, name)
+        if recipes.keys() <= plan.steps.keys():
+            continue
+        found = add_steps_beside(settings, recipes, without_cuda(plan)).steps
+        added = {recipe: found[recipe] for recipe in recipes if recipe in found}
+        if all(step.reuse for step in added.values()):
+            steps |= added
+    return steps

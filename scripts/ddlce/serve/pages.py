@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import FileSystemLoader
 from jinja2.sandbox import SandboxedEnvironment
 
+from ddlce.catalogue import Missing
 from ddlce.errors import InputError
 from ddlce.model.channel import Channel
 from ddlce.serve.catalogue import Package
@@ -20,12 +22,13 @@ class Pages:
     Args:
         folder: where the templates lie.
         channel: the channel's description, shown on every page.
+        absent: what the channel does not have, with the reasons, for its own page.
 
     Raises:
         InputError: a template is missing.
     """
 
-    def __init__(self, folder: Path, channel: Channel) -> None:
+    def __init__(self, folder: Path, channel: Channel, absent: Sequence[Missing] = ()) -> None:
         for name in TEMPLATES:
             if not (folder / name).is_file():
                 raise InputError(f"no page template {folder / name}", "restore it from git")
@@ -39,6 +42,7 @@ class Pages:
         self._env.filters["name"] = lambda spec: spec.split()[0]
         self._env.filters["constraint"] = lambda spec: spec.partition(" ")[2]
         self._env.globals["channel"] = channel
+        self._env.globals["absent"] = absent
 
     def index(self, packages: dict[str, Package], url: str, subdirs: list[str]) -> str:
         """The list of all packages.

@@ -11,6 +11,7 @@ from ddlce.files import locked
 from ddlce.model.source import Source, SourcesLock
 from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
 from ddlce.recipes import Recipe, cuda_variants, load_cuda_recipes, load_recipes
+from ddlce.sets import load_set_recipes, set_names
 from ddlce.settings import SOURCES_LOCK, Settings
 from ddlce.sources.resolve import Request, Resolver, merged, request_for
 
@@ -127,6 +128,8 @@ def used_sources(settings: Settings) -> dict[str, tuple[str, Path]]:
     recipes = [r for subdir in PLATFORMS for r in load_recipes(settings, subdir).values()]
     for subdir, cuda in cuda_variants(settings):
         recipes += load_cuda_recipes(settings, cuda, subdir).values()
+    for name in set_names(settings):
+        recipes += load_set_recipes(settings, name).values()
     for recipe in recipes:
         for source in recipe.sources():
             if "url" not in source:
@@ -160,6 +163,25 @@ def cuda_sources(settings: Settings, but: str = "") -> set[str]:
     wanted = [digests for cuda, digests in found if cuda == but]
     others = [_digests(load_recipes(settings, subdir)) for subdir in PLATFORMS]
     return set().union(*(digests for _, digests in found)).difference(*others, *wanted)
+
+
+def set_sources(settings: Settings, but: str = "") -> set[str]:
+    """The sha256 of every source that packages of sets alone are made from.
+
+    Args:
+        settings: the folders.
+        but: a set whose sources are left out.
+
+    Raises:
+        InputError: no such set.
+    """
+    names = set_names(settings)
+    if not names and not but:
+        return set()
+    wanted = _digests(load_set_recipes(settings, but)) if but else set()
+    found = [_digests(load_set_recipes(settings, name)) for name in names]
+    others = [_digests(load_recipes(settings, subdir)) for subdir in PLATFORMS]
+    return set().union(*found).difference(*others, wanted)
 
 
 def _digests(recipes: Mapping[str, Recipe]) -> set[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
@@ -11,6 +14,73 @@ from ddlce.errors import MachineError
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.programs import own_python
 from ddlce.sources.client import DownloadError, Report, run_client
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A distribution that pip chose.
+
+    Attributes:
+        name: as its metadata spells it.
+        version: its version, a local part (`+cpu`) included.
+        requires: its requirements (PEP 508), those of extras too.
+    """
+
+    name: str
+    version: str
+    requires: tuple[str, ...]
+
+
+def pip_resolve(
+    requirements: Sequence[str],
+    constraints: Mapping[str, str],
+    folder: Path,
+    report: Report,
+    stop: Event,
+    *,
+    subdir: str,
+    python: str,
+    glibc: str,
+) -> list[Resolved]:
+    """Let pip's resolver choose wheels for some requirements and all that they need.
+
+    Args:
+        requirements: in the form of PEP 508.
+        constraints: name → the version that it must have, if it is chosen at all.
+        folder: an empty folder.
+        report: progress.
+        stop: ends it when set.
+        subdir: the platform whose wheels are wanted.
+        python: the minor version that they are for, "3.11".
+        glibc: the newest that a wheel may need, "2.28"; "" for any.
+
+    Raises:
+        DownloadError: nothing fits, or the registry cannot be reached.
+        MachineError: this Python has no pip.
+    """
+    wanted, held, answer = (folder / name for name in (".wanted", ".held", ".answer"))
+    wanted.write_text("".join(f"{line}\n" for line in requirements))
+    held.write_text("".join(f"{name}=={version}\n" for name, version in constraints.items()))
+    temporary = folder / ".tmp"
+    temporary.mkdir(exist_ok=True)
+    command = [
+        *own_python("-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"),
+        *("--no-input", "--no-cache-dir", "--only-binary=:all:", "--report", str(answer)),
+        # pip wants a folder for another platform's files; a dry run writes none.
+        *("--target", str(folder / ".target")),
+        *("--requirement", str(wanted), "--constraint", str(held)),
+        *_wheel_target(subdir, python, glibc),
+    ]
+    env = {**os.environ, "TMPDIR": str(temporary), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    try:
+        run_client(command, folder, report, stop, env)
+    except DownloadError as error:
+        raise _explained(error.reason, ", ".join(requirements)) from None
+    metadata = [item["metadata"] for item in json.loads(answer.read_text())["install"]]
+    return [
+        Resolved(each["name"], each["version"], tuple(each.get("requires_dist", ())))
+        for each in metadata
+    ]
 
 
 def pip_download(

@@ -55,6 +55,8 @@ class WheelsManifest(Table):
     @field_validator("wheels", mode="before")
     @classmethod
     def _filled(cls, wheels: Any) -> Any:
+        if wheels is None:
+            return {}
         if not isinstance(wheels, dict):
             return wheels
         return {name: {} if entry is None else entry for name, entry in wheels.items()}

@@ -25,6 +25,7 @@ from ddlce.wheels.depends import (
     conda_version_spec,
     depends_on_python,
 )
+from ddlce.wheels.gaps import find_gaps
 from ddlce.wheels.manifest import WheelEntry, WheelsManifest
 
 #: Unpacks any wheel; beside the manifest, so that it is part of every such package's digest.
@@ -177,6 +178,8 @@ def _recipe(
             f"(it requires {wheel.requires_python})",
             f"lock an older version: ddlce sources add pypi:{source.package}==VERSION",
         )
+    for gap in find_gaps(entry, wheel):
+        raise InputError(gap.message, gap.hint)
     run = [
         *_python_dependencies(wheel, python, subdir),
         *conda_dependencies(wheel, python, subdir, entry.drop, ours),
@@ -335,38 +338,14 @@ def _needed(wheel: WheelMetadata, entry: Entry) -> list[str]:
 
 
 def _tests(entry: WheelEntry, wheel: WheelMetadata) -> list[dict[str, Any]]:
-    tests = [*import_tests(entry, wheel.imports), *command_tests(entry)]
-    if not tests:
-        raise InputError(
-            f"{wheel.name} {wheel.version} has no importable top-level name to test",
-            "name some under 'imports' in wheels.yaml, or a test under 'commands'",
-        )
-    return tests
+    return [*import_tests(entry, wheel.imports), *command_tests(entry)]
 
 
 def _about(entry: WheelEntry, wheel: WheelMetadata, source: Source) -> dict[str, Any]:
-    license_ = entry.license or wheel.license
-    if not license_:
-        raise InputError(
-            f"{wheel.name} {wheel.version} states no licence that is an SPDX expression",
-            "read its licence, and name it under 'license' in wheels.yaml",
-        )
-    texts = [*wheel.license_files, *entry.license_files]
-    if not texts:
-        raise InputError(
-            f"{wheel.name} {wheel.version} has no licence text inside",
-            "put upstream's text in recipes/wheels/ and name it under 'license_files'",
-        )
-    homepage = entry.homepage or wheel.homepage
-    if not homepage:
-        raise InputError(
-            f"{wheel.name} {wheel.version} names no homepage",
-            "name it under 'homepage' in wheels.yaml",
-        )
     return {
-        "homepage": homepage,
-        "license": license_,
-        "license_file": texts,
+        "homepage": entry.homepage or wheel.homepage,
+        "license": entry.license or wheel.license,
+        "license_file": [*wheel.license_files, *entry.license_files],
         "summary": wheel.summary or f"{source.package}, from its wheel",
     }
 

@@ -1,0 +1,105 @@
+"""The catalogue: what the locked environments have, how it was verified, and what is absent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddlce.absent import ABSENT, load_all_absent
+from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.model.manifest import OWN_CHANNEL
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import Settings
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One version of a package.
+
+    Attributes:
+        name, version: as in its file's name.
+        licence: SPDX expression, or "".
+        platforms: conda platforms that an environment with it is locked for.
+        environments: those environments.
+        verified: how its bytes were tested, in words.
+    """
+
+    name: str
+    version: str
+    licence: str
+    platforms: list[str]
+    environments: list[str]
+    verified: str
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What is not there.
+
+    Attributes:
+        name: the package, or its recipe.
+        where: the platform, or the platform and its CUDA, "linux-ppc64le-cuda124"; "" for all.
+        why: the reason.
+    """
+
+    name: str
+    where: str
+    why: str
+
+
+def list_packages(settings: Settings) -> list[Listed]:
+    """Every version of a package that an environment's lock names, sorted by name.
+
+    Raises:
+        InputError: a lock is damaged.
+    """
+    found: dict[tuple[str, str], list[tuple[EnvLock, LockedPackage]]] = {}
+    for path in sorted((settings.tree / "envs" / "locks").glob("*.lock")):
+        lock = EnvLock.load(path)
+        for package in lock.packages:
+            found.setdefault((package.name, package.version), []).append((lock, package))
+    return [_listed(name, version, uses) for (name, version), uses in sorted(found.items())]
+
+
+def list_missing(settings: Settings) -> list[Missing]:
+    """What is absent, sorted by name.
+
+    Raises:
+        InputError: the table of reasons is wrong.
+    """
+    reasons = load_all_absent(settings.recipes / ABSENT)
+    found = [
+        Missing(name, where, why) for where, table in reasons.items() for name, why in table.items()
+    ]
+    return sorted(found, key=lambda missing: (missing.name, missing.where))
+
+
+def _listed(name: str, version: str, uses: Sequence[tuple[EnvLock, LockedPackage]]) -> Listed:
+    licences = {package.license or "" for _, package in uses}
+    hows = {how_verified(lock, package) for lock, package in uses}
+    return Listed(
+        name=name,
+        version=version,
+        licence=" / ".join(sorted(licences - {""})),
+        platforms=sorted({lock.platform for lock, _ in uses}),
+        environments=sorted({lock.env for lock, _ in uses}),
+        verified="; ".join(sorted(hows)),
+    )
+
+
+def how_verified(lock: EnvLock, package: LockedPackage) -> str:
+    """How a locked package was tested.
+
+    Ours is in the channel only after its tests have passed where it was built.
+
+    Args:
+        lock: of the environment.
+        package: one of its packages.
+    """
+    if package.channel != OWN_CHANNEL:
+        return "not by us: another channel's"
+    if package.subdir == "noarch":
+        return f"tests on {BUILD_PLATFORM}"
+    emulated = "" if package.subdir == BUILD_PLATFORM else ", emulated"
+    for_cuda = "__cuda" in lock.virtual_packages and package.build.startswith("cuda")
+    return f"tests on {package.subdir}{emulated}{', without a GPU' if for_cuda else ''}"

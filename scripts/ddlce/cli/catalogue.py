@@ -1,0 +1,66 @@
+"""`ddlce catalogue`: the packages of all environments, and what is absent and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ddlce.cli.common import JsonOption, out, print_json
+from ddlce.errors import InputError
+from ddlce.settings import load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: ddlce catalogue transformers caffe")(catalogue)
+
+
+def catalogue(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Only these packages; all by default."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show each package: version, licence, platforms, environments, tests; or why it is absent."""
+    from dataclasses import asdict
+
+    from ddlce.catalogue import list_missing, list_packages
+
+    settings = load_settings()
+    listed, missing = list_packages(settings), list_missing(settings)
+    if names:
+        wanted = {name.lower() for name in names}
+        known = {each.name for each in listed} | {each.name for each in missing}
+        if unknown := sorted(wanted - known):
+            raise InputError(
+                f"{', '.join(unknown)}: in no environment, and no reason is written down",
+                f"to add one: ddlce sources add --with-dependencies pypi:{unknown[0]}",
+            )
+        listed = [each for each in listed if each.name in wanted]
+        missing = [each for each in missing if each.name in wanted]
+    if json:
+        print_json({"packages": [*map(asdict, listed)], "absent": [*map(asdict, missing)]})
+        return
+    rows = [("name", "version", "platforms", "environments", "verified by", "licence")] + [
+        (
+            *(each.name, each.version, ", ".join(each.platforms)),
+            *(", ".join(each.environments), each.verified, each.licence),
+        )
+        for each in listed
+    ]
+    if listed:
+        _print_table(rows)
+    for each in missing:
+        where = f" on {each.where}" if each.where else ""
+        out.print(f"absent  {each.name}{where}: {each.why}", markup=False)
+    out.print(f"{len(listed)} packages, {len(missing)} absent")
+
+
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        out.print("  ".join(cells).rstrip(), markup=False)

@@ -1,0 +1,119 @@
+"""Sets: packages beside those that every build makes, for an environment of their own.
+
+A set `NAME` is a table of wheels, `recipes/wheels/NAME.yaml`, and the rooms in
+`recipes/sets/NAME`. Nothing else stands on it, so what is built without it keeps its digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from ddlce.engine.variants import glibc_floor, python_version
+from ddlce.errors import InputError
+from ddlce.model.source import SourcesLock
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.recipes import WHEELS, Recipe, generated, load_recipe
+from ddlce.settings import Settings
+from ddlce.wheels import Others, wheel_packages, wheel_recipes
+from ddlce.wheels.depends import Package
+
+#: The folder of the sets' rooms, below recipes/.
+SETS = "sets"
+
+
+def set_names(settings: Settings) -> list[str]:
+    """The sets of the tree, sorted."""
+    return sorted(path.name for path in (settings.recipes / SETS).glob("*/") if path.is_dir())
+
+
+def set_table(settings: Settings, name: str) -> Path:
+    """The set's table of wheels, which may not be there.
+
+    Raises:
+        InputError: there is no such set.
+    """
+    known = set_names(settings)
+    if name not in known:
+        raise InputError(
+            f"there is no set {name!r} of packages",
+            f"there are: {', '.join(known)}"
+            if known
+            else f"a set is a folder below {settings.recipes / SETS}",
+        )
+    return settings.recipes / "wheels" / f"{name}.yaml"
+
+
+def known_wheels(settings: Settings, name: str = "") -> dict[str, Package]:
+    """The packages made from wheels, by canonical PyPI name: of a set, those below it too.
+
+    Args:
+        settings: the folders.
+        name: the set; "" for none.
+
+    Raises:
+        InputError: no such set, or a wrong table.
+    """
+    lock = (
+        SourcesLock.load(settings.sources_lock)
+        if settings.sources_lock.is_file()
+        else SourcesLock()
+    )
+    tables = [settings.recipes / WHEELS, *([set_table(settings, name)] if name else [])]
+    found: dict[str, Package] = {}
+    for table in tables:
+        found |= wheel_packages(table, lock) if table.is_file() else {}
+    return found
+
+
+def load_set_recipes(
+    settings: Settings, name: str, subdir: str = BUILD_PLATFORM
+) -> dict[str, Recipe]:
+    """The recipes of a set by room name: its rooms, then those of its table.
+
+    Args:
+        settings: the folders.
+        name: the set.
+        subdir: the platform.
+
+    Raises:
+        InputError: no such set, a recipe that is none, a package that is there already.
+    """
+    table = set_table(settings, name)
+    rooms = sorted((settings.recipes / SETS / name).glob("*/recipe.yaml"))
+    found = {recipe.name: recipe for recipe in map(load_recipe, rooms)}
+    below = known_wheels(settings)
+    if table.is_file():
+        lock = SourcesLock.load(settings.sources_lock)
+        python = python_version(settings.recipes, subdir)
+        glibc = glibc_floor(settings.recipes, subdir)
+        twice = sorted(wheel_packages(table, lock).keys() & below.keys())
+        if twice:
+            raise InputError(
+                f"{table}: {twice[0]}: {settings.recipes / WHEELS} makes it too",
+                "take it out of one of the two",
+            )
+        for made in wheel_recipes(table, lock, subdir, python, glibc, Others(below)):
+            if made.name in found:
+                raise InputError(
+                    f"{table}: {made.name!r} has another recipe too, at {found[made.name].path}",
+                    "delete one of the two",
+                )
+            found[made.name] = generated(table, made.name, made.data, made.files)
+    return found
+
+
+def set_of(settings: Settings, specs: Iterable[str]) -> str:
+    """The set that has a package which these match specs name; "" where none does.
+
+    Args:
+        settings: the folders.
+        specs: an environment's.
+    """
+    wanted = {canonicalize_name(spec.split()[0]) for spec in specs}
+    for name in set_names(settings):
+        if wanted & {canonicalize_name(recipe) for recipe in load_set_recipes(settings, name)}:
+            return name
+    return ""

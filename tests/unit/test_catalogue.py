@@ -1,0 +1,143 @@
+"""`ddlce catalogue`: what the locks name, and the reasons for what is absent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ddlce.absent import load_all_absent
+from ddlce.catalogue import list_missing, list_packages
+from ddlce.errors import InputError
+from ddlce.model.channel import load_channel
+from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.serve.pages import Pages
+from ddlce.settings import load_settings
+from support.minitree import MiniTree
+
+TREE = Path(__file__).parents[2]
+
+REASONS = """\
+linux-ppc64le: {tool: nobody has built it}
+everywhere:
+  caffe: >-
+    nobody
+    maintains it
+"""
+
+
+def package(name: str, version: str, subdir: str, **more: str) -> LockedPackage:
+    build = more.get("build", "h0123456789_0")
+    return LockedPackage.of(
+        {
+            "name": name,
+            "version": version,
+            "build": build,
+            "subdir": subdir,
+            "file": f"{name}-{version}-{build}.conda",
+            "sha256": "0" * 64,
+            "size": 1,
+            **more,
+        },
+        "a test",
+    )
+
+
+def write_lock(tree: MiniTree, env: str, platform: str, *packages: LockedPackage) -> None:
+    lock = EnvLock(
+        version=1,
+        env=env,
+        release="2026.11",
+        platform=platform,
+        manifest="0" * 64,
+        channels=["ddl-ce"],
+        specs=["tool"],
+        virtual_packages={"__cuda": "13.0"} if env == "gpu" else {},
+        packages=list(packages),
+    )
+    path = tree.repo / "envs" / "locks" / f"{env}.{platform}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(lock.to_yaml())
+
+
+@pytest.fixture
+def listed(tree: MiniTree) -> MiniTree:
+    """A tree with three locked environments, and reasons."""
+    pure = package("pure", "1.0", "noarch", license="MIT")
+    tool = package("tool", "2.0", "linux-64", license="BSD-3-Clause")
+    theirs = package("theirs", "1", "linux-64", channel="https://example.org/other")
+    for_cuda = package("tool", "2.0", "linux-64", build="cuda130_h0_0", license="BSD-3-Clause")
+    write_lock(tree, "cpu", "linux-64", pure, theirs, tool)
+    write_lock(tree, "cpu", "linux-ppc64le", pure, package("tool", "1.9", "linux-ppc64le"))
+    write_lock(tree, "gpu", "linux-64", for_cuda)
+    (tree.repo / "recipes" / "absent.yaml").write_text(REASONS)
+    return tree
+
+
+def test_each_version_is_listed_once_with_all_its_environments(listed: MiniTree) -> None:
+    found = {(each.name, each.version): each for each in list_packages(listed.settings)}
+    assert [*found] == [("pure", "1.0"), ("theirs", "1"), ("tool", "1.9"), ("tool", "2.0")]
+    pure, theirs, old, tool = found.values()
+    assert pure.platforms == ["linux-64", "linux-ppc64le"]
+    assert (pure.licence, pure.environments) == ("MIT", ["cpu"])
+    assert pure.verified == "tests on linux-64"
+    assert tool.environments == ["cpu", "gpu"]
+    assert tool.verified == "tests on linux-64; tests on linux-64, without a GPU"
+    assert old.verified == "tests on linux-ppc64le, emulated"
+    assert theirs.verified == "not by us: another channel's"
+
+
+def test_what_is_absent_has_its_reason(listed: MiniTree) -> None:
+    assert [(m.name, m.where, m.why) for m in list_missing(listed.settings)] == [
+        ("caffe", "", "nobody maintains it"),
+        ("tool", "linux-ppc64le", "nobody has built it"),
+    ]
+    path = listed.repo / "recipes" / "absent.yaml"
+    path.write_text("everywhere: {caffe: ' '}\n")
+    with pytest.raises(InputError, match="everywhere: caffe: no reason"):
+        load_all_absent(path)
+
+
+def test_the_command_prints_a_table_or_json(listed: MiniTree) -> None:
+    done = listed.ddlce("catalogue")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == [
+        *("name", "version", "platforms", "environments", "verified", "by", "licence"),
+    ]
+    assert lines[4].split() == [
+        *("tool", "2.0", "linux-64", "cpu,", "gpu"),
+        *["tests", "on", "linux-64;", "tests", "on", "linux-64,", "without", "a", "GPU"],
+        "BSD-3-Clause",
+    ]
+    assert "absent  caffe: nobody maintains it" in lines
+    assert "absent  tool on linux-ppc64le: nobody has built it" in lines
+    assert lines[-1] == "4 packages, 2 absent"
+    one = json.loads(listed.ddlce("catalogue", "Tool", "--json").stdout)
+    assert [each["version"] for each in one["packages"]] == ["1.9", "2.0"]
+    assert [each["where"] for each in one["absent"]] == ["linux-ppc64le"]
+
+
+def test_a_name_that_nobody_knows_is_refused(listed: MiniTree) -> None:
+    done = listed.ddlce("catalogue", "tool", "moon")
+    assert done.returncode == 2
+    assert "moon: in no environment, and no reason is written down" in done.stderr
+    assert "ddlce sources add --with-dependencies pypi:moon" in done.stderr
+
+
+def test_the_channels_page_has_the_reasons(listed: MiniTree) -> None:
+    channel = load_channel(TREE / "channel" / "channel.yaml")
+    missing = list_missing(listed.settings)
+    page = Pages(TREE / "channel" / "pages", channel, missing).index({}, "http://x", [])
+    assert "Not here, and why" in page
+    assert "nobody maintains it" in page
+    assert "Not here, and why" not in Pages(TREE / "channel" / "pages", channel).index({}, "x", [])
+
+
+def test_nothing_is_both_there_and_absent_everywhere() -> None:
+    settings = load_settings()
+    there = {each.name for each in list_packages(settings)}
+    absent = {missing.name for missing in list_missing(settings) if not missing.where}
+    assert {"caffe", "cudf", "cuml", "snapml"} <= absent
+    assert not there & absent
