@@ -12,7 +12,6 @@ import typer
 from ddlce.cli.common import JsonOption, RootOption
 from ddlce.settings import load_settings
 
-
 RanksOption = Annotated[
     str | None,
     typer.Option(
