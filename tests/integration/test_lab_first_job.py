@@ -51,10 +51,12 @@ def test_a_training_is_preempted_requeued_and_finishes(slurm: Slurm) -> None:
     words = ["-script", "slurm", "-N", "8", "-np", "8", "-time", "60", "-signal", "120"]
     words += ["-output", "job.sh", "python", "train.py", "saved"]
     ddlrun = built() / "bin" / "ddlrun"
-    done = slurm.run("env", f"MODULEPATH={modules}", ddlrun, *words)
+    module = ("env", f"MODULEPATH={modules}")
+    done = slurm.run(*module, ddlrun, *words)
     assert done.returncode == 0, done.stderr
     out = slurm.folder / "training.out"
-    submitted = slurm.run("sbatch", "--parsable", "--exclusive", "-o", str(out), "job.sh")
+    sbatch = ("sbatch", "--parsable", "--exclusive", "-o", str(out), "job.sh")
+    submitted = slurm.run(*module, *sbatch)
     assert submitted.returncode == 0, submitted.stderr
     number = int(submitted.stdout)
     await_(lambda: "epoch 2/" in said(out), out)

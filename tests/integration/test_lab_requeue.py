@@ -59,10 +59,10 @@ def test_an_interrupted_job_ends_with_the_weights_of_an_undisturbed_one(slurm: S
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_the_time_limit_s_warning_is_enough(slurm: Slurm, hosts: int) -> None:
     """The scheduler itself sends the signal, as `--signal=B:USR1@SECONDS` says."""
-    options = (f"-N{hosts}", "--time=1", "--signal=B:USR1@55")
+    options = (f"-N{hosts}", "--time=2", "--signal=B:USR1@115")
     training = Training(slurm, built(), f"limited-{hosts}", 0.05, options=options)
     until(training, 1, 1)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 100
     while slurm.job(training.number)["JobState"] == "RUNNING":
         assert time.monotonic() < end
         time.sleep(0.2)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from ddl_ce_smoke.model import Bandwidth, Case, Part, Report, Throughput, with_efficiency
+from ddl_ce_smoke.model import Bandwidth, Case, Link, Part, Report, Throughput, with_efficiency
 
 FAULTY_RANK = Path(__file__).with_name("faulty_rank.py")
 
@@ -52,6 +52,7 @@ def report() -> Report:
             for nbytes in (4096, 1048576)
             for backend, seconds in (("ddl", 1e-3), ("gloo", 2e-3))
         ],
+        links=[Link("node1", "host", 1e9), Link("uplink of node1,node2", "uplink", 2e9)],
     )
 
 
