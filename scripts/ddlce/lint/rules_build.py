@@ -117,8 +117,13 @@ def no_registry_address(room: Room) -> Iterator[Problem]:
 
 @rule("D009", "no-build-paths")
 def no_build_paths(room: Room) -> Iterator[Problem]:
-    """No file of a room names a folder of the machine that it was written on."""
+    """No file of a room names a folder of the machine that it was written on.
+
+    The homes in a `.template` are those of the machines that its text is for.
+    """
     for path, line, place in _mentions(room, room.tree.places, also=r"/home/\w+"):
+        if path.suffix == ".template" and place not in room.tree.places:
+            continue
         yield Problem(
             f"{_short(room, path)} names {place}",
             "use $PREFIX, $SRC_DIR or $RECIPE_DIR",
