@@ -65,7 +65,7 @@ def run(slurm: Slurm, *words: str | Path) -> Result:
         folder,
         "-r",
     ]
-    return slurm.run("env", path, reframe(), *command, "-S", "release=", *words, limit=600)
+    return slurm.run("env", path, *reframe(), *command, "-S", "release=", *words, limit=600)
 
 
 def test_links_and_collectives_over_hosts(slurm: Slurm) -> None:

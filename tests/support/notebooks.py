@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from ddlce.files import locked
-from support.modulesystems import UNPACKED
+from support.tools import once, pip
 
 REQUIREMENTS = Path(__file__).with_name("notebook-packages.txt")
 
@@ -34,22 +30,12 @@ def notebook_wheels() -> Path:
 
     They are downloaded once.
     """
-    folder = UNPACKED / f"notebook-{sys.version_info.major}.{sys.version_info.minor}"
-    with locked(UNPACKED / ".lock"):
-        if not folder.is_dir():
-            partial = folder.with_name(f".{folder.name}")
-            shutil.rmtree(partial, ignore_errors=True)
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
-            done = subprocess.run(
-                [*command, "--dest", partial, "-r", REQUIREMENTS],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if done.returncode:
-                pytest.skip(f"ipykernel and nbclient cannot be downloaded ({done.stderr[-200:]})")
-            partial.rename(folder)
-    return folder
+
+    def make(folder: Path) -> None:
+        words = ("--only-binary=:all:", "--dest", folder, "-r", REQUIREMENTS)
+        pip(sys.executable, "download", *words)
+
+    return once(f"notebook-{sys.version_info.major}.{sys.version_info.minor}", make)
 
 
 def install_jupyter(python: Path) -> None:

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 import venv
 from pathlib import Path
 
-import pytest
-
-from ddlce.files import locked, sha256_file
-from support.modulesystems import UNPACKED
+from ddlce.files import sha256_file
+from support.tools import once, pip
 
 REQUIREMENTS = Path(__file__).with_name("reframe.txt")
 
 
-def reframe() -> Path:
-    """The program, installed once; or skip with the reason."""
-    folder = UNPACKED / f"reframe-{sys.version_info.minor}-{sha256_file(REQUIREMENTS)[:8]}"
-    with locked(UNPACKED / ".lock"):
-        if not (folder / "complete").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            venv.create(folder, with_pip=True)
-            done = subprocess.run(
-                [
-                    *(folder / "bin/python", "-m", "pip", "install", "--quiet"),
-                    *("--require-hashes", "--only-binary=:all:", "-r", REQUIREMENTS),
-                ],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if done.returncode:
-                pytest.skip(f"ReFrame cannot be installed ({done.stderr[-200:]})")
-            (folder / "complete").touch()
-    return folder / "bin" / "reframe"
+def reframe() -> list[str | Path]:
+    """The first words of its command; the test is skipped where it cannot be installed."""
+
+    def make(folder: Path) -> None:
+        venv.create(folder, with_pip=True)
+        options = ("--require-hashes", "--only-binary=:all:", "-r", REQUIREMENTS)
+        pip(folder / "bin" / "python", "install", *options)
+
+    digest = sha256_file(REQUIREMENTS)[:8]
+    folder = once(f"reframe-{sys.version_info.minor}-{digest}", make) / "bin"
+    return [folder / "python", folder / "reframe"]

@@ -15,11 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
-from ddlce.files import locked, sha256_file
+from ddlce.files import sha256_file
 from support.minienv import PUBLIC_PYTHON, PYTHONPATH
-from support.modulesystems import UNPACKED
+from support.tools import once, pip
 
 REQUIREMENTS = Path(__file__).with_name("stock-conda.txt")
 
@@ -83,23 +81,13 @@ class StockConda:
 
 def find_conda() -> StockConda:
     """Stock conda; the test is skipped where it cannot be downloaded."""
-    target = UNPACKED / f"conda-{sha256_file(REQUIREMENTS)[:12]}"
-    with locked(UNPACKED / ".lock"):
-        if not target.is_dir():
-            partial = UNPACKED / ".conda"
-            shutil.rmtree(partial, ignore_errors=True)
-            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
-            done = subprocess.run(
-                [*pip, partial, "--require-hashes", "--requirement", REQUIREMENTS],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if done.returncode:
-                pytest.skip(f"conda cannot be downloaded: {done.stderr.strip()[-300:]}")
-            _name_back(partial)
-            partial.rename(target)
-    return StockConda(target)
+
+    def make(folder: Path) -> None:
+        options = ("--no-deps", "--target", folder, "--require-hashes", "--requirement")
+        pip(sys.executable, "install", *options, REQUIREMENTS)
+        _name_back(folder)
+
+    return StockConda(once(f"conda-{sha256_file(REQUIREMENTS)[:12]}", make))
 
 
 def _name_back(folder: Path) -> None:
