@@ -123,7 +123,7 @@ def test_all_ranks_get_the_signal_before_the_end(slurm: Slurm, hosts: str) -> No
 def test_a_job_can_start_again_and_adds_to_its_output(slurm: Slurm) -> None:
     words = ["-submit", "-module", "none", "-N", "1", "python", "again.py"]
     number = submitted(ddlrun(slurm, *words))
-    slurm._until(lambda: slurm.job(number).get("Restarts") == "1", 60, "the requeued job")
+    slurm.until(lambda: slurm.job(number).get("Restarts") == "1", 60, "the requeued job")
     slurm.run("scontrol", "update", f"JobId={number}", "StartTime=now")
     said = output(slurm, number, 300)
     assert said.index("run 0") < said.index("run 1"), said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from bench.environment import built
 from bench.lab.layout import parse_layout
+from bench.lab.namespaces import wait_until
 from bench.lab.network import bring_up
 from bench.lab.slurm import Slurm, slurm_in, why_not
 from ddlce.settings import load_settings
@@ -59,7 +59,7 @@ def test_a_training_is_preempted_requeued_and_finishes(slurm: Slurm) -> None:
     submitted = slurm.run(*module, *sbatch)
     assert submitted.returncode == 0, submitted.stderr
     number = int(submitted.stdout)
-    await_(lambda: "epoch 2/" in said(out), out)
+    assert wait_until(lambda: "epoch 2/" in said(out), 240, 0.2), said(out)
 
     urgent = slurm.submit("#!/bin/bash\nsleep 1\n", "-N8", "--exclusive", "-p", "urgent")
     assert slurm.wait(urgent, 120)["JobState"] == "COMPLETED"
@@ -73,11 +73,3 @@ def test_a_training_is_preempted_requeued_and_finishes(slurm: Slurm) -> None:
     assert float(re.findall(r"test accuracy: ([\d.]+)", text)[0]) > 0.9
     weights = re.findall(r"weights (\w{64})", text)
     assert (len(weights), len(set(weights))) == (8, 1), text
-
-
-def await_(is_so: object, out: Path, limit: float = 240) -> None:
-    assert callable(is_so)
-    end = time.monotonic() + limit
-    while not is_so():
-        assert time.monotonic() < end, said(out)
-        time.sleep(0.2)

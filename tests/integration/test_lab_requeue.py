@@ -12,6 +12,7 @@ import pytest
 
 from bench.environment import built
 from bench.lab.layout import parse_layout
+from bench.lab.namespaces import wait_until
 from bench.lab.network import bring_up
 from bench.lab.requeue import SAVE_EVERY, WAYS, Training
 from bench.lab.slurm import Slurm, slurm_in, why_not
@@ -32,10 +33,11 @@ def slurm() -> Iterator[Slurm]:
 
 def until(training: Training, starts: int, steps: int) -> None:
     """Wait until a training has begun so often, and made so many steps."""
-    end = time.monotonic() + 60
-    while len(training.starts()) < starts or training.made() < steps:
-        assert time.monotonic() < end, (training.folder / "out").read_text()
-        time.sleep(0.1)
+
+    def is_there() -> bool:
+        return len(training.starts()) >= starts and training.made() >= steps
+
+    assert wait_until(is_there, 60, 0.1), (training.folder / "out").read_text()
 
 
 def test_an_interrupted_job_ends_with_the_weights_of_an_undisturbed_one(slurm: Slurm) -> None:
@@ -62,10 +64,7 @@ def test_the_time_limit_s_warning_is_enough(slurm: Slurm, hosts: int) -> None:
     options = (f"-N{hosts}", "--time=2", "--signal=B:USR1@115")
     training = Training(slurm, built(), f"limited-{hosts}", 0.05, options=options)
     until(training, 1, 1)
-    end = time.monotonic() + 100
-    while slurm.job(training.number)["JobState"] == "RUNNING":
-        assert time.monotonic() < end
-        time.sleep(0.2)
+    assert wait_until(lambda: training.state() != "RUNNING", 100, 0.2)
     said = (training.folder / "out").read_text()
     assert f"ddl.checkpoint: job {training.number} was requeued" in said
     assert training.complete()[0] == training.made()

@@ -14,6 +14,7 @@ import pytest
 import bench.lab
 from bench.environment import built
 from bench.lab.layout import parse_layout
+from bench.lab.namespaces import wait_until
 from bench.lab.network import bring_up
 from bench.lab.slurm import Slurm, slurm_in, why_not
 from support.lab import needs_lab
@@ -178,7 +179,7 @@ def test_a_host_without_the_release_ends_the_job_at_once(slurm: Slurm) -> None:
     assert "ddlrun: could not start rank 1 on h2:" in said
     # Slurm's word on the missing program comes before or after ddlrun has ended.
     assert "Every host of the job needs this environment" in said
-    await_(lambda: set(slurm.states().values()) == {"idle"}, "idle hosts")
+    assert wait_until(lambda: set(slurm.states().values()) == {"idle"}, 60, 0.2), "idle hosts"
 
 
 def test_srun_without_mpi_is_an_error(slurm: Slurm) -> None:
@@ -210,12 +211,14 @@ def test_torch_s_groups_under_other_launchers(slurm: Slurm, start: str) -> None:
 
 def test_a_cancelled_job_leaves_nothing(slurm: Slurm) -> None:
     number, out = submit(slurm, "ddlrun python sleep.py", "-N", "4")
-    await_(lambda: out.exists() and out.read_text().count("asleep") == 4, "four ranks")
+    assert wait_until(lambda: out.exists() and out.read_text().count("asleep") == 4, 60, 0.2), (
+        "four ranks"
+    )
     assert programs("sleep.py")
     slurm.run("scancel", str(number))
     assert slurm.wait(number, 60)["JobState"] == "CANCELLED"
-    await_(lambda: not programs("sleep.py"), "the ranks' end")
-    await_(lambda: set(slurm.states().values()) == {"idle"}, "idle hosts")
+    assert wait_until(lambda: not programs("sleep.py"), 60, 0.2), "the ranks' end"
+    assert wait_until(lambda: set(slurm.states().values()) == {"idle"}, 60, 0.2), "idle hosts"
 
 
 def on_host(command: list[str | Path]) -> None:
@@ -234,11 +237,3 @@ def programs(word: str) -> list[str]:
         if word in words:
             found.append(" ".join(words))
     return found
-
-
-def await_(is_so: object, what: str, limit: float = 60) -> None:
-    assert callable(is_so)
-    end = time.monotonic() + limit
-    while not is_so():
-        assert time.monotonic() < end, f"{what}: not after {limit:g} s"
-        time.sleep(0.2)

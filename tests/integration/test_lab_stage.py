@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.lab.layout import parse_layout
+from bench.lab.namespaces import wait_until
 from bench.lab.network import Lab, bring_up
 from bench.lab.peers.ddl import start_ddlrun, topology_file
 from bench.lab.run import Outcome, run_on
@@ -201,10 +201,12 @@ def test_a_job_cancelled_in_mid_staging_leaves_nothing(staged: Staged) -> None:
         script = f"#!/bin/bash\nexport PATH={staged.prefix}/bin:$PATH\n"
         script += f"ddlrun -stage={staged.image} python {staged.program}\n"
         number = slurm.submit(script, "-N", "4", "-o", "out")
-        until(lambda: [n for host in HOSTS for n in staged.on(host) if n.startswith(".")])
+        assert wait_until(
+            lambda: [n for host in HOSTS for n in staged.on(host) if n.startswith(".")], 60, 0.02
+        )
         slurm.run("scancel", str(number))
         assert slurm.wait(number, 60)["JobState"] == "CANCELLED"
-        until(lambda: not stagers())
+        assert wait_until(lambda: not stagers(), 60, 0.02)
         assert [n for host in HOSTS for n in staged.on(host) if n.startswith(".")] == []
         said = slurm.folder / "out"
         assert "runs" not in said.read_text()
@@ -225,11 +227,3 @@ def stagers() -> list[str]:
         except OSError:
             continue  # it has ended
     return found
-
-
-def until(is_so: object, limit: float = 60) -> None:
-    assert callable(is_so)
-    end = time.monotonic() + limit
-    while not is_so():
-        assert time.monotonic() < end, f"not after {limit:g} s"
-        time.sleep(0.02)

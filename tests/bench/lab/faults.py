@@ -10,14 +10,13 @@ import os
 import re
 import signal
 import threading
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bench.lab.layout import Layout, rank_order
+from bench.lab.namespaces import wait_until
 from bench.lab.network import Lab, bring_up
 from bench.lab.peers.ddl import start_ddlrun, topology_file
 from bench.lab.run import GRACE, Outcome, run_on
@@ -124,16 +123,6 @@ def judge(reports: dict[int, str], hosts: list[str], way: str) -> dict[str, Any]
         "unnamed": tuple(unnamed),
         "codes": tuple(sorted(codes)),
     }
-
-
-def wait_until(what: Callable[[], bool], seconds: float) -> bool:
-    """Whether it came true in time."""
-    end = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def end_stopped(lab: Lab) -> None:

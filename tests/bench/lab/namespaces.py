@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,6 +47,22 @@ def processes(namespaces: list[Path]) -> list[int]:
                 if (folder / "ns" / "net").stat().st_ino in inodes:
                     found.append(int(folder.name))
     return found
+
+
+def wait_until(what: Callable[[], object], seconds: float, pause: float = 0.01) -> bool:
+    """Whether it came true in time.
+
+    Args:
+        what: is asked again and again.
+        seconds: how long.
+        pause: seconds between two questions.
+    """
+    end = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > end:
+            return False
+        time.sleep(pause)
+    return True
 
 
 def kill_all(namespaces: list[Path], spare: set[int]) -> int:

@@ -123,10 +123,7 @@ class Lab:
         if link.startswith("rack"):
             ends = [(SWITCH, f"up{number}"), (SWITCH, f"down{number}")]
         for namespace, device in ends:
-            rate = f"rate {mbit:g}mbit ceil {mbit:g}mbit burst 32k cburst 32k quantum 16000"
-            run_lines(
-                "tc", namespace, [f"class change dev {device} parent 1: classid 1:1 htb {rate}"]
-            )
+            run_lines("tc", namespace, [_htb("change", device, mbit)])
 
     def shared_memory(self) -> list[str]:
         """The files in the hosts' /dev/shm, as `h0/NAME`."""
@@ -278,12 +275,16 @@ def _port(device: str, bridge: str) -> list[str]:
 
 
 def _shape(device: str, mbit: float, queue: str) -> list[str]:
-    rate = f"rate {mbit:g}mbit ceil {mbit:g}mbit burst 32k cburst 32k quantum 16000"
     return [
         f"qdisc replace dev {device} root handle 1: htb default 1",
-        f"class add dev {device} parent 1: classid 1:1 htb {rate}",
+        _htb("add", device, mbit),
         f"qdisc add dev {device} parent 1:1 handle 10: bfifo limit {queue}",
     ]
+
+
+def _htb(verb: str, device: str, mbit: float) -> str:
+    rate = f"rate {mbit:g}mbit ceil {mbit:g}mbit burst 32k cburst 32k quantum 16000"
+    return f"class {verb} dev {device} parent 1: classid 1:1 htb {rate}"
 
 
 def _address(host: int) -> str:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.lab.namespaces import LabError
+from bench.lab.namespaces import LabError, wait_until
 from bench.lab.slurm import Slurm
 
 WORKER = Path(__file__).parent / "workers" / "requeue.py"
@@ -244,13 +244,10 @@ class Training:
             time.sleep(0.3)
 
     def _until(self, is_so: Callable[[], bool], what: str) -> None:
-        end = time.monotonic() + PATIENCE
-        while not is_so():
-            if time.monotonic() > end:
-                out = self.folder / "out"
-                said = out.read_text()[-2000:] if out.exists() else ""
-                raise LabError(f"{what}: not after {PATIENCE:g} s; {self.state()}; {said}")
-            time.sleep(0.1)
+        if not wait_until(is_so, PATIENCE, 0.1):
+            out = self.folder / "out"
+            said = out.read_text()[-2000:] if out.exists() else ""
+            raise LabError(f"{what}: not after {PATIENCE:g} s; {self.state()}; {said}")
 
 
 def _is_complete(path: Path) -> bool:

@@ -12,13 +12,12 @@ import os
 import shlex
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.lab.namespaces import LabError
+from bench.lab.namespaces import LabError, wait_until
 from bench.lab.network import Lab
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "mungekey", "sbatch", "srun", "scontrol", "squeue")
@@ -121,7 +120,7 @@ class Slurm:
             LabError: it has not ended after `limit` seconds.
         """
         going = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED")
-        self._until(
+        self.until(
             lambda: self.job(number).get("JobState", "") not in going, limit, f"job {number}"
         )
         return self.job(number)
@@ -131,12 +130,14 @@ class Slurm:
         lines = self.run("sinfo", "-N", "-h", "-o", "%N %t").stdout.split("\n")
         return dict(line.split() for line in lines if line.strip())
 
-    def _until(self, is_so: Callable[[], bool], limit: float, what: str) -> None:
-        end = time.monotonic() + limit
-        while not is_so():
-            if time.monotonic() > end:
-                raise LabError(f"{what}: not so after {limit:g} s; {self.folder}/slurmctld.log")
-            time.sleep(0.2)
+    def until(self, is_so: Callable[[], bool], limit: float, what: str) -> None:
+        """Wait until something is so.
+
+        Raises:
+            LabError: it is not after `limit` seconds; the message begins with `what`.
+        """
+        if not wait_until(is_so, limit, 0.2):
+            raise LabError(f"{what}: not so after {limit:g} s; {self.folder}/slurmctld.log")
 
 
 def why_not() -> str:
@@ -185,7 +186,7 @@ def slurm_in(lab: Lab, cpus: int = 2) -> Iterator[Slurm]:
         for host in lab.names:
             start(host, "slurmd", "-D", "-N", host)
         ready = dict.fromkeys(lab.names, "idle")
-        slurm._until(lambda: slurm.states() == ready, PATIENCE, "the hosts of Slurm")
+        slurm.until(lambda: slurm.states() == ready, PATIENCE, "the hosts of Slurm")
         yield slurm
     finally:
         lab.clear()
