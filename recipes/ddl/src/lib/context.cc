@@ -7,6 +7,7 @@
 #include <optional>
 #include <sstream>
 
+#include "crowd_warning.h"
 #include "launchers.h"
 #include "reduce/kernels.h"
 #include "reminder.h"
@@ -137,6 +138,7 @@ Context::Context(const std::string& options) {
   agree_on_start(size, settings_, error);
   const MPI_Comm comm = duplicate(MPI_COMM_WORLD);
   world_ = std::make_unique<Comm>(comm, Topology::discover(comm, settings_), iota(size), settings_);
+  warn_of_crowd(world_->transport(), world_->topology());
   if (settings_.debug_level >= 1 && world_->rank() == 0) print_topology();
 }
 

@@ -291,6 +291,14 @@ def test_verbose_says_what_it_runs(ddlrun: Run) -> None:
     assert result.stderr.startswith("env MASTER_ADDR=")
 
 
+def test_verbose_says_where_the_start_s_time_goes(ddlrun: Run) -> None:
+    result = ddlrun("-v", "-np", "2", "true")
+    times = r"mpiexec after (\S+) s, the first rank after (\S+) s, all 2 after (\S+) s"
+    found = re.search(rf"^ddlrun: started {times}$", result.stderr, re.M)
+    assert found, result.stderr
+    assert 0 <= float(found[1]) <= float(found[2]) <= float(found[3]) < 60
+
+
 @pytest.mark.parametrize(
     ("program", "message"),
     [

@@ -13,9 +13,9 @@ from conftest import Marked
 Start = Callable[..., subprocess.Popen[str]]
 
 
-def start_two(start: Start, marked: Marked, code: str) -> subprocess.Popen[str]:
+def start_two(start: Start, marked: Marked, code: str, *options: str) -> subprocess.Popen[str]:
     """Two ranks, both of which have said "up"."""
-    process = start("-np", "2", *ranks(marked, code))
+    process = start("-np", "2", *options, *ranks(marked, code))
     assert process.stdout
     said = {process.stdout.readline(), process.stdout.readline()}
     assert said == {"[0@localhost] up\n", "[1@localhost] up\n"}
@@ -45,6 +45,26 @@ def test_signals_are_passed_on(
     word = "interrupted" if number == signal.SIGINT else "terminated"
     assert sorted(out.splitlines()) == [f"[{n}@localhost] {word} {n}" for n in (0, 1)]
     assert errors.startswith(f"ddlrun: {number.name} (signal {number.value}): all ranks were ended")
+    assert marked.all_gone()
+
+
+@pytest.mark.parametrize(("grace", "saves"), [((), False), (("-grace", "60"), True)])
+def test_the_time_to_save_after_sigterm(
+    start: Start, marked: Marked, grace: tuple[str, ...], saves: bool
+) -> None:
+    """By itself a rank has two seconds; a large model takes longer."""
+    code = (
+        "def save(*_): time.sleep(7); print('saved', rank); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "print('up', flush=True)\n"
+        "while True: time.sleep(1)"
+    )
+    process = start_two(start, marked, code, *grace)
+    process.send_signal(signal.SIGTERM)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, errors
+    wanted = [f"[{n}@localhost] saved {n}" for n in (0, 1)] if saves else []
+    assert sorted(out.splitlines()) == wanted
     assert marked.all_gone()
 
 

@@ -131,7 +131,7 @@ def test_only_what_nobody_uses_is_swept() -> None:
     job = subprocess.Popen(["sleep", "600"])
     try:
         time.sleep(6)  # more than MARGIN
-        sweep = subprocess.Popen([sys.executable, "-I", "-S", str(SWEEP), str(job.pid)])
+        sweep = subprocess.Popen([sys.executable, "-I", "-S", str(SWEEP), str(job.pid), "2"])
         stale.touch()
         foreign.touch()
         ucx.touch()
@@ -172,7 +172,7 @@ def test_a_living_segment_of_another_job_stays() -> None:
         assert busy.stdout
         assert busy.stdout.readline() == b"up\n"
         job = subprocess.Popen(["true"])
-        sweep = subprocess.Popen([sys.executable, "-I", "-S", str(SWEEP), str(job.pid)])
+        sweep = subprocess.Popen([sys.executable, "-I", "-S", str(SWEEP), str(job.pid), "2"])
         job.wait()
         assert sweep.wait(60) == 0
         assert segment.exists()

@@ -54,6 +54,8 @@ def test_two_dashes_end_the_options() -> None:
         ("-timeout 0 true", "-timeout 0: not a number of seconds above 0", ""),
         ("-timeout nan true", "-timeout nan: not a number of seconds above 0", ""),
         ("-timeout 5m true", "-timeout 5m: not a number of seconds above 0", ""),
+        ("-grace 0 true", "-grace 0: not a number of seconds above 0", ""),
+        ("-grace 1 -grace 2 true", "-grace is given twice", ""),
         ("-dry-run=1 true", "unknown option -dry-run=1", ""),
         ("", "no program given", "Example: ddlrun -H localhost:4 python train.py"),
         ("-v", "no program given", ""),

@@ -57,6 +57,27 @@ def test_one_that_is_alone(variables: dict[str, object]) -> None:
     assert (result.returncode, result.stdout) == (0, "1\n"), result.stderr
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_ranks_that_share_a_processor(is_bound: bool) -> None:
+    """As a job's step with one processor gives them to torchrun: once, and with the remedy."""
+    cpus = sorted(os.sched_getaffinity(0))[: 1 if is_bound else None]
+    done = subprocess.run(
+        [str(BIN / "mpiexec"), "-n", "2", sys.executable, "-c", SIZE],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        preexec_fn=lambda: os.sched_setaffinity(0, cpus),
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "2\n2\n"), done.stderr
+    assert done.stderr.count("[ddl] warning:") == is_bound, done.stderr
+    if is_bound:
+        assert "ranks 0 and 1 on host " in done.stderr
+        assert f" may run on 1 of its {os.cpu_count()} processors only ({cpus[0]})" in done.stderr
+        assert "--cpu-bind=cores" in done.stderr
+
+
 def test_mpiexec_inside_of_another_launcher() -> None:
     """Its proxies are the other launcher's tasks, and ranks have the variables of theirs."""
     outer = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "8"}

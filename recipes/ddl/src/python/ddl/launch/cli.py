@@ -64,7 +64,7 @@ def _launch(options: Options, words: list[str]) -> int:
     launcher.check(job)
     from ddl.launch.run import Run
 
-    return Run(job, launcher, options.timeout, options.verbose).supervise()
+    return Run(job, launcher, options.timeout, options.verbose, options.grace).supervise()
 
 
 def _version() -> str:

@@ -74,6 +74,7 @@ def make_job(options: Options, environ: Mapping[str, str], reserved: list[Host])
         "DDLRUN_BIND": "0" if options.no_bind else "1",
         "DDLRUN_BIND_GPUS": "1" if options.bind_gpus else "0",
         "DDLRUN_EXPORTED": " ".join(exports),
+        **({"DDLRUN_GRACE": f"{options.grace:g}"} if options.grace else {}),
         **({"DDLRUN_SLOTS": ";".join(slots)} if any(slots) else {}),
         "DDLRUN_NODES": encode_nodes(tuple(placement)),
         **({"DDLRUN_HOSTS": ",".join(names)} if "SLURM_JOB_ID" in environ else {}),

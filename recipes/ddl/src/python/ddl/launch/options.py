@@ -41,10 +41,11 @@ How:
                       brought there first; IMAGE is of `ddlce env image`
   -stage_keep DAYS    remove copies there that no job has used for that long; default: 7
   -timeout SECONDS    end the run after that time, with exit status 124
+  -grace SECONDS      how long the ranks may save after SIGTERM, before SIGKILL; default: 2
   -probe FILE         measure the links between the hosts and write -topology's FILE
   -show_topology      print how the hosts are connected and what allreduce does there; end
   -dry-run            print the command and end
-  -v                  say what is done
+  -v                  say what is done, and how long the start takes
   -version, -help
 {SCRIPT_USAGE}
 Exit status: that of the first rank that failed (128 + number for a signal); 124 after
@@ -76,6 +77,7 @@ VALUES = {
     "x": "exports",
     "ps": "parameter_servers",
     "timeout": "timeout",
+    "grace": "grace",
     "stage": "stage_image",  # as -stage=IMAGE only: it is a flag, too
     "stage_keep": "stage_keep",
 }
@@ -121,6 +123,7 @@ class Options:
     exports: list[str] = field(default_factory=list)
     parameter_servers: int | None = None
     timeout: float | None = None
+    grace: float | None = None
     stage: bool = False
     stage_image: Path | None = None
     stage_keep: float | None = None
@@ -210,7 +213,7 @@ def _store(options: Options, name: str, value: str, option: str) -> None:
     converted: str | int | float | Path = value
     if field_name in ("np", "accelerators", "parameter_servers", "aisles", "racks", "nodes"):
         converted = _positive_number(value, option)
-    elif field_name == "timeout":
+    elif field_name in ("timeout", "grace"):
         converted = _seconds(value, option)
     elif field_name == "stage_keep":
         converted = _days(value, option)

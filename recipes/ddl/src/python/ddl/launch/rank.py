@@ -22,7 +22,8 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 # Variables that each host keeps: its place (see place.h), and the GPUs that the job may use there.
 OWN = ("DDL_PLACE", "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN", "CUDA_VISIBLE_DEVICES")
-GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+GRACE = 2.0  # seconds between SIGTERM and SIGKILL, if ddlrun's -grace does not say
+INPUT = 2.0  # seconds until ddlrun has closed the input of a rank that has ended
 PATIENCE = 30.0  # seconds that a rank which has ended waits for mpiexec to end it
 
 _prctl = ctypes.CDLL(None).prctl
@@ -31,8 +32,9 @@ _prctl = ctypes.CDLL(None).prctl
 def main() -> None:
     """Runs the command, reports its end and ends in the same way."""
     parent = os.getppid()
+    grace = float(os.environ.pop("DDLRUN_GRACE", GRACE))
     if os.environ["MPI_LOCALRANKID"] == "0":
-        start_sweep(parent)
+        start_sweep(parent, grace)
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     # Blocked from here on, and fetched by sigtimedwait: no signal can fall between two steps.
@@ -52,7 +54,7 @@ def main() -> None:
     os.environ["DDLRUN_WRAPPER"] = str(os.getpid())  # so ddl_abort knows that we report its exit
     report(token, "started")
     child, pump = start([unescape(word) for word in sys.argv[1:]], token, trouble)
-    status, was_told = wait(child, signals, parent, token)
+    status, was_told = wait(child, signals, parent, token, grace)
     ended_at = time.time()
     kill_descendants()
     code = os.waitstatus_to_exitcode(status)
@@ -65,11 +67,11 @@ def main() -> None:
             signal.sigtimedwait(signals, left)
     elif pump and token:
         # The proxy gives up the job when it has input for a rank that is gone. ddlrun ends it now.
-        pump.acquire(timeout=GRACE)
+        pump.acquire(timeout=INPUT)
     os._exit(code if code >= 0 else 128 - code)
 
 
-def start_sweep(proxy: int) -> None:
+def start_sweep(proxy: int, grace: float) -> None:
     """Starts sweep.py as nobody's child, in a session of its own and with none of our files.
 
     Before we become a subreaper: what is below us is ended with us.
@@ -87,7 +89,7 @@ def start_sweep(proxy: int) -> None:
             os.dup2(null, standard)
         os.closerange(3, 4096)
         os.chdir("/")
-        words = [sys.executable, "-I", "-S", f"{HERE}/sweep.py", str(proxy)]
+        words = [sys.executable, "-I", "-S", f"{HERE}/sweep.py", str(proxy), str(grace)]
         os.execv(sys.executable, words)
     finally:
         os._exit(1)  # not worth more than the job: it goes on
@@ -214,8 +216,10 @@ def start_pump(source: int, sink: int, token: str) -> "_thread.LockType":
     return done
 
 
-def wait(child: int, signals: "set[signal.Signals]", parent: int, token: str) -> "tuple[int, bool]":
-    """The program's wait status, and whether it was asked to end. Then it gets GRACE seconds.
+def wait(
+    child: int, signals: "set[signal.Signals]", parent: int, token: str, grace: float
+) -> "tuple[int, bool]":
+    """The program's wait status, and whether it was asked to end. Then it gets `grace` seconds.
 
     mpiexec sends each signal to the whole process group, so the program has it already; only the
     SIGTERM that tells us that our parent died is ours alone and is passed on. SIGQUIT stands for
@@ -237,7 +241,7 @@ def wait(child: int, signals: "set[signal.Signals]", parent: int, token: str) ->
             if got == signal.SIGQUIT:
                 os.kill(child, signal.SIGUSR2)
             elif got != signal.SIGCHLD:
-                deadline = time.monotonic() + GRACE
+                deadline = time.monotonic() + grace
                 if os.getppid() != parent:
                     os.kill(child, signal.SIGTERM)
         elif (left := deadline - time.monotonic()) > 0:

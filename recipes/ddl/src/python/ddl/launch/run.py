@@ -19,7 +19,8 @@ from ddl.launch.ranks import Clocks, Rank, first_failure, name_ranks, signal_nam
 from ddl.launch.stdin import Input
 from ddl.launch.streams import Stream
 
-GRACE = 4.0  # seconds for the ranks to end by themselves; longer than rank.py's
+GRACE = 2.0  # seconds for the ranks to end by themselves, if -grace does not say
+MARGIN = 2.0  # seconds for their wrappers (rank.py) to tell us, and to end
 SETTLE = 0.2  # seconds in which failures belong together: one rank took the others along
 # Signals that batch systems send before the time is over, so that programs can save, and the signal
 # that stands for each. mpiexec passes on only some, and rank.py turns SIGQUIT back.
@@ -33,7 +34,14 @@ _PRCTL = ctypes.CDLL(None).prctl
 class Run:
     """One run of a job. `supervise` may be called once."""
 
-    def __init__(self, job: Job, launcher: Launcher, timeout: float | None, verbose: bool) -> None:
+    def __init__(
+        self,
+        job: Job,
+        launcher: Launcher,
+        timeout: float | None,
+        verbose: bool,
+        grace: float | None = None,
+    ) -> None:
         self.ranks = [Rank(number, job.host_of(number)) for number in range(job.size)]
         self.stop_reason: str | int | None = None  # "timeout", "failure", "chief", "host", a signal
         self.running_at_timeout: list[Rank] = []
@@ -47,6 +55,8 @@ class Run:
         self._launcher = launcher
         self._timeout = timeout
         self._verbose = verbose
+        self._grace = GRACE if grace is None else grace
+        self._milestones: list[str] = []  # of the start, for -v
         self._own_words: deque[bytes] = deque(maxlen=40)
         self._clocks = Clocks()
         self._input = Input()
@@ -70,6 +80,7 @@ class Run:
             start_new_session=True,  # Ctrl-C comes to us alone; we pass it on
             preexec_fn=die_with_parent,
         )
+        self._reach("mpiexec")
         if self._process.stdin:
             self._input.connect(self._process.stdin)
         selector = selectors.PollSelector()  # epoll refuses files, as our input may be
@@ -103,11 +114,11 @@ class Run:
         return self._conclude(status, time.monotonic() - began)
 
     def stop(self, reason: str | int, number: int) -> None:
-        """Asks all ranks to end by a signal; they have GRACE seconds."""
+        """Asks all ranks to end by a signal; they have the grace's seconds."""
         if self.stop_reason is None:
             self.stop_reason = reason
         if self._kill_at is None:
-            self._kill_at = time.monotonic() + GRACE
+            self._kill_at = time.monotonic() + self._grace + MARGIN
             self._process.send_signal(number)
 
     def ended(self, rank: Rank, how: str, at: float, *, was_told: bool = False) -> None:
@@ -134,6 +145,7 @@ class Run:
         at = self._clocks.ours(rank.host, at, now)
         if word == "started":
             rank.started = True
+            self._note_start()
             self._pass_on_signals()
         elif word == "input":
             self._input.allow(number)
@@ -162,6 +174,19 @@ class Run:
         if self._verbose:
             sys.stderr.buffer.write(data)
             sys.stderr.buffer.flush()
+
+    def _note_start(self) -> None:
+        """With -v, says where the time of the start has gone, once all ranks are there."""
+        count = sum(rank.started for rank in self.ranks)
+        if count == 1:
+            self._reach("the first rank")
+        if count == len(self.ranks):
+            self._reach(f"all {count}")
+            if self._verbose:
+                say(f"started {', '.join(self._milestones)}")
+
+    def _reach(self, milestone: str) -> None:
+        self._milestones.append(f"{milestone} after {own_age():.2f} s")
 
     def _reads_input(self) -> bool:
         moment = self._input.waits_until()
@@ -304,6 +329,13 @@ def library_timeout(environment: Mapping[str, str]) -> float:
         except ValueError:
             continue  # the library says what is wrong with it
     return 60.0
+
+
+def own_age() -> float:
+    """Seconds since this process began (proc_pid_stat(5): the field `starttime`)."""
+    with open("/proc/self/stat") as file:  # noqa: PTH123
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def say(text: str) -> None:

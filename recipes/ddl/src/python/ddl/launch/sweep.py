@@ -1,4 +1,4 @@
-"""Runs once on every host beside a job's ranks: `python -I -S sweep.py PROCESS`.
+"""Runs once on every host beside a job's ranks: `python -I -S sweep.py PROCESS GRACE`.
 
 MPICH's ranks share memory under a name in /dev/shm. The last rank removes it, but not when they are
 killed, or end by MPI_Abort. UCX's segments, below it, have a name for an instant. This program
@@ -26,7 +26,7 @@ NAMES = (
     ("mpich_vci_", "0123456789abcdef_"),
     ("ucx_shm_posix_", "0123456789abcdef"),  # uct/sm/mm/posix of UCX
 )
-PATIENCE = 10.0  # seconds for the ranks to end after the proxy; longer than rank.py's GRACE
+PATIENCE = 8.0  # seconds for the ranks to end after the proxy, and after their grace
 MARGIN = 5.0  # seconds by which another rank of this host may have been quicker than we
 
 
@@ -35,7 +35,7 @@ def main() -> None:
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # as which the kernel asks for a lease back
     since = time.time() - MARGIN
     wait_for_end(int(sys.argv[1]))
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + float(sys.argv[2]) + PATIENCE
     while (found := left_behind(since)) and time.monotonic() < deadline:
         held = [name for name in found if not remove_if_unused(f"{FOLDER}/{name}")]
         if held:  # by ranks that are still ending, or by another job of this user

@@ -1,0 +1,26 @@
+// Ranks of a host that get in each other's way: a binding leaves them fewer processors than they
+// are, though the host has more.
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace ddl {
+
+using Cpus = std::bitset<1 << 14>;  // by Linux's numbers
+
+struct Crowd {
+  std::vector<int> ranks;  // of the host, ascending
+  Cpus cpus;               // all that they may run on
+};
+
+// The processors that the calling thread may run on; none where Linux does not say.
+Cpus own_cpus();
+
+// The most crowded ranks of a host with `online` processors, from each rank's own; none where no
+// rank is short of one, and where there are no more to give.
+std::optional<Crowd> find_crowd(const std::vector<Cpus>& cpus_of, std::size_t online);
+
+}  // namespace ddl

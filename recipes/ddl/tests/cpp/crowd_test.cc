@@ -1,0 +1,55 @@
+#include "topology/crowd.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace ddl {
+namespace {
+
+Cpus cpus(const std::vector<std::size_t>& numbers) {
+  Cpus found;
+  for (const std::size_t number : numbers) found.set(number);
+  return found;
+}
+
+TEST(CrowdTest, IsOfRanksOnOneProcessorOfSeveral) {
+  const auto crowd = find_crowd({cpus({3}), cpus({3}), cpus({4})}, 8);
+  ASSERT_TRUE(crowd);
+  EXPECT_EQ(crowd->ranks, (std::vector<int>{0, 1}));
+  EXPECT_EQ(crowd->cpus, cpus({3}));
+}
+
+TEST(CrowdTest, MayHaveSeveralProcessorsThatAreTooFew) {
+  const auto crowd = find_crowd({cpus({0, 1}), cpus({0}), cpus({0, 1}), cpus({5000})}, 8);
+  ASSERT_TRUE(crowd);
+  EXPECT_EQ(crowd->ranks, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(crowd->cpus, cpus({0, 1}));
+}
+
+TEST(CrowdTest, TheWorstIsFound) {
+  const auto crowd = find_crowd({cpus({0}), cpus({0}), cpus({1}), cpus({1}), cpus({1})}, 8);
+  ASSERT_TRUE(crowd);
+  EXPECT_EQ(crowd->ranks, (std::vector<int>{2, 3, 4}));
+}
+
+TEST(CrowdTest, IsNoneWhereEachHasOne) {
+  EXPECT_FALSE(find_crowd({}, 8));
+  EXPECT_FALSE(find_crowd({cpus({7})}, 8));
+  EXPECT_FALSE(find_crowd({cpus({0}), cpus({1}), cpus({0, 1, 2})}, 8));
+  EXPECT_FALSE(find_crowd({cpus({0, 1}), cpus({0, 1})}, 8));
+}
+
+TEST(CrowdTest, IsNoneWhereThereAreNoMoreProcessorsOrNobodyTells) {
+  EXPECT_FALSE(find_crowd({cpus({0, 1}), cpus({0, 1}), cpus({0, 1})}, 2));
+  EXPECT_FALSE(find_crowd({cpus({0}), cpus({0})}, 0));
+  EXPECT_FALSE(find_crowd({Cpus(), Cpus()}, 8));
+}
+
+TEST(CrowdTest, KnowsTheProcessorsOfThisThread) {
+  const std::size_t count = own_cpus().count();
+  EXPECT_GE(count, 1U);
+  EXPECT_LE(count, static_cast<std::size_t>(sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+}  // namespace
+}  // namespace ddl
