@@ -22,7 +22,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "cuda_*",
             "torch_simulated",
             "ddl_torch_mutations",
-            "gpu_release",
+            "gpu_*",
             "external_mpi",
             "guide_built",
             "lab_*",
