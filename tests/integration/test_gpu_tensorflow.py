@@ -82,7 +82,7 @@ def test_what_xla_compiles_with(prefix: Path, tmp_path: Path) -> None:
     [tools] = prefix.glob("lib/python*/site-packages/nvidia/cuda_nvcc")
     assert (tools / "nvvm/libdevice/libdevice.10.bc").stat().st_size > 1e5
     (tmp_path / "kernel.ptx").write_text(PTX)
-    command = [tools / "bin/ptxas", "--gpu-name", "sm_70", "kernel.ptx", "-o", "kernel.cubin"]
+    command = [str(tools / "bin/ptxas"), "--gpu-name", "sm_70", "kernel.ptx", "-o", "kernel.cubin"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "kernel.cubin").read_bytes().startswith(b"\x7fELF")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ddl_ce_smoke import cli, page, probe, suite
+from ddl_ce_smoke import cases, cli, page, probe, suite
 from ddl_ce_smoke.hosts import LEAST_FREE
 from ddl_ce_smoke.launch import Job, RankLog, launcher_message, read_journals
 from ddl_ce_smoke.model import Report
@@ -81,28 +81,28 @@ def test_ddlrun_s_own_sentence_is_found() -> None:
 
 def test_a_case_fails_if_it_failed_on_any_rank() -> None:
     job = Job(2, 1, 1.0, 60.0, "", [log(0, case(), END), log(1, case("rank 1: wrong"), END)])
-    (only,) = suite.rank_cases(job, "2 ranks")
+    (only,) = cases.rank_cases(job, "2 ranks")
     assert (only.outcome, only.message) == ("failed", "rank 1: wrong")
-    run, _ = suite.job_cases(job, "2 ranks", [only])
+    run, _ = cases.job_cases(job, "2 ranks", [only])
     assert run.outcome == "passed", "the status 1 is explained by the case"
 
 
 def test_a_passed_case_says_what_the_first_rank_says() -> None:
     job = Job(1, 0, 1.0, 60.0, "", [log(0, {**case(), "says": "identical"}, END)])
-    (only,) = suite.rank_cases(job, "LMS")
+    (only,) = cases.rank_cases(job, "LMS")
     assert (only.outcome, only.message) == ("passed", "identical")
 
 
 def test_a_case_that_not_all_ranks_reached_is_not_passed() -> None:
     job = Job(2, 1, 1.0, 60.0, "", [log(0, case()), log(1)])
-    assert suite.rank_cases(job, "2 ranks") == []
-    (run,) = suite.job_cases(job, "2 ranks", [])
+    assert cases.rank_cases(job, "2 ranks") == []
+    (run,) = cases.job_cases(job, "2 ranks", [])
     assert run.outcome == "failed"
 
 
 def test_no_result_at_all_is_a_failure() -> None:
     job = Job(1, 0, 1.0, 60.0, "", [log(0, END)])
-    (run,) = suite.job_cases(job, "1 rank", [])
+    (run,) = cases.job_cases(job, "1 rank", [])
     assert (run.outcome, run.message) == ("failed", "no rank reported a result")
 
 

@@ -22,7 +22,8 @@ HostsOption = Annotated[
     str | None, typer.Option("--hosts", "-H", help="Over these hosts, as ddlrun's -H.")
 ]
 PartsOption = Annotated[
-    str | None, typer.Option(help="Only some of: links,versions,collectives,training,benchmark.")
+    str | None,
+    typer.Option(help="Only some of: links,versions,collectives,training,benchmark,research."),
 ]
 
 
@@ -54,6 +55,9 @@ def smoke(
         typer.Option("--shared", help="A folder that all hosts have. [default: the current one]"),
     ] = None,
     parts: PartsOption = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="All parts, packages of research too: some minutes more.")
+    ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Less of all: does it work at all?")
     ] = False,
@@ -88,7 +92,7 @@ def smoke(
     arguments = ["--timeout", str(timeout)]
     arguments += [word for name, value in values.items() if value for word in (name, str(value))]
     arguments += ["--quick"] * quick + ["--local"] * local + ["--json"] * json
-    arguments += ["--node"] * node
+    arguments += ["--node"] * node + ["--long"] * long
     command = smoke_command(load_settings(root), env, arguments, os.environ, platform)
     # The suite takes our place: signals, output and exit status are its own.
     sys.stdout.flush()

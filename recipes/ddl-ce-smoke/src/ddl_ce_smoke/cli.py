@@ -18,7 +18,7 @@ from ddl_ce_smoke.node import check_node, node_verdict
 from ddl_ce_smoke.placement import place
 from ddl_ce_smoke.probe import Environment
 from ddl_ce_smoke.reports import write_reports
-from ddl_ce_smoke.suite import PARTS, RANK_COMMAND, Options, Suite
+from ddl_ce_smoke.suite import LONG, PARTS, RANK_COMMAND, Options, Suite
 
 EPILOG = """\
 Exit status: 0 everything passed; 1 something failed; 2 a wrong argument; 3 the report cannot be
@@ -43,12 +43,20 @@ def parser() -> argparse.ArgumentParser:
         metavar="N,N...",
         help="rank counts to run on (default: 1,2,4; over several hosts 1 and one on each)",
     )
-    result.add_argument(
+    which = result.add_mutually_exclusive_group()
+    which.add_argument(
         "--parts",
         type=parts,
-        default=list(PARTS),
+        default=[name for name in PARTS if name not in LONG],
         metavar="NAME,...",
         help=f"only these: {', '.join(PARTS)}",
+    )
+    which.add_argument(
+        "--long",
+        dest="parts",
+        action="store_const",
+        const=list(PARTS),
+        help=f"all parts, and so {', '.join(LONG)} too: some minutes more",
     )
     where = result.add_argument_group(
         "where it runs", "Without one of these: the hosts of the batch job that this is, else here."
@@ -155,7 +163,7 @@ def summary(report: Report) -> str:
             f"{part.count('skipped'):>8}{part.seconds:>8.1f}"
         )
     for part in report.parts:
-        if part.name in ("training", "benchmark"):
+        if part.name in ("training", "benchmark", "research"):
             for case in part.cases:
                 if case.outcome == "passed" and not case.name.endswith(": run"):
                     lines.append(f"  {case.name}: {case.message}")

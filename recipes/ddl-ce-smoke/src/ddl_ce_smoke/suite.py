@@ -1,4 +1,4 @@
-"""The four parts of the suite, one after the other."""
+"""The parts of the suite, one after the other."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ddl_ce_smoke import __version__, probe
+from ddl_ce_smoke.cases import events, job_cases, plural, rank_cases, trained
 from ddl_ce_smoke.hosts import judge_hosts
 from ddl_ce_smoke.launch import Job, Launcher
 from ddl_ce_smoke.links import judge_links
@@ -20,13 +21,13 @@ from ddl_ce_smoke.model import (
     Bandwidth,
     Case,
     Link,
-    Outcome,
     Part,
     Report,
     Throughput,
     with_efficiency,
 )
 from ddl_ce_smoke.placement import Placement
+from ddl_ce_smoke.research.part import research_cases
 
 #: Name and title of each part, in the order in which they run. With several hosts, HOSTS comes
 #: before them, whichever of them were asked for.
@@ -37,7 +38,10 @@ PARTS = {
     "collectives": "collectives against the exact oracle",
     "training": "distributed training",
     "benchmark": "benchmark",
+    "research": "packages of research",
 }
+#: Parts that take minutes, and packages of which few environments have any.
+LONG = ("research",)
 
 
 @dataclass(frozen=True)
@@ -239,6 +243,9 @@ class Suite:
                 cases.append(Case(f"allreduce on {plural(count)}", "passed", message=message))
         return job_cases(job, plural(job.size), cases)
 
+    def _research(self) -> Iterable[Case]:
+        return research_cases(self._launch, self.launcher.hosts)
+
     def _launch(
         self,
         module: str,
@@ -254,72 +261,6 @@ class Suite:
 
     def _counts(self) -> str:
         return ",".join(map(str, self._measured()))
-
-
-def plural(ranks: int) -> str:
-    """'1 rank', '2 ranks'."""
-    return f"{ranks} rank{'s' if ranks > 1 else ''}"
-
-
-def events(job: Job, event: str) -> list[dict[str, Any]]:
-    """All ranks' events of one kind, without the journal's own fields."""
-    return [
-        {key: value for key, value in entry.items() if key not in ("event", "time")}
-        for log in job.ranks
-        for entry in log.of(event)
-    ]
-
-
-def trained(job: Job, name: str, count: int) -> list[Case]:
-    """The case of one training on `count` ranks; none if the job broke before its end."""
-    outcomes = [row for row in events(job, "training") if row["ranks"] == count]
-    if len(outcomes) < count:
-        return []
-    problems = [problem for row in outcomes for problem in row["problems"]]
-    first = outcomes[0]
-    message = (
-        f"test accuracy {first['accuracy']:.1%}, identical weights, "
-        f"{first['samples_per_second']:,.0f} samples/s"
-    )
-    outcome: Outcome = "failed" if problems else "passed"
-    return [Case(f"{name} on {plural(count)}", outcome, 0.0, problems[0] if problems else message)]
-
-
-def rank_cases(job: Job, label: str) -> list[Case]:
-    """The cases that every rank wrote; one fails if it failed on any rank."""
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for row in events(job, "case"):
-        rows.setdefault(row["name"], []).append(row)
-    cases = []
-    for name, seen in rows.items():
-        problems = [row["problem"] for row in seen if row["problem"]]
-        if problems or len(seen) == job.size:
-            cases.append(
-                Case(
-                    f"{label}: {name}",
-                    "failed" if problems else "passed",
-                    max(row["seconds"] for row in seen),
-                    problems[0] if problems else seen[0].get("says", ""),
-                    "\n".join(problems[1:]),
-                )
-            )
-    return cases
-
-
-def job_cases(job: Job, label: str, cases: list[Case]) -> list[Case]:
-    """The cases, and one for the run itself: a rank that died or hung, a bad exit status."""
-    explained = any(case.outcome == "failed" for case in cases)
-    problem = job.problem()
-    if problem and not (explained and all(log.ended for log in job.ranks)):
-        run = Case(f"{label}: run", "failed", job.seconds, problem, job.detail())
-    elif not cases:
-        run = Case(
-            f"{label}: run", "failed", job.seconds, "no rank reported a result", job.detail()
-        )
-    else:
-        hosts = ", ".join(dict.fromkeys(log.host for log in job.ranks))
-        run = Case(f"{label}: run", "passed", job.seconds, f"on {hosts}")
-    return [run, *cases]
 
 
 def slowest(rows: Sequence[dict[str, Any]]) -> list[Bandwidth]:

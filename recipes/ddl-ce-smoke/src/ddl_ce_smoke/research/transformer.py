@@ -1,11 +1,12 @@
 """A small transformer, made from a configuration, is fine-tuned by LoRA with transformers' Trainer.
 
-    ddlrun -H localhost:2 python transformer.py weights.npy
+    ddlrun -H localhost:2 python -m ddl_ce_smoke.research.transformer weights.npy
 
 Any number of ranks that divides the batch of 8 ends with the same weights.
 """
 
-import sys
+from __future__ import annotations
+
 import tempfile
 
 import numpy as np
@@ -15,10 +16,13 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
+from ddl_ce_smoke.research.run import save
+
 BATCH, STEPS = 8, 4
 
 
-def main(target: str) -> None:
+def train() -> np.ndarray:
+    """The adapter's weights, float32 of shape [number of weights]."""
     # Before the Trainer is made: on CPUs, accelerate would make a group of gloo's.
     dist.init_process_group("ddl")
     torch.manual_seed(0)
@@ -30,7 +34,6 @@ def main(target: str) -> None:
         n_head=2,
         bos_token_id=0,
         eos_token_id=0,
-        loss_type="ForCausalLM",
     )
     config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0.0
     lora = LoraConfig(r=4, target_modules=["c_attn"], fan_in_fan_out=True)
@@ -55,10 +58,10 @@ def main(target: str) -> None:
         trainer.train()
     assert dist.get_backend() == "ddl"
     weights = [p.detach().flatten() for p in model.parameters() if p.requires_grad]
-    if dist.get_rank() == 0:
-        np.save(target, torch.cat(weights).numpy())
     dist.destroy_process_group()
+    numbers: np.ndarray = torch.cat(weights).numpy()
+    return numbers
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    save(train, __doc__)

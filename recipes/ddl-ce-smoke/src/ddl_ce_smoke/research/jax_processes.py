@@ -1,16 +1,19 @@
 """JAX on the ranks' processes: gradients of a batch that is spread over them.
 
-ddlrun -H localhost:2 python jax_processes.py weights.npy
+ddlrun -H localhost:2 python -m ddl_ce_smoke.research.jax_processes weights.npy
 """
 
+from __future__ import annotations
+
 import socket
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from mpi4py import MPI
+
+from ddl_ce_smoke.research.run import save
 
 STEPS = 20
 
@@ -20,7 +23,8 @@ def loss(weights: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.mean((x @ weights - y) ** 2)
 
 
-def main(target: str) -> None:
+def train() -> np.ndarray:
+    """The weights, float32 of shape [4]."""
     comm = MPI.COMM_WORLD
     port = None
     if comm.rank == 0:
@@ -34,7 +38,7 @@ def main(target: str) -> None:
     same = NamedSharding(mesh, PartitionSpec())
     generator = np.random.default_rng(0)
     x = generator.normal(size=(64, 4)).astype(np.float32)
-    y = x @ np.float32([1, -2, 3, 0.5])
+    y = x @ np.array([1, -2, 3, 0.5], np.float32)
     mine = slice(len(x) * comm.rank // comm.size, len(x) * (comm.rank + 1) // comm.size)
     inputs = jax.make_array_from_process_local_data(spread, x[mine])
     wanted = jax.make_array_from_process_local_data(spread, y[mine])
@@ -42,10 +46,10 @@ def main(target: str) -> None:
     step = jax.jit(lambda w, a, b: w - 0.2 * jax.grad(loss)(w, a, b), out_shardings=same)
     for _ in range(STEPS):
         weights = step(weights, inputs, wanted)
-    if comm.rank == 0:
-        np.save(target, np.asarray(weights))
+    numbers = np.asarray(weights)
     jax.distributed.shutdown()
+    return numbers
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    save(train, __doc__)

@@ -1,10 +1,11 @@
 """Lightning's Trainer on the ranks that ddlrun started, with the backend ddl.
 
-ddlrun -H localhost:2 python lightning_module.py weights.npy
+ddlrun -H localhost:2 python -m ddl_ce_smoke.research.lightning_module weights.npy
 """
 
+from __future__ import annotations
+
 import os
-import sys
 
 import lightning
 import numpy as np
@@ -13,6 +14,8 @@ import torch.distributed as dist
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from lightning.pytorch.strategies import DDPStrategy
 from torch.utils.data import DataLoader, TensorDataset
+
+from ddl_ce_smoke.research.run import save
 
 BATCH = 16
 
@@ -37,7 +40,8 @@ class Regression(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
-def main(target: str) -> None:
+def train() -> np.ndarray:
+    """The weights, float32 of shape [number of weights]."""
     ranks = int(os.environ["WORLD_SIZE"])
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(128, 8, generator=generator)
@@ -57,9 +61,9 @@ def main(target: str) -> None:
     trainer.fit(model, DataLoader(data, BATCH // ranks))
     assert dist.get_backend() == "ddl"
     assert trainer.world_size == ranks
-    if trainer.is_global_zero:
-        np.save(target, torch.cat([p.detach().flatten() for p in model.parameters()]).numpy())
+    numbers: np.ndarray = torch.cat([p.detach().flatten() for p in model.parameters()]).numpy()
+    return numbers
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    save(train, __doc__)

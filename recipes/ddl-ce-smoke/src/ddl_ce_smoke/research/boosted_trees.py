@@ -1,19 +1,22 @@
 """XGBoost's trees of rows that are spread over the ranks.
 
-    ddlrun -H localhost:2 python boosted_trees.py predictions.npy
+    ddlrun -H localhost:2 python -m ddl_ce_smoke.research.boosted_trees predictions.npy
 
 The tracker, by which XGBoost's workers find each other, is the first rank's.
 """
 
-import sys
+from __future__ import annotations
 
 import numpy as np
 import xgboost
 from mpi4py import MPI
 from xgboost.tracker import RabitTracker
 
+from ddl_ce_smoke.research.run import save
 
-def main(target: str) -> None:
+
+def train() -> np.ndarray:
+    """The predictions of all rows, float32 of shape [rows]."""
     comm = MPI.COMM_WORLD
     generator = np.random.default_rng(0)
     # Few different values, so that the ranks' histograms have the same bins as one rank's.
@@ -28,12 +31,12 @@ def main(target: str) -> None:
         mine = slice(comm.rank, None, comm.size)
         settings = {"objective": "binary:logistic", "max_depth": 3, "tree_method": "hist"}
         model = xgboost.train(settings, xgboost.DMatrix(x[mine], y[mine]), 10)
-        predictions = model.predict(xgboost.DMatrix(x))
+        predictions: np.ndarray = model.predict(xgboost.DMatrix(x))
     if tracker:
         tracker.wait_for()
-        assert ((predictions > 0.5) == y).mean() > 0.9
-        np.save(target, predictions)
+    assert ((predictions > 0.5) == y).mean() > 0.9
+    return predictions
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    save(train, __doc__)
