@@ -40,6 +40,7 @@ PROGRAMS = (
     Program("Trainer with LoRA", "transformer", ("transformers", "peft", "datasets", "accelerate")),
     Program("Lightning", "lightning_module", ("lightning",)),
     Program("XGBoost", "boosted_trees", ("xgboost",), spans_hosts=False),
+    Program("LightGBM", "boosted_leaves", ("lightgbm",), spans_hosts=False),
     Program("JAX", "jax_processes", ("jax", "jaxlib"), spans_hosts=False),
 )
 
