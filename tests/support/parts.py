@@ -61,6 +61,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         *(
             "env*",
             "install",
+            "jupyterlab",
             "kernel",
             "module*",
             "notebooks",
