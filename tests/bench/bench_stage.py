@@ -79,11 +79,13 @@ class Way:
     Attributes:
         seconds: to the first allreduce, one for each turn.
         carried: bytes on the busiest uplink in one direction, in images; one for each turn.
+        on_the_wire: the same, with the headers of Ethernet, IP and TCP.
         opened: files of the shared folder that the last host opened; None: not counted.
     """
 
     seconds: list[float] = field(default_factory=list)
     carried: list[float] = field(default_factory=list)
+    on_the_wire: list[float] = field(default_factory=list)
     opened: int | None = None
 
 
@@ -129,7 +131,7 @@ class Setting:
 
 def measure(setting: Setting, way: str, found: Way) -> None:
     """One turn of a way."""
-    before = setting.lab.uplink_bytes()
+    before, whole = (setting.lab.uplink_bytes(headers=headers) for headers in (False, True))
     out = setting.slurm.folder / f"out.{time.monotonic_ns()}"
     hosts = str(len(setting.lab.names))
     number = setting.slurm.submit(setting.script(way), "-N", hosts, "-o", str(out))
@@ -139,10 +141,11 @@ def measure(setting: Setting, way: str, found: Way) -> None:
     begin = re.search(r"^begin (\S+)", said)
     if facts["JobState"] != "COMPLETED" or not done or not begin:
         raise ValueError(f"{way}: {facts['JobState']}: {said.strip()[-400:]}")
-    after = setting.lab.uplink_bytes()
+    after, at_end = (setting.lab.uplink_bytes(headers=headers) for headers in (False, True))
     found.seconds.append(float(done[1]) - float(begin[1]))
-    most = max((after[name] - before[name] for name in after), default=0)
-    found.carried.append(most / setting.image.stat().st_size)
+    size = setting.image.stat().st_size
+    found.carried.append(max(after[name] - before[name] for name in after) / size)
+    found.on_the_wire.append(max(at_end[name] - whole[name] for name in whole) / size)
 
 
 def count_opened(setting: Setting, way: str) -> int:
@@ -209,13 +212,13 @@ def run(ask: argparse.Namespace) -> tuple[dict[str, Way], dict[str, float]]:
 
 def show(found: dict[str, Way]) -> None:
     """The table."""
-    heads = ("way", "median s", "min s", "max s", "uplink, images", "files opened, last host")
-    table = Table(*heads, title="to the first allreduce")
+    heads = ("way", "median s", "min s", "max s", "uplink", "with headers", "files, last host")
+    table = Table(*heads, title="to the first allreduce; images on the busiest uplink")
     for name, way in found.items():
         times = (statistics.median(way.seconds), min(way.seconds), max(way.seconds))
         opened = "" if way.opened is None else str(way.opened)
-        carried = f"{statistics.median(way.carried):.3f}"
-        table.add_row(name, *(f"{seconds:.1f}" for seconds in times), carried, opened)
+        carried = [f"{statistics.median(row):.3f}" for row in (way.carried, way.on_the_wire)]
+        table.add_row(name, *(f"{seconds:.1f}" for seconds in times), *carried, opened)
     Console(width=110).print(table)
 
 

@@ -198,6 +198,8 @@ def test_uplinks_are_read_from_the_switches_counters() -> None:
         "rack1 in": 7,
         "rack1 out": 9,
     }
+    without = lab.uplink_bytes(text.replace("7 1 0", "166 2 0"), headers=False)
+    assert without["rack1 in"] == 34
 
 
 def cell(peer: str, *times: float, layout: str = "racks-2x4", **other: object) -> Cell:
