@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddlce.plan.beside import add_steps_beside, without_cuda
+from ddlce.plan.beside import add_set, without_cuda
 from ddlce.plan.cross_cuda import make_cross_cuda_plan, noarch_cuda_plan
 from ddlce.plan.cuda import make_cuda_plan
 from ddlce.plan.model import Plan, Step
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.recipes import cuda_variants, load_cuda_recipes
-from ddlce.sets import load_set_recipes, set_names
+from ddlce.sets import set_names
 from ddlce.settings import Settings
 
 
@@ -54,11 +54,8 @@ def _built_sets(settings: Settings, plan: Plan) -> dict[str, Step]:
     """The steps of the sets that are all built, by name."""
     steps: dict[str, Step] = {}
     for name in set_names(settings):
-        recipes = load_set_recipes(settings, name)
-        if recipes.keys() <= plan.steps.keys():
-            continue
-        found = add_steps_beside(settings, recipes, without_cuda(plan)).steps
-        added = {recipe: found[recipe] for recipe in recipes if recipe in found}
+        found = add_set(settings, name, plan).steps
+        added = {recipe: step for recipe, step in found.items() if recipe not in plan.steps}
         if all(step.reuse for step in added.values()):
             steps |= added
     return steps

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,16 @@ def free_space() -> dict[str, int]:
     return {name: shutil.disk_usage(folder).free for name, folder in folders}
 
 
+def space_problems(free: Mapping[str, int]) -> dict[str, str]:
+    """By the keys of LEAST_FREE: what is wrong with so many free bytes; "" where they do."""
+    return {
+        name: ""
+        if free[name] >= least
+        else f"{free[name] >> 20} MiB are free for {name}, {least >> 20} MiB needed"
+        for name, least in LEAST_FREE.items()
+    }
+
+
 def judge_hosts(rows: Sequence[dict[str, Any]]) -> list[Case]:
     """A case for each host, from the `host` events of all ranks."""
     releases = Counter(row["release"] for row in rows)
@@ -56,10 +66,7 @@ def _judge(row: dict[str, Any], usual: str) -> Case:
     if beyond > MOST_OFFSET:
         ahead = "ahead of" if row["offset"] > 0 else "behind"
         problems.append(f"its clock is {abs(row['offset']):.1f} s {ahead} that of {row['first']}")
-    for name, least in LEAST_FREE.items():
-        if row["free"][name] < least:
-            free = row["free"][name] >> 20
-            problems.append(f"{free} MiB are free for {name}, {least >> 20} MiB needed")
+    problems += filter(None, space_problems(row["free"]).values())
     says = f"{row['cores']} cores, {row['gpus']} GPUs, release {row['release']}"
     outcome = Case(row["host"], "passed", message=says)
     if problems:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ddl_ce_smoke.hosts import LEAST_FREE, free_space, release_of
+from ddl_ce_smoke.hosts import free_space, release_of, space_problems
 from ddl_ce_smoke.model import Case, Part, Report
 from ddl_ce_smoke.placement import place
 from ddl_ce_smoke.probe import Environment
@@ -28,10 +28,8 @@ def check_node(rank_command: Sequence[str]) -> Report:
     options = Options([2], True, LIMIT, ["collectives"], placement)
     suite = Suite(options, Environment.current(), rank_command)
     space = Part("space", "space")
-    for name, free in free_space().items():
-        least = LEAST_FREE[name]
-        text = f"{free >> 20} MiB are free for {name}, {least >> 20} MiB needed"
-        space.cases.append(Case(name, "passed" if free >= least else "failed", message=text))
+    for name, problem in space_problems(free_space()).items():
+        space.cases.append(Case(name, "failed" if problem else "passed", message=problem))
     suite.report.parts.append(space)
     if space.outcome == "passed":
         suite.run()

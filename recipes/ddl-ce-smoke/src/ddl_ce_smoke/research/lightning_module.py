@@ -42,13 +42,14 @@ class Regression(lightning.LightningModule):
 
 def train() -> np.ndarray:
     """The weights, float32 of shape [number of weights]."""
-    ranks = int(os.environ["WORLD_SIZE"])
+    ranks, on_this_host = (int(os.environ[name]) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(128, 8, generator=generator)
     data = TensorDataset(x, x.sum(1, keepdim=True).sin())
     trainer = lightning.Trainer(
         accelerator="cpu",
-        devices=ranks,
+        devices=on_this_host,
+        num_nodes=ranks // on_this_host,
         strategy=DDPStrategy(process_group_backend="ddl"),
         plugins=[LightningEnvironment()],
         max_epochs=2,
