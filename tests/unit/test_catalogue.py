@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from ddlce.catalogue import list_missing, list_packages
 from ddlce.errors import InputError
 from ddlce.model.channel import load_channel
 from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.serve.catalogue import Build, Package
 from ddlce.serve.pages import Pages
 from ddlce.settings import load_settings
 from support.minitree import MiniTree
@@ -133,6 +135,22 @@ def test_the_channels_page_has_the_reasons(listed: MiniTree) -> None:
     assert "Not here, and why" in page
     assert "nobody maintains it" in page
     assert "Not here, and why" not in Pages(TREE / "channel" / "pages", channel).index({}, "x", [])
+
+
+def test_the_channels_pages_have_the_environments(
+    listed: MiniTree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("ddlce.serve.catalogue.read_info", lambda *_: defaultdict(dict))
+    record = {"version": "2.0", "size": 1, "sha256": "0" * 64, "depends": []}
+    tool = Package("tool", [Build("tool.conda", "linux-64", record, tmp_path)])
+    channel = load_channel(TREE / "channel" / "channel.yaml")
+    pages = Pages(TREE / "channel" / "pages", channel, [], list_packages(listed.settings))
+    known = {"tool": tool, "other": Package("other", tool.builds)}
+    index = pages.index(known, "http://x", ["linux-64"])
+    assert '<div class="in">cpu, gpu</div>' in index
+    assert '<div class="in"></div>' in index, "other is in no environment"
+    page = pages.package(tool, known, "http://x")
+    assert "<dt>2.0 is in</dt><dd>cpu, gpu: tests on linux-64" in page
 
 
 def test_nothing_is_both_there_and_absent_everywhere() -> None:

@@ -28,7 +28,7 @@ def serve(
     Example:
         ddlce serve --port 8040 & conda install -c http://127.0.0.1:8040 ddl-ce
     """
-    from ddlce.catalogue import list_missing
+    from ddlce.catalogue import list_missing, list_packages
     from ddlce.model.channel import load_channel
     from ddlce.serve.application import ChannelApp
     from ddlce.serve.pages import Pages
@@ -42,8 +42,8 @@ def serve(
             "build and index it with 'ddlce build' and 'ddlce index', or name another: --channel",
         )
     description = load_channel(settings.tree / "channel" / "channel.yaml")
-    missing = list_missing(settings)
-    pages = Pages(settings.tree / "channel" / "pages", description, missing)
+    missing, listed = list_missing(settings), list_packages(settings)
+    pages = Pages(settings.tree / "channel" / "pages", description, missing, listed)
     run(
         ChannelApp(folder.resolve(), description, pages),
         host,

@@ -8,7 +8,7 @@ from pathlib import Path
 from jinja2 import FileSystemLoader
 from jinja2.sandbox import SandboxedEnvironment
 
-from ddlce.catalogue import Missing
+from ddlce.catalogue import Listed, Missing
 from ddlce.errors import InputError
 from ddlce.model.channel import Channel
 from ddlce.serve.catalogue import Package
@@ -23,12 +23,19 @@ class Pages:
         folder: where the templates lie.
         channel: the channel's description, shown on every page.
         absent: what the channel does not have, with the reasons, for its own page.
+        listed: what the locked environments have of it.
 
     Raises:
         InputError: a template is missing.
     """
 
-    def __init__(self, folder: Path, channel: Channel, absent: Sequence[Missing] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        channel: Channel,
+        absent: Sequence[Missing] = (),
+        listed: Sequence[Listed] = (),
+    ) -> None:
         for name in TEMPLATES:
             if not (folder / name).is_file():
                 raise InputError(f"no page template {folder / name}", "restore it from git")
@@ -43,6 +50,10 @@ class Pages:
         self._env.filters["constraint"] = lambda spec: spec.partition(" ")[2]
         self._env.globals["channel"] = channel
         self._env.globals["absent"] = absent
+        versions: dict[str, list[Listed]] = {}
+        for each in listed:
+            versions.setdefault(each.name, []).append(each)
+        self._env.globals["listed"] = versions
 
     def index(self, packages: dict[str, Package], url: str, subdirs: list[str]) -> str:
         """The list of all packages.
