@@ -29,6 +29,11 @@ def set_names(settings: Settings) -> list[str]:
     return sorted(path.name for path in (settings.recipes / SETS).glob("*/") if path.is_dir())
 
 
+def set_rooms(settings: Settings) -> set[str]:
+    """The names of all sets' rooms."""
+    return {path.parent.name for path in (settings.recipes / SETS).glob("*/*/recipe.yaml")}
+
+
 def set_table(settings: Settings, name: str) -> Path:
     """The set's table of wheels, which may not be there.
 

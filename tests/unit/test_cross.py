@@ -101,6 +101,16 @@ def test_the_table_of_absences_takes_out_what_depends_on_them(compiled: MiniTree
     assert caught.value.message == f"app is not built for {PPC}: needs lib"
 
 
+def test_the_table_may_name_a_set_s_room(compiled: MiniTree) -> None:
+    room = compiled.settings.recipes / "sets/extra/heap"
+    room.mkdir(parents=True)
+    (room / "recipe.yaml").write_text("package: {name: heap, version: '1'}\n")
+    plan = absent(compiled, f"{PPC}: {{heap: half of it is compiled}}\n")
+    with pytest.raises(InputError) as caught:
+        plan.restrict(["heap"])
+    assert caught.value.message == f"heap is not built for {PPC}: half of it is compiled"
+
+
 def test_the_table_says_nothing_of_the_build_platform(compiled: MiniTree) -> None:
     before = {n: s.digest for n, s in make_plan(compiled.settings).steps.items()}
     absent(compiled, f"{PPC}: {{lib: none}}\n")

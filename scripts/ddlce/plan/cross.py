@@ -20,6 +20,7 @@ from ddlce.plan.model import Plan, Step
 from ddlce.plan.steps import final_outputs, make_step
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.recipes import Recipe, load_recipes
+from ddlce.sets import set_rooms
 from ddlce.settings import Settings
 from ddlce.store import Store
 
@@ -164,7 +165,8 @@ def known_absent(settings: Settings, section: str, recipes: Collection[str]) -> 
 
 
 def _pool(settings: Settings, subdir: str, native: Plan, recipes: dict[str, Recipe]) -> Pool:
-    table = known_absent(settings, subdir, {*recipes, *native.steps})
+    of_sets = set_rooms(settings)
+    table = known_absent(settings, subdir, {*recipes, *native.steps, *of_sets})
     variants = load_variants(settings.recipes / VARIANTS, subdir)
     own: dict[str, list[Output]] = {}
     for name, recipe in recipes.items():
@@ -182,7 +184,7 @@ def _pool(settings: Settings, subdir: str, native: Plan, recipes: dict[str, Reci
         for output in step.outputs
         if output.subdir == NOARCH and output.name not in ours
     }
-    absent = {}
+    absent = {name: why for name, why in table.items() if name in of_sets}
     for name, step in native.steps.items():
         if name not in own and not {o.name for o in step.outputs} <= ours | shared.keys():
             absent[name] = table.get(name) or (
