@@ -91,8 +91,8 @@ def smoke(
     }
     arguments = ["--timeout", str(timeout)]
     arguments += [word for name, value in values.items() if value for word in (name, str(value))]
-    arguments += ["--quick"] * quick + ["--local"] * local + ["--json"] * json
-    arguments += ["--node"] * node + ["--long"] * long
+    flags = {"quick": quick, "local": local, "json": json, "node": node, "long": long}
+    arguments += [f"--{name}" for name, chosen in flags.items() if chosen]
     command = smoke_command(load_settings(root), env, arguments, os.environ, platform)
     # The suite takes our place: signals, output and exit status are its own.
     sys.stdout.flush()

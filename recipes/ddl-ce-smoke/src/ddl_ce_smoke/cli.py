@@ -58,18 +58,7 @@ def parser() -> argparse.ArgumentParser:
         const=list(PARTS),
         help=f"all parts, and so {', '.join(LONG)} too: some minutes more",
     )
-    where = result.add_argument_group(
-        "where it runs", "Without one of these: the hosts of the batch job that this is, else here."
-    ).add_mutually_exclusive_group()
-    where.add_argument("-H", "--hosts", metavar="HOST,...", help="these hosts, as ddlrun's -H")
-    where.add_argument("--hostfile", type=Path, metavar="FILE", help="the hosts in a file")
-    where.add_argument("--local", action="store_true", help="this host, in a batch job too")
-    result.add_argument(
-        "--shared",
-        type=Path,
-        metavar="DIR",
-        help="a folder that all hosts have, for the ranks' journals (default: the current one)",
-    )
+    _add_places(result)
     result.add_argument("--quick", action="store_true", help="less of all: does it work at all?")
     result.add_argument(
         "--timeout",
@@ -96,6 +85,22 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--version", action="version", version=f"ddlce-smoke {__version__}")
     return result
+
+
+def _add_places(result: argparse.ArgumentParser) -> None:
+    """Where it runs."""
+    where = result.add_argument_group(
+        "where it runs", "Without one of these: the hosts of the batch job that this is, else here."
+    ).add_mutually_exclusive_group()
+    where.add_argument("-H", "--hosts", metavar="HOST,...", help="these hosts, as ddlrun's -H")
+    where.add_argument("--hostfile", type=Path, metavar="FILE", help="the hosts in a file")
+    where.add_argument("--local", action="store_true", help="this host, in a batch job too")
+    result.add_argument(
+        "--shared",
+        type=Path,
+        metavar="DIR",
+        help="a folder that all hosts have, for the ranks' journals (default: the current one)",
+    )
 
 
 def ranks(text: str) -> list[int]:
