@@ -25,6 +25,9 @@ PartsOption = Annotated[
     str | None,
     typer.Option(help="Only some of: links,versions,collectives,training,benchmark,research."),
 ]
+LongOption = Annotated[
+    bool, typer.Option("--long", help="All parts, packages of research too: some minutes more.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -55,9 +58,7 @@ def smoke(
         typer.Option("--shared", help="A folder that all hosts have. [default: the current one]"),
     ] = None,
     parts: PartsOption = None,
-    long: Annotated[
-        bool, typer.Option("--long", help="All parts, packages of research too: some minutes more.")
-    ] = False,
+    long: LongOption = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Less of all: does it work at all?")
     ] = False,

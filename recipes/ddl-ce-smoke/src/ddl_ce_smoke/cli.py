@@ -43,21 +43,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="N,N...",
         help="rank counts to run on (default: 1,2,4; over several hosts 1 and one on each)",
     )
-    which = result.add_mutually_exclusive_group()
-    which.add_argument(
-        "--parts",
-        type=parts,
-        default=[name for name in PARTS if name not in LONG],
-        metavar="NAME,...",
-        help=f"only these: {', '.join(PARTS)}",
-    )
-    which.add_argument(
-        "--long",
-        dest="parts",
-        action="store_const",
-        const=list(PARTS),
-        help=f"all parts, and so {', '.join(LONG)} too: some minutes more",
-    )
+    _add_parts(result)
     _add_places(result)
     result.add_argument("--quick", action="store_true", help="less of all: does it work at all?")
     result.add_argument(
@@ -85,6 +71,25 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--version", action="version", version=f"ddlce-smoke {__version__}")
     return result
+
+
+def _add_parts(result: argparse.ArgumentParser) -> None:
+    """Which parts run."""
+    which = result.add_mutually_exclusive_group()
+    which.add_argument(
+        "--parts",
+        type=parts,
+        default=[name for name in PARTS if name not in LONG],
+        metavar="NAME,...",
+        help=f"only these: {', '.join(PARTS)}",
+    )
+    which.add_argument(
+        "--long",
+        dest="parts",
+        action="store_const",
+        const=list(PARTS),
+        help=f"all parts, and so {', '.join(LONG)} too: some minutes more",
+    )
 
 
 def _add_places(result: argparse.ArgumentParser) -> None:
