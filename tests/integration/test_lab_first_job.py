@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from bench.lab.network import bring_up
 from bench.lab.slurm import Slurm, slurm_in, why_not
 from ddlce.settings import load_settings
 from support.lab import needs_lab
+from support.stagedenv import image_for, install_small_release, prefix_of
 
 pytestmark = [
     pytest.mark.built,
@@ -31,13 +33,18 @@ model = torch_checkpoint.main()
 found = hashlib.sha256()
 for value in model.state_dict().values():
     found.update(value.numpy().tobytes())
-sys.stdout.write(f"weights {found.hexdigest()}\\n")
+sys.stdout.write(f"weights {found.hexdigest()} in {sys.prefix}\\n")
 """
+
+#: What the training needs: the whole release is too large for eight disks of this machine's memory.
+SPECS = ("ddl-torch", "scikit-learn")
+DISK_MB = 1600
 
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
-    with bring_up(parse_layout("racks-2x4")) as lab, slurm_in(lab) as found:
+    layout = parse_layout("racks-2x4")
+    with bring_up(layout, disk_mb=DISK_MB) as lab, slurm_in(lab) as found:
         (found.folder / "train.py").write_text(TRAIN)
         yield found
 
@@ -46,20 +53,20 @@ def said(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def test_a_training_is_preempted_requeued_and_finishes(slurm: Slurm) -> None:
-    modules = load_settings().root / "modulefiles/lua"
-    words = ["-script", "slurm", "-N", "8", "-np", "8", "-time", "60", "-signal", "120"]
-    words += ["-output", "job.sh", "python", "train.py", "saved"]
-    ddlrun = built() / "bin" / "ddlrun"
+def preempted(slurm: Slurm, modules: Path, prefix: Path, *words: str) -> str:
+    """What a training says that the guide's script runs, and that an urgent job interrupts."""
+    options = ["-script", "slurm", "-N", "8", "-np", "8", "-time", "60", "-signal", "120", *words]
+    name = f"job-{len(words)}"
+    options += ["-output", f"{name}.sh", "python", "train.py", f"saved-{name}"]
     module = ("env", f"MODULEPATH={modules}")
-    done = slurm.run(*module, ddlrun, *words)
+    done = slurm.run(*module, prefix / "bin" / "ddlrun", *options)
     assert done.returncode == 0, done.stderr
-    out = slurm.folder / "training.out"
-    sbatch = ("sbatch", "--parsable", "--exclusive", "-o", str(out), "job.sh")
+    out = slurm.folder / f"{name}.out"
+    sbatch = ("sbatch", "--parsable", "--exclusive", "-o", str(out), f"{name}.sh")
     submitted = slurm.run(*module, *sbatch)
     assert submitted.returncode == 0, submitted.stderr
     number = int(submitted.stdout)
-    assert wait_until(lambda: "epoch 2/" in said(out), 240, 0.2), said(out)
+    assert wait_until(lambda: "epoch 2/" in said(out), 400, 0.2), said(out)
 
     urgent = slurm.submit("#!/bin/bash\nsleep 1\n", "-N8", "--exclusive", "-p", "urgent")
     assert slurm.wait(urgent, 120)["JobState"] == "COMPLETED"
@@ -73,3 +80,27 @@ def test_a_training_is_preempted_requeued_and_finishes(slurm: Slurm) -> None:
     assert float(re.findall(r"test accuracy: ([\d.]+)", text)[0]) > 0.9
     weights = re.findall(r"weights (\w{64})", text)
     assert (len(weights), len(set(weights))) == (8, 1), text
+    return text
+
+
+def test_a_training_is_preempted_requeued_and_finishes(slurm: Slurm) -> None:
+    text = preempted(slurm, load_settings().root / "modulefiles/lua", built())
+    assert text.count(f" in {built().resolve()}\n") == 8
+
+
+@pytest.mark.slow
+def test_a_training_from_the_hosts_own_disks(slurm: Slurm, tmp_path: Path) -> None:
+    """The same, staged: the second start finds the copies of the first."""
+    site = install_small_release(tmp_path, SPECS)
+    site.ok("module", "stage")
+    place = slurm.lab.disk / "ddl-ce"
+    image = image_for(site, place)
+    [examples] = built().glob("lib/python*/site-packages/ddl_ce_examples")
+    copy = slurm.folder / examples.name  # as a user copies them; their package needs TensorFlow
+    copy.mkdir()
+    for name in ("__init__.py", "digits.py", "torch_checkpoint.py"):
+        shutil.copy(examples / name, copy)
+    modules = site.root / "modulefiles" / "lua"
+    text = preempted(slurm, modules, prefix_of(site), f"-stage={image}", "-v")
+    assert text.count(f" in {place}/") == 8, text
+    assert re.findall(r"on 8 hosts in [\d.]+ s: unpacked on (\d)", text) == ["8", "0"]
