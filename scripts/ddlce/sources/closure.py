@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -17,7 +17,7 @@ from ddlce.settings import Settings
 from ddlce.sources.client import DownloadError
 from ddlce.sources.pip import Resolved, pip_resolve
 from ddlce.sources.resolve import Request
-from ddlce.wheels.depends import Package, marker_environment
+from ddlce.wheels.depends import Package, applying, marker_environment
 
 #: Runs pip's resolver with some versions held.
 Resolve = Callable[[Mapping[str, str]], dict[str, Resolved]]
@@ -128,7 +128,7 @@ def _explain_clash(
         demands = [
             f"{each.name} {each.version} requires '{text}'"
             for each in free.values()
-            for text in requirements_of(each, "", environment)
+            for text in applying(each.requires, environment)
             if canonicalize_name(text.name) == name
             and not text.specifier.contains(version, prereleases=True)
         ]
@@ -160,21 +160,5 @@ def _reachable(
         for extra in ("", *requirement.extras):
             if (name, extra) not in seen:
                 seen.add((name, extra))
-                todo += requirements_of(chosen[name], extra, environment)
+                todo += applying(chosen[name].requires, environment, extra)
     return found
-
-
-def requirements_of(
-    distribution: Resolved, extra: str, environment: Mapping[str, str]
-) -> Iterator[Requirement]:
-    """The requirements that hold in an environment of markers, with an extra or "" for none.
-
-    Args:
-        distribution: what pip chose.
-        extra: the extra; what is required without it counts, too.
-        environment: as `marker_environment` makes it.
-    """
-    for text in distribution.requires:
-        requirement = Requirement(text)
-        if not requirement.marker or requirement.marker.evaluate({**environment, "extra": extra}):
-            yield requirement

@@ -13,7 +13,7 @@ from ddlce.errors import InputError
 from ddlce.files import locked, write_atomic
 from ddlce.model.source import Source, WheelMetadata
 from ddlce.settings import Settings
-from ddlce.sources.closure import Closure, find_missing, requirements_of
+from ddlce.sources.closure import Closure, find_missing
 from ddlce.sources.locking import load_lock
 from ddlce.sources.resolve import Request, Resolver, merged
 from ddlce.wheels.depends import Package, applying, conda_version_spec, marker_environment
@@ -99,7 +99,7 @@ def _addition(
     lines = tuple(_extras(wheel, python, subdir, closure, known))
     todo = [*_todo(wheel, glibc_floor(settings.recipes, subdir), subdir)]
     left_out = {canonicalize_name(name) for name in without}
-    for requirement in applying(wheel.requires_dist, python, subdir):
+    for requirement in applying(wheel.requires_dist, marker_environment(python, subdir)):
         if canonicalize_name(requirement.name) in left_out:
             todo.append(f"drop: it requires {requirement.name}, which was left out; say why")
     return Addition(canonicalize_name(source.package), source, lines, tuple(todo))
@@ -131,7 +131,7 @@ def _extras(
     environment = marker_environment(python, subdir)
     asked = [
         requirement
-        for requirement in applying(wheel.requires_dist, python, subdir)
+        for requirement in applying(wheel.requires_dist, environment)
         if requirement.extras and canonicalize_name(requirement.name) in closure.chosen
     ]
     add: set[str] = set()
@@ -142,8 +142,9 @@ def _extras(
         conda = known[name].name if name in known else name
         add.add(f"{conda} {conda_version_spec(each.specifier)}".strip())
         for extra in each.extras:
-            plain = {str(r) for r in requirements_of(closure.chosen[name], "", environment)}
-            more = {str(r): r for r in requirements_of(closure.chosen[name], extra, environment)}
+            requires = closure.chosen[name].requires
+            plain = {str(r) for r in applying(requires, environment)}
+            more = {str(r): r for r in applying(requires, environment, extra)}
             todo += [r for text, r in more.items() if text not in plain | seen]
             seen |= more.keys()
     if asked:

@@ -55,11 +55,19 @@ def marker_environment(python: str, subdir: str) -> dict[str, str]:
     }
 
 
-def applying(requirements: Iterable[str], python: str, subdir: str) -> list[Requirement]:
-    """The requirements whose markers hold on the target, those of extras left out."""
-    environment = marker_environment(python, subdir)
+def applying(
+    requirements: Iterable[str], environment: Mapping[str, str], extra: str = ""
+) -> list[Requirement]:
+    """The requirements whose markers hold.
+
+    Args:
+        requirements: of a wheel's metadata.
+        environment: the target's, as `marker_environment` makes it.
+        extra: an extra of the wheel that is wanted, too; "" for none.
+    """
+    there = {**environment, "extra": extra}
     parsed = [Requirement(text) for text in requirements]
-    return [r for r in parsed if r.marker is None or r.marker.evaluate(environment)]
+    return [r for r in parsed if r.marker is None or r.marker.evaluate(there)]
 
 
 def depends_on_python(wheel: WheelMetadata, python: str, subdir: str) -> bool:
@@ -68,11 +76,12 @@ def depends_on_python(wheel: WheelMetadata, python: str, subdir: str) -> bool:
     If so, a `noarch: python` package made for one Python must not be installed for another.
     """
     allowed = SpecifierSet(wheel.requires_python)
-    here = {str(r) for r in applying(wheel.requires_dist, python, subdir)}
+
+    def needed(version: str) -> set[str]:
+        return set(map(str, applying(wheel.requires_dist, marker_environment(version, subdir))))
+
     others = (other for other in OTHER_PYTHONS if allowed.contains(f"{other}.99"))
-    return any(
-        {str(r) for r in applying(wheel.requires_dist, other, subdir)} != here for other in others
-    )
+    return any(needed(other) != needed(python) for other in others)
 
 
 def conda_dependencies(
@@ -95,7 +104,7 @@ def conda_dependencies(
         InputError: a requirement that we cannot satisfy; names the wheel and the requirement.
     """
     dropped = {canonicalize_name(name) for name in drop}
-    needed = applying(wheel.requires_dist, python, subdir)
+    needed = applying(wheel.requires_dist, marker_environment(python, subdir))
     unused = dropped - {canonicalize_name(r.name) for r in needed}
     if unused:
         raise InputError(
