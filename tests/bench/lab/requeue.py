@@ -226,7 +226,11 @@ class Training:
 
     def _order(self, *command: str) -> None:
         done = self._slurm.run(*command)
-        late = ("already completing", "Job/step already", "presently", "Invalid node state")
+        # The last is said of a job that Slurm itself has just ended, too.
+        late = (
+            *("already completing", "Job/step already", "presently", "Invalid node state"),
+            "Invalid job id",
+        )
         if done.returncode and not any(word in done.stderr for word in late):
             raise LabError(f"{' '.join(command)}: {done.stderr.strip()}")
 
