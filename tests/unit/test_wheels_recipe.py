@@ -86,6 +86,18 @@ def test_a_pure_wheel_becomes_a_noarch_package_with_entry_points(tmp_path: Path)
     assert data["source"][0]["url"] == "pypi://demo==1.0/demo-1.0-py3-none-any.whl"
 
 
+def test_the_names_of_authors_are_no_licence(tmp_path: Path) -> None:
+    """Some metadata list them with the licences; the installer takes out the licences alone."""
+    info = "demo-1.0.dist-info"
+    data = recipe_of(
+        tmp_path,
+        metadata=(*METADATA, "License-File: AUTHORS.txt", "License-File: LICENSE.txt"),
+        files={f"{info}/AUTHORS.txt": b"me\n", f"{info}/LICENSE.txt": b"free\n"},
+        license_text=None,
+    )
+    assert data["about"]["license_file"] == [f"{info}/LICENSE.txt"]
+
+
 def test_a_compiled_wheel_is_pinned_and_left_as_it_is(tmp_path: Path) -> None:
     ext = compiled_library(tmp_path)
     data = recipe_of(

@@ -34,6 +34,11 @@ INSTALLER = "install_wheel.py"
 #: Makes libraries prefer their own functions; a part of the packages whose entries ask for it.
 SYMBOLIC = "symbolic.py"
 
+#: The texts that the installer takes out of a wheel, whose metadata may name its authors as well.
+LICENCES = re.compile(
+    r"[^/]+\.dist-info/(licenses/.*|(licen[cs]e|copying|notice|copyright)[^/]*)", re.IGNORECASE
+)
+
 #: Shared libraries that wheels leave to the system, and the packages that have them.
 LIBRARIES = {
     "libstdc++.so.6": "libstdcxx",
@@ -345,7 +350,7 @@ def _about(entry: WheelEntry, wheel: WheelMetadata, source: Source) -> dict[str,
     return {
         "homepage": entry.homepage or wheel.homepage,
         "license": entry.license or wheel.license,
-        "license_file": [*wheel.license_files, *entry.license_files],
+        "license_file": [*filter(LICENCES.fullmatch, wheel.license_files), *entry.license_files],
         "summary": wheel.summary or f"{source.package}, from its wheel",
     }
 
