@@ -20,6 +20,13 @@ pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
 #: The room of the tests that start ranks of libddl.
 RANKS = "ddl/tests/ranks"
 
+#: Its files by the middle of their names, all but one that has runs of its own below.
+OF_RANKS = sorted(
+    path.stem.removeprefix("test_")
+    for path in (Path(__file__).parents[2] / "recipes" / RANKS).glob("test_*.py")
+    if path.stem != "test_collectives"
+)
+
 #: The tests of each recipe that `make test` runs, but for long sweeps; `make test-full` runs all.
 #: A package's own test has run some when it was built: the cases of ddl-torch and ddl-tensorflow,
 #: and horovodrun's list of what it was built with, are not here.
@@ -56,13 +63,7 @@ def test_the_room_s_long_tests_pass(prefix: Path, tmp_path: Path, room: str) -> 
     run_suite(prefix, f"{room}/tests", tmp_path)
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        *("failures", "async", "storm", "sim", "probe", "schedules", "direct"),
-        *("checkpoint", "checkpoint_words"),
-    ],
-)
+@pytest.mark.parametrize("part", OF_RANKS)
 def test_real_ranks(prefix: Path, tmp_path: Path, part: str) -> None:
     chosen = ("-m", "not slow", *without_sweeps(RANKS))
     run_suite(prefix, RANKS, tmp_path, f"test_{part}.py", *chosen)
