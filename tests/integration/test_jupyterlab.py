@@ -49,6 +49,7 @@ with sync_playwright() as play:
     page = play.chromium.launch(executable_path=browser, args=["--no-sandbox"]).new_page()
     page.set_default_timeout(120_000)
     page.goto(address)
+    page.get_by_text("| Idle").wait_for()  # the kernel is there, and the menus are the notebook's
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_text("Run All Cells", exact=True).click()
     cells = page.locator(".jp-CodeCell")
