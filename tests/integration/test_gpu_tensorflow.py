@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.elf import read_elf
+from ddlce.elf import parse_elf
 from ddlce.env.layout import Layout
 from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment
@@ -65,15 +65,23 @@ def run(prefix: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.fixture(scope="module")
+def folders(prefix: Path) -> list[Path]:
+    """The run paths of TensorFlow's two libraries."""
+    found = []
+    for library in prefix.glob("lib/python*/site-packages/tensorflow/libtensorflow_*.so.2"):
+        with library.open("rb") as stream:
+            elf = parse_elf(stream)
+        assert elf
+        found += [Path(path.replace("$ORIGIN", str(library.parent))) for path in elf.rpaths]
+    return found
+
+
 @pytest.mark.parametrize("soname", SONAMES)
-def test_it_finds_cuda_s_libraries(prefix: Path, soname: str) -> None:
-    """In the folders of its run path, and they load."""
-    [library] = prefix.glob("lib/python*/site-packages/tensorflow/libtensorflow_framework.so.2")
-    elf = read_elf(library.read_bytes())
-    assert elf
-    folders = [Path(path.replace("$ORIGIN", str(library.parent))) for path in elf.rpaths]
+def test_it_finds_cuda_s_libraries(prefix: Path, folders: list[Path], soname: str) -> None:
+    """Where it looks for them, and they load."""
     found = [folder / soname for folder in folders if (folder / soname).exists()]
-    assert found, elf.rpaths
+    assert found, folders
     assert found[0].resolve().is_relative_to(prefix.resolve())
     ctypes.CDLL(str(found[0]))
 
