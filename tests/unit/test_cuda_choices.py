@@ -95,7 +95,7 @@ def test_what_is_for_gpus_comes_with_all_that_it_needs(channel: Path, spec: str)
 
 def test_the_release_for_gpus_has_every_build_for_cuda(channel: Path) -> None:
     builds = chosen(channel, "ddl-ce-gpu", driver="13.1")
-    for name in ("ddl", "horovod", "lms-torch", "pytorch"):
+    for name in ("ddl", "horovod", "lms-torch", "pytorch", "torchvision"):
         assert builds[name].startswith("cuda130_"), name
     assert builds["tensorflow"].startswith("cpu_")
     assert "cuda" not in builds["ddl-torch"]  # one build for both
@@ -176,7 +176,8 @@ def test_the_release_for_cuda_12_has_every_build_for_it(both: Path, driver: str)
     builds = chosen(both, *SPECS12, driver=driver)
     for name in ("ddl", "ddl-ce-gpu", "horovod", "lms-torch", "pytorch", "pytorch-gpu"):
         assert builds[name].startswith("cuda128_"), name
-    assert builds["tensorflow"].startswith("cpu_")
+    for name in ("tensorflow", "tensorflow-gpu"):
+        assert builds[name].startswith("cuda128_"), name
 
 
 def test_a_driver_for_cuda_12_gets_what_it_runs(both: Path) -> None:
@@ -192,6 +193,13 @@ def test_cuda_12_changes_nothing_for_others(both: Path, spec: str, driver: str) 
     builds = chosen(both, spec, driver=driver)
     assert builds["pytorch"].startswith("cpu_")
     assert not {"cuda-version", "nccl", "libcublas"} & builds.keys()
+
+
+@pytest.mark.parametrize("driver", ["", "12.8", "13.0"])
+def test_nobody_gets_tensorflow_for_gpus_without_asking(both: Path, driver: str) -> None:
+    builds = chosen(both, "tensorflow", driver=driver)
+    assert builds["tensorflow"].startswith("cpu_")
+    assert "libcublas" not in builds
 
 
 @pytest.mark.parametrize("driver", ["", "11.8"])
