@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.layout import Layout
-from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment
 from support.cudatorch import launch_on_gpus, launch_torch, simulate_release
 from support.gpuhost import needs_root, on_gpu_host
 from support.horovodsim import horovod_kernels
+from support.releases import installed
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -54,11 +53,7 @@ print(json.dumps(sorted(path for path in paths if names.search(path))))
 @pytest.fixture(scope="module", params=["ddl-ce-gpu", "ddl-ce-gpu12"])
 def gpu_prefix(request: pytest.FixtureRequest) -> Path:
     """The default release for CUDA 13.0 (`make gpu`), and that for CUDA 12.8."""
-    name = str(request.param)
-    current = Layout(load_settings().root).current(name)
-    if current is None:
-        pytest.skip(f"there is no such environment: `ddlce all {name}` makes it")
-    return current
+    return installed(request.param, f"ddlce all {request.param}")
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from ddlce.elf import parse_elf
-from ddlce.env.layout import Layout
-from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment
+from support.releases import installed
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -49,10 +48,7 @@ print("all well")
 
 @pytest.fixture(scope="module")
 def prefix() -> Path:
-    current = Layout(load_settings().root).current("ddl-ce-gpu12")
-    if current is None:
-        pytest.skip("there is no such environment: `ddlce all ddl-ce-gpu12` makes it")
-    return current
+    return installed("ddl-ce-gpu12", "ddlce all ddl-ce-gpu12")
 
 
 def run(prefix: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:

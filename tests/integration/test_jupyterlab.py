@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.layout import Layout
-from ddlce.settings import load_settings
 from support.notebooks import bare_environ
+from support.releases import installed
 from support.tools import once, pip
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -65,10 +64,7 @@ with sync_playwright() as play:
 
 @pytest.fixture(scope="module")
 def release() -> Path:
-    current = Layout(load_settings().root).current("ddl-ce-full")
-    if current is None:
-        pytest.skip("there is no such environment: `make full` makes it")
-    return current
+    return installed("ddl-ce-full", "make full")
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,8 @@ import pytest
 from bench.lab.layout import parse_layout
 from bench.lab.network import bring_up
 from bench.lab.slurm import Slurm, slurm_in, why_not
-from ddlce.env.layout import Layout
-from ddlce.settings import load_settings
 from support.lab import needs_lab
+from support.releases import installed
 
 pytestmark = [
     pytest.mark.built,
@@ -32,10 +31,7 @@ print(difference(*(np.load(name) for name in sys.argv[1:])) or "the same")
 
 @pytest.fixture(scope="module")
 def release() -> Path:
-    current = Layout(load_settings().root).current("ddl-ce-full")
-    if current is None:
-        pytest.skip("there is no such environment: `make full` makes it")
-    return current
+    return installed("ddl-ce-full", "make full")
 
 
 @pytest.fixture(scope="module")
