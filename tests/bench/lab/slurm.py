@@ -120,10 +120,14 @@ class Slurm:
             LabError: it has not ended after `limit` seconds.
         """
         going = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED")
-        self.until(
-            lambda: self.job(number).get("JobState", "") not in going, limit, f"job {number}"
-        )
-        return self.job(number)
+        facts: dict[str, str] = {}
+
+        def has_ended() -> bool:
+            facts.update(self.job(number))  # nothing, where a busy slurmctld has not answered
+            return facts.get("JobState", going[0]) not in going
+
+        self.until(has_ended, limit, f"job {number}")
+        return facts
 
     def states(self) -> dict[str, str]:
         """The state of each host, as `idle`."""
