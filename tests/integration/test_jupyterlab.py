@@ -81,7 +81,7 @@ def playwright() -> Path:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
+def home() -> Iterator[Path]:
     """Short: Jupyter's and MPI's sockets have to fit."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)

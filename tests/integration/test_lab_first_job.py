@@ -53,10 +53,9 @@ def said(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def preempted(slurm: Slurm, modules: Path, prefix: Path, *words: str) -> str:
+def preempted(slurm: Slurm, name: str, modules: Path, prefix: Path, *words: str) -> str:
     """What a training says that the guide's script runs, and that an urgent job interrupts."""
     options = ["-script", "slurm", "-N", "8", "-np", "8", "-time", "60", "-signal", "120", *words]
-    name = f"job-{len(words)}"
     options += ["-output", f"{name}.sh", "python", "train.py", f"saved-{name}"]
     module = ("env", f"MODULEPATH={modules}")
     done = slurm.run(*module, prefix / "bin" / "ddlrun", *options)
@@ -84,7 +83,7 @@ def preempted(slurm: Slurm, modules: Path, prefix: Path, *words: str) -> str:
 
 
 def test_a_training_is_preempted_requeued_and_finishes(slurm: Slurm) -> None:
-    text = preempted(slurm, load_settings().root / "modulefiles/lua", built())
+    text = preempted(slurm, "shared", load_settings().root / "modulefiles/lua", built())
     assert text.count(f" in {built().resolve()}\n") == 8
 
 
@@ -101,6 +100,6 @@ def test_a_training_from_the_hosts_own_disks(slurm: Slurm, tmp_path: Path) -> No
     for name in ("__init__.py", "digits.py", "torch_checkpoint.py"):
         shutil.copy(examples / name, copy)
     modules = site.root / "modulefiles" / "lua"
-    text = preempted(slurm, modules, prefix_of(site), f"-stage={image}", "-v")
+    text = preempted(slurm, "staged", modules, prefix_of(site), f"-stage={image}", "-v")
     assert text.count(f" in {place}/") == 8, text
     assert re.findall(r"on 8 hosts in [\d.]+ s: unpacked on (\d)", text) == ["8", "0"]
