@@ -46,7 +46,16 @@ make install
 lib=$PREFIX/lib/python3.11
 rm -r "$lib"/{idlelib,lib2to3,tkinter,turtledemo,turtle.py} "$PREFIX/share/man"
 rm -r "$PREFIX"/bin/{2to3*,idle*}
-rm -rf "$lib"/{test,ensurepip}
+rm -rf "$lib/test"
+
+# `python -m venv` installs these two wheels, by the names that ensurepip has for them.
+rm "$lib"/ensurepip/_bundled/*.whl
+for name in pip setuptools; do
+  wheel=$(basename "$SRC_DIR"/bundled/$name-*.whl)
+  version=${wheel#"$name"-}
+  cp "$SRC_DIR/bundled/$wheel" "$lib/ensurepip/_bundled/"
+  sed -i "s/^_${name^^}_VERSION = .*/_${name^^}_VERSION = \"${version%%-*}\"/" "$lib/ensurepip/__init__.py"
+done
 ln -s python3.11 "$PREFIX/bin/python"
 ln -s python3.11-config "$PREFIX/bin/python-config"
 "$STRIP" --strip-unneeded "$lib"/lib-dynload/*.so "$PREFIX"/lib/libpython3.11.so.1.0
