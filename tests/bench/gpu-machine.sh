@@ -31,6 +31,10 @@ if [[ $verb == pack ]]; then
   exit
 fi
 
+# The system's compiler, whose C++ library is the one that torch loads: a compiler of one's own may
+# link another statically, and both in one process crash at the first stream.
+unset CC CXX
+
 out=${OUT:-$root/gpu-page}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -56,7 +60,7 @@ build() {
     -DPython_EXECUTABLE="$venv/bin/python" -DCUDAToolkit_ROOT="$toolkit" \
     -DCMAKE_PREFIX_PATH="$venv;$toolkit;$theirs/nvidia/nccl;$theirs/nvidia/cu13" \
     -DCMAKE_INCLUDE_PATH="$toolkit/include/cccl" "$@" &&
-    cmake --build "$work/$name" && cmake --install "$work/$name"
+    cmake --build "$work/$name" && cmake --install "$work/$name" >"$work/$name.installed"
 }
 
 build ddl -DDDL_CUDA=ON -DMPI_C_COMPILER="$venv/bin/mpicc" \

@@ -101,6 +101,12 @@ def steps(prefix: Path, out: Path, quick: bool) -> list[Step]:
             seconds,
         ),
         Step(
+            "limit: Large Model Support's tests on a GPU",
+            "lms",
+            [*pytest, RECIPES / "lms-torch" / "tests" / "test_on_gpu.py"],
+            seconds,
+        ),
+        Step(
             "lms: Large Model Support beside the best that copies allow",
             "lms",
             [*lms, *cases.split()],
@@ -113,7 +119,7 @@ def steps(prefix: Path, out: Path, quick: bool) -> list[Step]:
             seconds,
         ),
     ]
-    return [step for step in found if not (quick and step.needs == "ddl_torch")]
+    return [step for step in found if not (quick and step.title.startswith(("torch:", "limit:")))]
 
 
 def is_there(prefix: Path, needs: str) -> bool:
