@@ -49,8 +49,9 @@ void check_rank(const char* function, const char* name, int rank, const Comm& co
 }
 
 void check_group_tag(const char* function, int tag) {
-  if (tag < 0 || tag > 32767) {
-    fail(DDL_ERROR_ARGUMENT, function, ": the tag is ", tag, " but must be from 0 to 32767");
+  if (tag < 0 || tag >= tags::kProgramGroups.count) {
+    fail(DDL_ERROR_ARGUMENT, function, ": the tag is ", tag, " but must be from 0 to ",
+         tags::kProgramGroups.count - 1);
   }
 }
 

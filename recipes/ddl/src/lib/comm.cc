@@ -49,7 +49,7 @@ void Comm::meet(const std::vector<int>& ranks, int tag) {
   for (const int rank : ranks) group += " " + std::to_string(transport_.peers()[rank].world_rank);
   agreement_.check_usable();
   try {
-    call_roll(transport_, ranks, kRollCallTag + 2 * tag, group);
+    call_roll(transport_, ranks, tag, group);
   } catch (const Error& error) {
     if (!is_agreed(error)) agreement_.give_up(error);
     throw;

@@ -16,10 +16,6 @@
 namespace ddl {
 namespace {
 
-// Tags of ddl_comm_create, and others of ours, are below.
-constexpr int kTagOfMpiGroups = 1 << 16;
-constexpr int kNumMpiGroups = 1 << 14;
-
 // Whether MPI is ours to end. It outlives a failed start, since MPI cannot be started twice.
 bool g_owns_mpi = false;
 
@@ -99,7 +95,7 @@ void agree_on_start(int size, const Settings& settings, const std::optional<Erro
     std::fprintf(stderr, "[ddl] MPI ends this process in ddl_init: %s\n", e.what());
   };
   try {
-    call_roll(everybody, iota(size), kRollCallTag, alike, error);
+    call_roll(everybody, iota(size), tags::kProgramGroups.first, alike, error);
   } catch (const Error& e) {
     if (is_agreed(e)) {
       g_has_failed_alike = true;
@@ -184,7 +180,7 @@ Comm* Context::create(MPI_Comm comm) {
   }
   std::size_t hash = 0;  // threads may do so for several at a time
   for (const int rank : world_ranks) hash = hash * 31 + static_cast<std::size_t>(rank);
-  world_->meet(world_ranks, kTagOfMpiGroups + static_cast<int>(hash % kNumMpiGroups));
+  world_->meet(world_ranks, tags::kMpiGroups.at(static_cast<int>(hash % tags::kMpiGroups.count)));
   auto group = std::make_unique<Comm>(duplicate(comm), world_->topology().subset(world_ranks),
                                       world_ranks, settings_);
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -33,9 +33,9 @@ std::vector<Cpus> gather_cpus(MpiTransport& transport, const Host& host, bool is
   std::vector<Cpus> cpus_of(is_first ? host.ranks.size() : 1);
   cpus_of[0] = own_cpus();
   Batch batch(transport);
-  if (!is_first) batch.send(&cpus_of[0], sizeof(Cpus), host.ranks[0], Batch::kSetupTag);
+  if (!is_first) batch.send(&cpus_of[0], sizeof(Cpus), host.ranks[0], tags::kSetup.first);
   for (std::size_t i = 1; i < cpus_of.size(); ++i) {
-    batch.recv(&cpus_of[i], sizeof(Cpus), host.ranks[i], Batch::kSetupTag);
+    batch.recv(&cpus_of[i], sizeof(Cpus), host.ranks[i], tags::kSetup.first);
   }
   batch.wait();
   if (!is_first) cpus_of.clear();

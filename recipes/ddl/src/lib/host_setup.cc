@@ -65,7 +65,7 @@ HostGroup make_host_group(MpiTransport& transport, const Topology& topology,
   // Chunks under way. Between hosts, they give every link something to carry. Inside one, they
   // spare ranks waiting, and a slot's last chunk has left its readers' caches before it is written
   // again. Untouched slots take no memory.
-  const int slots = topology.hosts().size() > 1 ? 16 : 32;
+  const int slots = topology.hosts().size() > 1 ? kSlotsBetweenHosts : 32;
   std::optional<HostGroup> group;
   std::optional<Error> error;
   try {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "host_setup.h"
+
 namespace ddl {
 namespace {
 
@@ -16,7 +18,8 @@ std::uint64_t make_id(std::size_t slot, std::uint64_t step, std::uint64_t reduct
 // Chunks that are under way together differ in the slot; messages of one pair and step are
 // received in the order of their spans.
 int tag_of(std::size_t slot, const Step& step) {
-  return Batch::kPipelineTag + static_cast<int>(slot) * kMaxTags + step.tag;
+  static_assert(tags::kPipeline.count >= kSlotsBetweenHosts * kMaxTags, "too few tags");
+  return tags::kPipeline.at(static_cast<int>(slot) * kMaxTags + step.tag);
 }
 
 }  // namespace

@@ -16,8 +16,6 @@
 namespace ddl {
 namespace {
 
-constexpr int kLaneTag = 32770;  // of MPI_Comm_create_group; a program's tags are below 32768
-
 // A GPU's name on its host.
 struct BusId {
   char text[32];
@@ -117,7 +115,7 @@ void CudaDevice::set_up() {
     if (is_on_many && lane < comm_.num_lanes()) {
       std::vector<int> ranks;
       for (const Host& host : comm_.topology().hosts()) ranks.push_back(host.ranks[lane]);
-      gpu->lane = comm_.subset(ranks, kLaneTag);
+      gpu->lane = comm_.subset(ranks, tags::kLaneGroups.first);
     }
   }
   if (comm_.settings().debug_level >= 1) {
@@ -151,10 +149,10 @@ ncclUniqueId CudaDevice::share_nccl_id() {
   if (comm_.host().rank() == 0) {
     id = NcclGroup::new_id();
     for (std::size_t i = 1; i < ranks.size(); ++i) {
-      batch.send(&id, sizeof(id), ranks[i], Batch::kSetupTag);
+      batch.send(&id, sizeof(id), ranks[i], tags::kSetup.first);
     }
   } else {
-    batch.recv(&id, sizeof(id), ranks[0], Batch::kSetupTag);
+    batch.recv(&id, sizeof(id), ranks[0], tags::kSetup.first);
   }
   batch.wait();
   return id;

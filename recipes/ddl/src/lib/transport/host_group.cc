@@ -135,8 +135,8 @@ void HostGroup::set_up(MpiTransport& transport, const std::vector<int>& members)
     std::vector<Reply> replies(members.size(), Reply{0});
     Batch batch(transport);
     for (int i = 1; i < size(); ++i) {
-      batch.send(&offer, sizeof(offer), members[i], Batch::kSetupTag);
-      batch.recv(&replies[i], sizeof(Reply), members[i], Batch::kSetupTag);
+      batch.send(&offer, sizeof(offer), members[i], tags::kSetup.first);
+      batch.recv(&replies[i], sizeof(Reply), members[i], tags::kSetup.first);
     }
     batch.wait();
     for (int i = 1; i < size() && !error; ++i) {
@@ -148,7 +148,7 @@ void HostGroup::set_up(MpiTransport& transport, const std::vector<int>& members)
   } else {
     Offer offer{};
     Batch receive(transport);
-    receive.recv(&offer, sizeof(offer), members[0], Batch::kSetupTag);
+    receive.recv(&offer, sizeof(offer), members[0], tags::kSetup.first);
     receive.wait();
     try {
       if (offer.fd < 0) {
@@ -164,7 +164,7 @@ void HostGroup::set_up(MpiTransport& transport, const std::vector<int>& members)
     }
     const Reply reply{error ? 0 : 1};
     Batch answer(transport);
-    answer.send(&reply, sizeof(reply), members[0], Batch::kSetupTag);
+    answer.send(&reply, sizeof(reply), members[0], tags::kSetup.first);
     answer.wait();
   }
   if (error) throw *error;

@@ -6,10 +6,6 @@
 namespace ddl {
 namespace {
 
-// Above the library's own tags: the roll call's are the last of them.
-constexpr int kLetterTag = 1 << 18;
-constexpr int kFirstDirectTag = kLetterTag + 1;
-
 int greatest_tag_of_mpi(MPI_Comm comm) {
   int* greatest = nullptr;
   int is_set = 0;
@@ -21,12 +17,12 @@ int greatest_tag_of_mpi(MPI_Comm comm) {
 
 Mailbox::Mailbox(MpiTransport& transport)
     : transport_(transport),
-      last_direct_(greatest_tag_of_mpi(transport.comm()) - kFirstDirectTag) {}
+      last_direct_(greatest_tag_of_mpi(transport.comm()) - tags::kDirect.first) {}
 
 void Mailbox::send(const void* buffer, std::size_t nbytes, int dest, int tag) {
   Batch batch(transport_);
   if (!is_letter(tag)) {
-    batch.send(buffer, nbytes, dest, kFirstDirectTag + tag);
+    batch.send(buffer, nbytes, dest, tags::kDirect.at(tag));
     batch.wait();
     return;
   }
@@ -37,7 +33,7 @@ void Mailbox::send(const void* buffer, std::size_t nbytes, int dest, int tag) {
   std::vector<std::byte> bytes(sizeof(tag) + nbytes);
   std::memcpy(bytes.data(), &tag, sizeof(tag));
   if (nbytes > 0) std::memcpy(bytes.data() + sizeof(tag), buffer, nbytes);
-  batch.send(bytes.data(), bytes.size(), dest, kLetterTag);
+  batch.send(bytes.data(), bytes.size(), dest, tags::kLetter.first);
   batch.wait();
 }
 
@@ -50,12 +46,12 @@ int Mailbox::recv_directly(void* buffer, std::size_t nbytes, int source, int tag
   Batch batch(transport_);
   // Only the first piece may come from any rank; it tells whose the others are.
   const std::size_t first = source == Batch::kAnyRank ? std::min(nbytes, Batch::kMaxPiece) : nbytes;
-  batch.recv(buffer, first, source, kFirstDirectTag + tag);
+  batch.recv(buffer, first, source, tags::kDirect.at(tag));
   batch.wait();
   if (source == Batch::kAnyRank) source = batch.sender();
   if (first < nbytes) {
     batch.recv(static_cast<std::byte*>(buffer) + first, nbytes - first, source,
-               kFirstDirectTag + tag);
+               tags::kDirect.at(tag));
     batch.wait();
   }
   return source;
@@ -91,7 +87,7 @@ bool Mailbox::find(int source, int tag, Letter* found) {
   while (true) {
     Letter letter{};
     Batch batch(transport_);
-    const std::optional<int> sender = batch.try_recv(source, kLetterTag, &letter.bytes);
+    const std::optional<int> sender = batch.try_recv(source, tags::kLetter.first, &letter.bytes);
     if (!sender) return false;
     letter.source = *sender;
     std::memcpy(&letter.tag, letter.bytes.data(), sizeof(letter.tag));

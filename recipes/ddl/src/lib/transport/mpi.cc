@@ -227,7 +227,7 @@ bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
     // Without requests to test, MPI still has to get on with its own work.
     const InsideMpi inside(this);
     int flag = 0;
-    MPI_Iprobe(MPI_ANY_SOURCE, kSetupTag, transport_.comm(), &flag, MPI_STATUS_IGNORE);
+    MPI_Iprobe(MPI_ANY_SOURCE, tags::kSetup.first, transport_.comm(), &flag, MPI_STATUS_IGNORE);
     return has_posted;
   }
   completed_.resize(requests_.size());

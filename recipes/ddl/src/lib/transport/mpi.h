@@ -13,6 +13,7 @@
 
 #include "error.h"
 #include "peer.h"
+#include "transport/tags.h"
 #include "wait.h"
 
 namespace ddl {
@@ -55,21 +56,16 @@ class Batch {
   // MPI's counts are ints; longer messages go in pieces.
   static constexpr std::size_t kMaxPiece = std::size_t{1} << 30;
 
-  // The roll call has tags from 1 << 17 on; programs' tags come after them (mailbox.h).
-  static constexpr int kCollectiveTag = 32768;
-  static constexpr int kSetupTag = 32769;
-  static constexpr int kPipelineTag = 33024;  // and above
-
   explicit Batch(MpiTransport& transport) : transport_(transport) {}
   ~Batch();
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
   // poll() reports `id` when the message has gone or come.
-  void send(const void* buffer, std::size_t nbytes, int peer, int tag = kCollectiveTag,
+  void send(const void* buffer, std::size_t nbytes, int peer, int tag = tags::kCollective.first,
             std::uint64_t id = 0);
   // The message must have exactly `nbytes`.
-  void recv(void* buffer, std::size_t nbytes, int peer, int tag = kCollectiveTag,
+  void recv(void* buffer, std::size_t nbytes, int peer, int tag = tags::kCollective.first,
             std::uint64_t id = 0);
   // Receives the whole of the next message from `peer` (or kAnyRank) with this tag, once it is
   // there: then *bytes has it, and the result is its rank.

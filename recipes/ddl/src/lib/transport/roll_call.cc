@@ -145,13 +145,13 @@ class Roll {
 
 }  // namespace
 
-void call_roll(MpiTransport& transport, const std::vector<int>& members, int tag,
+void call_roll(MpiTransport& transport, const std::vector<int>& members, int group,
                const std::string& alike, const std::optional<Error>& error) {
   const Slip own = error ? Slip::make(Slip::kBrought, error->code(), error->what())
                          : Slip::make(Slip::kBrought, DDL_SUCCESS, alike);
   int rank = 0;
   check_mpi(MPI_Comm_rank(transport.comm(), &rank), "MPI_Comm_rank");
-  auto roll = std::make_unique<Roll>(transport, members, tag, own);
+  auto roll = std::make_unique<Roll>(transport, members, tags::kRollCall.at(2 * group), own);
   try {
     rank == roll->leader() ? roll->lead() : roll->follow();
   } catch (const Error& e) {

@@ -11,19 +11,17 @@
 
 namespace ddl {
 
-// A roll call uses this tag and the next, for each group of ranks that is being made.
-constexpr int kRollCallTag = 1 << 17;
-
-// Collective over `members`, ranks of `transport` of which this is one. The least of them waits for
-// the others, and tells all how it went. All must bring the same text `alike`; `error` says why
-// this rank cannot take part.
+// Collective over `members`, ranks of `transport` of which this is one; `group` is the tag of the
+// group that they make (tags::kGroups), and parts this roll call from others. The least of them
+// waits for the others, and tells all how it went. All must bring the same text `alike`; `error`
+// says why this rank cannot take part.
 //
 // Throws DDL_ERROR_MISMATCH with two that are not alike, or one member's `error`: on all. Throws
 // DDL_ERROR_TIMEOUT naming the ranks that have not come, or another error of a lost connection, on
 // the ranks that have come. A rank that comes later is told or has a timeout of its own. After
 // these errors, old messages may be under way, so nobody may call the roll on the same communicator
 // again.
-void call_roll(MpiTransport& transport, const std::vector<int>& members, int tag,
+void call_roll(MpiTransport& transport, const std::vector<int>& members, int group,
                const std::string& alike, const std::optional<Error>& error = std::nullopt);
 
 // Whether call_roll has thrown this on all ranks, so that they can go on.

@@ -1,0 +1,49 @@
+// MPI's tags in a communicator of ours, and on MPI_COMM_WORLD at the start: one table, so that no
+// message of one kind is ever taken for another's.
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <limits>
+
+namespace ddl::tags {
+
+struct Range {
+  int first;
+  int count;
+
+  constexpr int end() const { return first + count; }
+  constexpr int at(int index) const { return first + index; }
+};
+
+// Groups that are being made: MPI_Comm_create_group has their tags, as a program gives them to
+// ddl_comm_create; a device's lanes; and the library's communicators for MPI's own, by a hash.
+constexpr Range kProgramGroups{0, 32768};
+constexpr Range kLaneGroups{kProgramGroups.end(), 1};
+constexpr Range kMpiGroups{kLaneGroups.end(), 1 << 14};
+constexpr Range kGroups{0, kMpiGroups.end()};
+
+constexpr Range kCollective{kGroups.end(), 1};
+constexpr Range kSetup{kCollective.end(), 1};
+constexpr Range kPipeline{kSetup.end(), 1 << 14};
+// Two for each group that is being made.
+constexpr Range kRollCall{kPipeline.end(), 2 * kGroups.count};
+// Letters (mailbox.h), and the programs' own tags, as many as MPI has room for.
+constexpr Range kLetter{kRollCall.end(), 1};
+constexpr Range kDirect{kLetter.end(), std::numeric_limits<int>::max() - kLetter.end()};
+
+constexpr Range kAll[] = {kGroups, kCollective, kSetup, kPipeline, kRollCall, kLetter, kDirect};
+
+constexpr bool are_apart(const Range* ranges, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    if (ranges[i].first < 0 || ranges[i].count < 1) return false;
+    if (i > 0 && ranges[i].first < ranges[i - 1].end()) return false;
+  }
+  return true;
+}
+
+static_assert(are_apart(kAll, std::size(kAll)), "two kinds of messages share a tag");
+constexpr Range kAllGroups[] = {kProgramGroups, kLaneGroups, kMpiGroups};
+static_assert(are_apart(kAllGroups, std::size(kAllGroups)), "two kinds of groups share a tag");
+
+}  // namespace ddl::tags
