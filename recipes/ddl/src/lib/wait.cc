@@ -4,7 +4,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
+
+#include "topology/cpus.h"
 
 namespace ddl {
 namespace {
@@ -15,14 +18,11 @@ long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
   return syscall(SYS_futex, word, operation, value, timeout, nullptr, 0);
 }
 
-int available_cpus() {
-  cpu_set_t cpus;
-  return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-}
-
 }  // namespace
 
-SpinBudget::SpinBudget(int ranks_on_host) : has_cores_(ranks_on_host <= available_cpus()) {}
+// Where Linux does not say how many there are, there is one.
+SpinBudget::SpinBudget(int ranks_on_host)
+    : has_cores_(ranks_on_host <= std::max(1, static_cast<int>(own_cpus().count()))) {}
 
 void Flag::wake() {
   // Pairs with the sleeper's fetch_add: either it sees the new value or we see the sleeper.

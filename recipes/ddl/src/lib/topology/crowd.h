@@ -2,22 +2,18 @@
 // are, though the host has more.
 #pragma once
 
-#include <bitset>
 #include <cstddef>
 #include <optional>
 #include <vector>
 
-namespace ddl {
+#include "topology/cpus.h"
 
-using Cpus = std::bitset<1 << 14>;  // by Linux's numbers
+namespace ddl {
 
 struct Crowd {
   std::vector<int> ranks;  // of the host, ascending
   Cpus cpus;               // all that they may run on
 };
-
-// The processors that the calling thread may run on; none where Linux does not say.
-Cpus own_cpus();
 
 // The most crowded ranks of a host with `online` processors, from each rank's own; none where no
 // rank is short of one, and where there are no more to give.

@@ -1,11 +1,10 @@
 #include "topology/sockets.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <fstream>
 #include <map>
-#include <memory>
+
+#include "topology/cpus.h"
 
 namespace ddl {
 namespace {
@@ -19,14 +18,10 @@ constexpr double kLink = 40e9;
 }  // namespace
 
 int own_socket(const std::string& root) {
-  constexpr int kMaxCpus = 1 << 14;
-  const std::size_t nbytes = CPU_ALLOC_SIZE(kMaxCpus);
-  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> cpus(
-      CPU_ALLOC(kMaxCpus), [](cpu_set_t* set) { CPU_FREE(set); });
-  if (!cpus || sched_getaffinity(0, nbytes, cpus.get()) != 0) return -1;
+  const Cpus cpus = own_cpus();
   int socket = -1;
-  for (int cpu = 0; cpu < kMaxCpus; ++cpu) {
-    if (!CPU_ISSET_S(cpu, nbytes, cpus.get())) continue;
+  for (std::size_t cpu = 0; cpu < cpus.size(); ++cpu) {
+    if (!cpus[cpu]) continue;
     std::ifstream file(root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
                        "/topology/physical_package_id");
     int found = -1;
