@@ -1,5 +1,6 @@
 // ddl_mpi.hpp: allreduce in MPI's own terms, for programs that speak MPI.
 #include <ddl_mpi.hpp>
+#include <memory>
 
 #include "collective/run.h"
 #include "context.h"
@@ -29,10 +30,20 @@ DDL_Op op_of(MPI_Op op) {
 
 static_assert(sizeof(long) == 8, "MPI_LONG is taken for int64");
 
+// What an MPI communicator of the program has as its attribute. It may outlive the library's state,
+// which another start makes anew.
+struct Standing {
+  std::weak_ptr<Context> context;
+  Comm* comm;  // of that context
+};
+
 // MPI calls this when the program frees its communicator.
 int free_attribute(MPI_Comm, int, void* value, void*) {
-  if (has_context()) context()->destroy(static_cast<Comm*>(value));
-  return MPI_SUCCESS;
+  const std::unique_ptr<Standing> standing(static_cast<Standing*>(value));
+  const auto context = standing->context.lock();
+  if (!context) return MPI_SUCCESS;
+  return guard([&] { context->destroy(standing->comm); }) == DDL_SUCCESS ? MPI_SUCCESS
+                                                                         : MPI_ERR_OTHER;
 }
 
 int attribute_key() {
@@ -46,15 +57,17 @@ int attribute_key() {
 }
 
 // The communicator that stands for `comm`, made at its first use and kept as its attribute.
-Comm& comm_of(Context& context, MPI_Comm comm) {
-  if (comm == MPI_COMM_WORLD) return context.world();
+Comm& comm_of(const std::shared_ptr<Context>& context, MPI_Comm comm) {
+  if (comm == MPI_COMM_WORLD) return context->world();
   void* value = nullptr;
   int is_found = 0;
   check_mpi(MPI_Comm_get_attr(comm, attribute_key(), &value, &is_found), "MPI_Comm_get_attr");
-  if (is_found) return *static_cast<Comm*>(value);
-  Comm* made = context.create(comm);
-  check_mpi(MPI_Comm_set_attr(comm, attribute_key(), made), "MPI_Comm_set_attr");
-  return *made;
+  const auto* found = static_cast<const Standing*>(value);
+  if (is_found && found->context.lock() == context) return *found->comm;
+  auto made = std::make_unique<Standing>(Standing{context, context->create(comm)});
+  // An old one is freed.
+  check_mpi(MPI_Comm_set_attr(comm, attribute_key(), made.get()), "MPI_Comm_set_attr");
+  return *made.release()->comm;
 }
 
 }  // namespace
@@ -71,6 +84,6 @@ DDL_Result ddl_allreduce_mpi(const char* options, void* buffer, size_t count, MP
     if (comm == MPI_COMM_NULL) {
       ddl::fail(DDL_ERROR_ARGUMENT, "ddl_allreduce_mpi: the communicator is MPI_COMM_NULL");
     }
-    ddl::run(ddl::comm_of(*context, comm), ddl::kAllreduceRow, args);
+    ddl::run(ddl::comm_of(context, comm), ddl::kAllreduceRow, args);
   });
 }

@@ -268,6 +268,12 @@ def test_beside_mpi4py(passes: Launch, way: str) -> None:
     assert passes("endings", way, n=2).stdout.count("ended well") == 2
 
 
+@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py")
+@pytest.mark.parametrize("way", ["again", "freed late", "beside messages"])
+def test_communicators_of_a_program_that_began_mpi(passes: Launch, way: str) -> None:
+    assert passes("mpi_programs", way, n=2).stdout.count("ended well") == 2
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
