@@ -64,7 +64,7 @@ void Agreement::agree_on_host() { enforce(compare_on_host()); }
 std::uint32_t Agreement::begin(const Call& call) {
   announce(call);
   Verdict verdict = compare_on_host();
-  if (num_hosts() > 1) verdict = compare_between_hosts(verdict);
+  if (num_hosts() > 1) verdict = hear_of_all(verdict);
   enforce(verdict);
   return verdict.calls[0].fusion;
 }
@@ -86,7 +86,7 @@ Verdict Agreement::compare_on_host() {
 }
 
 // The first rank of each host speaks for it.
-Verdict Agreement::compare_between_hosts(Verdict verdict) {
+Verdict Agreement::hear_of_all(Verdict verdict) {
   if (host_.rank() == 0) {
     verdict = hear_of_hosts(verdict);
     host_.verdict() = verdict;

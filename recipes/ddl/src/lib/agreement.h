@@ -39,6 +39,9 @@ class Agreement {
   // begin() in two halves, for collectives within one host that bring their input along.
   void announce(const Call& call);
   void agree_on_host();
+  // Collective, where there are several hosts: the verdict of a host's first rank goes to all ranks
+  // of all hosts, and a mismatch goes before none. The others' `verdict` is not looked at.
+  Verdict hear_of_all(Verdict verdict);
   // Tells apart the two buffers in which consecutive calls announce their input.
   int parity() const { return static_cast<int>(num_calls_ & 1); }
 
@@ -62,7 +65,6 @@ class Agreement {
   std::string describe(int rank) const { return transport_.peers()[rank].describe(); }
   int num_hosts() const { return static_cast<int>(topology_.hosts().size()); }
   Verdict compare_on_host();
-  Verdict compare_between_hosts(Verdict verdict);
   Verdict hear_of_hosts(Verdict verdict);
   void enforce(const Verdict& verdict) const;
 

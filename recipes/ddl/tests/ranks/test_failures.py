@@ -262,6 +262,11 @@ def test_starting_and_ending(passes: Launch, way: str, n: int) -> None:
         assert re.search(r"allreduce\(1 x int32, sum\) took [\d.]+ us", result.stderr)
 
 
+@pytest.mark.parametrize(("n", "hosts"), [(1, 0), (2, 0), (4, 2), (5, 3)])
+def test_sizes_that_differ_are_told_before_a_byte_moves(passes: Launch, n: int, hosts: int) -> None:
+    assert passes("sizes", n=n, hosts=hosts).stdout.count("ended well") == n
+
+
 @pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py")
 @pytest.mark.parametrize("way", ["mpi4py first", "mpi4py, at exit", "mpi4py ended"])
 def test_beside_mpi4py(passes: Launch, way: str) -> None:

@@ -3,6 +3,7 @@
 #include "collective/exchange.h"
 
 #include "checks.h"
+#include "collective/sizes.h"
 #include "collective/table.h"
 #include "reduce/kernels.h"
 
@@ -87,10 +88,7 @@ void check_alltoallv(const char* function, const Comm& comm, const Arguments& ar
 void alltoallv(Comm& comm, const Arguments& args) {
   const BlockLists& lists = *args.lists;
   const int me = comm.rank();
-  if (lists.send_bytes[me] != lists.recv_bytes[me]) {
-    fail(DDL_ERROR_MISMATCH, "alltoallv: ", comm.describe(me), " sends ", lists.send_bytes[me],
-         " bytes to itself but expects ", lists.recv_bytes[me]);
-  }
+  agree_on_sizes(comm, lists);
   copy_own(at(args.recv, lists.recv_offsets[me]), at(args.send, lists.send_offsets[me]),
            lists.send_bytes[me]);
   exchange_with_all(comm, [&](Batch& batch, int to, int from) {
