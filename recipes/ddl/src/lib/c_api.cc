@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "bindings.h"
 #include "checks.h"
 #include "context.h"
 #include "device/host_copy.h"
@@ -22,7 +23,7 @@ ddl_comm_t handle_of(Comm* comm) { return reinterpret_cast<ddl_comm_t>(comm); }
 
 template <class Get>
 DDL_Result get_int(const char* function, int* out, const Get& get) {
-  return guard([&] { set(out, get(context()->world()), function); });
+  return guard([&] { set(out, get(context_to_read()->world()), function); });
 }
 
 }  // namespace
@@ -40,6 +41,8 @@ DDL_Result ddl_finalize(void) {
 
 int ddl_initialized(void) { return has_context() ? 1 : 0; }
 
+int ddl_is_forked(void) { return is_forked() ? 1 : 0; }
+
 namespace {
 
 // ddlrun's wrapper (rank.py) is our parent: it tells ddlrun how we end, after our last words.
@@ -52,7 +55,10 @@ bool is_watched_by_ddlrun() {
 
 void ddl_abort(int exit_code, const char* reason) {
   std::string who = "a rank that is not initialised";
-  if (has_context()) who = context()->world().describe(context()->world().rank());
+  if (has_context()) {
+    Comm& world = context_to_read()->world();
+    who = world.describe(world.rank());
+  }
   std::fprintf(stderr, "[ddl] %s ends the job: %s\n", who.c_str(),
                reason == nullptr ? "no reason given" : reason);
   std::fflush(stderr);
@@ -125,7 +131,7 @@ DDL_Result ddl_host_of(int rank, int* host_index) {
 
 DDL_Result ddl_host_name(int rank, const char** name) {
   return guard([&] {
-    const Comm& world = context()->world();
+    const Comm& world = context_to_read()->world();
     check_rank("ddl_host_name", "rank", rank, world);
     set(name, world.topology().host_of(rank).name.c_str(), "ddl_host_name");
   });
@@ -166,11 +172,11 @@ DDL_Result ddl_comm_free(ddl_comm_t comm) {
 }
 
 DDL_Result ddl_comm_rank(ddl_comm_t comm, int* rank) {
-  return guard([&] { set(rank, context()->resolve(comm).rank(), "ddl_comm_rank"); });
+  return guard([&] { set(rank, context_to_read()->resolve(comm).rank(), "ddl_comm_rank"); });
 }
 
 DDL_Result ddl_comm_size(ddl_comm_t comm, int* size) {
-  return guard([&] { set(size, context()->resolve(comm).size(), "ddl_comm_size"); });
+  return guard([&] { set(size, context_to_read()->resolve(comm).size(), "ddl_comm_size"); });
 }
 
 DDL_Result ddl_comm_send(ddl_comm_t comm, const void* buffer, size_t nbytes, int dest, int tag) {

@@ -1,5 +1,7 @@
 #include "context.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,9 +21,12 @@ namespace {
 // Whether MPI is ours to end. It outlives a failed start, since MPI cannot be started twice.
 bool g_owns_mpi = false;
 
-// Start and stop hold the first mutex throughout; other threads need only read the pointer.
+// Start and stop hold the first mutex throughout; other threads need only read the pointer. It is
+// never destroyed: in a process that a rank has forked, nothing may end what is the rank's.
 std::mutex g_life_mutex;
-std::shared_ptr<Context> g_context;
+std::shared_ptr<Context>& g_context = *new std::shared_ptr<Context>;
+// The process that started the library: the rank.
+pid_t g_rank_process = 0;
 
 // Whether a start has failed on all ranks alike: MPI is then ended with the process.
 bool g_has_failed_alike = false;
@@ -37,6 +42,7 @@ void end_mpi() {
 }
 
 void drop_context() {
+  if (is_forked()) return;
   std::atomic_store(&g_context, std::shared_ptr<Context>());
   if (g_has_failed_alike) end_mpi();
 }
@@ -58,11 +64,15 @@ void start_mpi() {
   g_owns_mpi = true;
   // Calls on several requests report errors through this handler, not through a communicator's.
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  // This handler serves programs that end without ddl_finalize. MPICH takes leave of the launcher
-  // in such a handler, too, if MPI_Finalize was called before it. Ours is the later one and so runs
-  // first. A static destructor would come too late, and the launcher would kill the ranks that are
-  // still ending.
-  std::atexit(drop_context);
+}
+
+// This handler serves programs that end without ddl_finalize. MPICH takes leave of the launcher in
+// such a handler, too, if MPI_Finalize was called before it. Ours is the later one and so runs
+// first. A static destructor would come too late, and the launcher would kill the ranks that are
+// still ending.
+void end_at_exit() {
+  static const int registered = std::atexit(drop_context);
+  static_cast<void>(registered);
 }
 
 MPI_Comm duplicate(MPI_Comm comm) {
@@ -123,6 +133,8 @@ Context::Context(const std::string& options) {
     error = e;
   }
   start_mpi();  // the others do so, too, and shall not wait for us there
+  g_rank_process = getpid();
+  end_at_exit();
   int size = 0;
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   check_launchers(size);
@@ -246,10 +258,21 @@ void Context::print_topology() const {
 }
 
 std::shared_ptr<Context> context() {
+  std::shared_ptr<Context> current = context_to_read();
+  if (!is_forked()) return current;
+  fail(DDL_ERROR_NOT_INITIALIZED, "process ", getpid(), " was forked by ",
+       current->world().describe(current->world().rank()), ", process ", g_rank_process,
+       ", which alone may communicate; start processes before ddl_init, or by multiprocessing's "
+       "'spawn'");
+}
+
+std::shared_ptr<Context> context_to_read() {
   std::shared_ptr<Context> current = std::atomic_load(&g_context);
   if (!current) fail(DDL_ERROR_NOT_INITIALIZED, "ddl is not initialised; call ddl_init first");
   return current;
 }
+
+bool is_forked() { return g_rank_process != 0 && getpid() != g_rank_process; }
 
 bool has_context() { return std::atomic_load(&g_context) != nullptr; }
 

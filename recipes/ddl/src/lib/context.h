@@ -41,9 +41,14 @@ class Context {
   std::map<Comm*, std::unique_ptr<Comm>> groups_;
 };
 
-// Throws DDL_ERROR_NOT_INITIALIZED when there is none.
+// Throws DDL_ERROR_NOT_INITIALIZED when there is none, and in a process that a rank has forked: the
+// library and MPI are the rank's.
 std::shared_ptr<Context> context();
+// Forked processes have it, too: they may ask where they are.
+std::shared_ptr<Context> context_to_read();
 bool has_context();
+// Whether this process was forked from the one that started the library.
+bool is_forked();
 // Collective. A second start changes nothing.
 void start(const char* options);
 void stop();

@@ -90,6 +90,7 @@ NB_MODULE(_core, m) {
   m.def("set_stream", [](Address stream) -> int { return ddl_set_stream(memory_at(stream)); });
   m.def("last_error", [] { return std::string(ddl_last_error()); });
   m.def("initialized", [] { return ddl_initialized() != 0; });
+  m.def("is_forked", [] { return ddl_is_forked() != 0; });
   m.def(
       "init",
       [](const std::optional<std::string>& options) -> int {

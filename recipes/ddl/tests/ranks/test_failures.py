@@ -126,6 +126,18 @@ def test_an_uncaught_exception_ends_the_job(launch: Launch, n: int, hosts: int) 
     assert re.search(rf"\[ddl\] rank {n - 1} \(host \S+\) ends the job: uncaught", result.stderr)
 
 
+@pytest.mark.parametrize("catcher", ["console", "console with hook", "pytest"])
+def test_an_exception_that_was_caught_ends_nothing(passes: Launch, catcher: str) -> None:
+    assert passes("expected_errors", catcher, n=2, timeout=LONG).stdout.count("ended well") == 2
+
+
+def test_an_uncaught_exception_ends_the_job_whatever_shows_it(launch: Launch) -> None:
+    result = launch("expected_errors", "uncaught", n=2, timeout=LONG)
+    assert result.returncode == 1
+    assert "the program's own hook" in result.stdout
+    assert "ends the job: uncaught ZeroDivisionError: division by zero" in result.stderr
+
+
 def tell_of_a_meeting(
     launch: Launch, folder: Path, how: str, odd: int, hosts: int = 0
 ) -> tuple[list[str], Result]:
@@ -260,6 +272,11 @@ def test_starting_and_ending(passes: Launch, way: str, n: int) -> None:
     if way == "trace":
         assert re.search(rf"\[ddl\] {n} ranks on 1 hosts", result.stderr)
         assert re.search(r"allreduce\(1 x int32, sum\) took [\d.]+ us", result.stderr)
+
+
+@pytest.mark.parametrize("how", ["exit", "exit of C", "exception", "asks", "communicates"])
+def test_a_forked_process_ends_for_itself(passes: Launch, how: str) -> None:
+    assert passes("forked", how, n=2, timeout=LONG).stdout.count("ended well") == 2
 
 
 @pytest.mark.parametrize(("n", "hosts"), [(1, 0), (2, 0), (4, 2), (5, 3)])

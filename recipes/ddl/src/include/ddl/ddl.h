@@ -186,7 +186,8 @@ DDL_API DDL_Result ddl_comm_scatter(ddl_comm_t comm, const void* send, void* rec
                                     int root);
 
 /* Block n of `send` to rank n. All counts and offsets are in bytes, one per rank. Rank b must
- * receive as many from a as a sends to b: if not, all are told before anything moves. No in place. */
+ * receive as many from a as a sends to b: if not, all are told before anything moves. No in place.
+ */
 DDL_API DDL_Result ddl_comm_alltoall(ddl_comm_t comm, const void* send, void* recv, size_t nbytes);
 DDL_API DDL_Result ddl_comm_alltoallv(ddl_comm_t comm, const void* send, const size_t* send_bytes,
                                       const size_t* send_offsets, void* recv,

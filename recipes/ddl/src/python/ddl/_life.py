@@ -8,6 +8,7 @@ import sys
 import time
 
 from ddl import _core
+from ddl._exit import failure, is_the_ranks
 from ddl.errors import DDLError, Result, check
 
 
@@ -66,11 +67,11 @@ def abort(reason: str, code: int = 1) -> None:
 
 def _end_at_exit() -> None:
     """Finalise; but if this rank failed, end the job: the others may wait for it forever."""
-    if not _core.initialized():
+    if not is_the_ranks():
         return
-    failure = getattr(sys, "last_value", None)  # set by the interpreter for an uncaught exception
-    if failure is not None:
-        abort(f"uncaught {type(failure).__name__}: {failure}")
+    error = failure()
+    if error is not None:
+        abort(f"uncaught {type(error).__name__}: {error}")
     # While others are in another call, each try makes that call fail on them, so they leave too.
     deadline = time.monotonic() + timeout()
     # Others may go on alone, to evaluate or to save a model: that is no reason to end their work. A
