@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "transport/shared_words.h"
+
 namespace ddl {
 
 Agreement::Agreement(HostGroup& host, MpiTransport& transport, const Topology& topology)
-    : host_(host), transport_(transport), topology_(topology), rank_(transport.rank()) {
+    : host_(host),
+      transport_(transport),
+      topology_(topology),
+      rank_(transport.rank()),
+      name_(describe(transport.rank())) {
   if (num_hosts() > 1) inquiry_ = std::make_unique<Inquiry>(transport_, rank_);
   watch_waits();
 }
@@ -25,16 +31,24 @@ void Agreement::watch_waits() {
   };
 }
 
+bool Agreement::is_usable() {
+  const std::lock_guard<std::mutex> lock(failure_mutex_);
+  return !failure_;
+}
+
 void Agreement::check_usable() {
   const std::lock_guard<std::mutex> lock(failure_mutex_);
   if (!failure_) return;
-  fail(failure_->code(),
+  // A mismatch would mean that the ranks may go on.
+  const bool is_mismatch = failure_->code() == DDL_ERROR_MISMATCH;
+  fail(is_mismatch ? DDL_ERROR_SYSTEM : failure_->code(),
        "this communicator is unusable since an earlier error: ", failure_->what());
 }
 
 void Agreement::give_up(const Error& error) {
   {
     const std::lock_guard<std::mutex> lock(failure_mutex_);
+    if (failure_) return;
     failure_ = error;
   }
   tell_others(error);
@@ -42,8 +56,9 @@ void Agreement::give_up(const Error& error) {
 
 void Agreement::tell_others(const Error& error) {
   const bool is_relayed = dynamic_cast<const Relayed*>(&error) != nullptr;
-  const std::string text =
-      is_relayed ? error.what() : concat(describe(rank_), " gave up: ", error.what());
+  char text[SharedFailure::kMaxText];
+  std::snprintf(text, sizeof(text), "%s%s%s", is_relayed ? "" : name_.c_str(),
+                is_relayed ? "" : " gave up: ", error.what());
   host_.give_up(error.code(), text);
   if (inquiry_) inquiry_->tell(error, text);
 }

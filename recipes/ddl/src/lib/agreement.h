@@ -56,7 +56,9 @@ class Agreement {
 
   // Throws when an earlier error has made the communicator unusable.
   void check_usable();
-  // Lets no later call succeed, and tells the others that this rank gave up, and why.
+  bool is_usable();
+  // Lets no later call succeed, and tells the others that this rank gave up, and why. These take
+  // no memory, since there may be none.
   void give_up(const Error& error);
   void tell_others(const Error& error);
 
@@ -72,6 +74,7 @@ class Agreement {
   MpiTransport& transport_;
   const Topology& topology_;
   const int rank_;
+  const std::string name_;
   std::unique_ptr<Inquiry> inquiry_;  // null on one host
   std::uint64_t num_calls_ = 0;
   Call call_;  // under way

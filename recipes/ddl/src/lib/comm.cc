@@ -32,9 +32,11 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
       plans_(topology_, settings_, chunking_for(topology_, host_), host_index()),
       fusion_(std::make_unique<Fusion>(*this, settings.fusion_bytes)),
       device_(make_device(*this)),
-      queue_({settings.fusion_bytes,
-              std::chrono::duration<double, std::milli>(settings.fusion_wait_ms)},
-             [this](const std::vector<Arguments>& queued) { return fusion_->run(queued); }) {}
+      queue_(
+          {settings.fusion_bytes,
+           std::chrono::duration<double, std::milli>(settings.fusion_wait_ms)},
+          [this](const std::vector<Arguments>& queued) { return fusion_->run(queued); },
+          [this](const Error& error) { agreement_.give_up(error); }) {}
 
 Comm::~Comm() {
   // The process ends without ddl_finalize: neither our own thread nor the others shall wait long.
@@ -42,6 +44,7 @@ Comm::~Comm() {
     agreement_.tell_others(
         Error(DDL_ERROR_PEER_LOST, "it ended with asynchronous operations under way"));
   }
+  if (!agreement_.is_usable()) transport_.abandon();
 }
 
 void Comm::meet(const std::vector<int>& ranks, int tag) {
@@ -50,8 +53,10 @@ void Comm::meet(const std::vector<int>& ranks, int tag) {
   agreement_.check_usable();
   try {
     call_roll(transport_, ranks, tag, group);
-  } catch (const Error& error) {
-    if (!is_agreed(error)) agreement_.give_up(error);
+  } catch (...) {
+    with_current_error([this](const Error& error) {
+      if (!is_agreed(error)) agreement_.give_up(error);
+    });
     throw;
   }
 }
@@ -113,15 +118,10 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
   const bool is_traced =
       settings_.debug_level >= 2 || (every > 0 && (agreement_.num_calls() + 1) % every == 0);
   const Clock::time_point start = is_traced ? Clock::now() : Clock::time_point();
-  try {
+  or_give_up([&] {
     collective();
     end_copies();
-  } catch (const Disagreement&) {
-    throw;
-  } catch (const Error& error) {
-    agreement_.give_up(error);
-    throw;
-  }
+  });
   if (call.collective != Collective::kIallreduce) {
     num_collectives_.fetch_add(1, std::memory_order_relaxed);
   }

@@ -79,6 +79,19 @@ class Comm {
   Queue& queue() { return queue_; }
   ddl_stats stats() const;
 
+  // Calls body(). Whatever it throws but Disagreement makes this communicator unusable, and is told
+  // to the others: they wait for this rank.
+  template <class Body>
+  void or_give_up(const Body& body) {
+    try {
+      body();
+    } catch (const Disagreement&) {
+      throw;
+    } catch (...) {
+      with_current_error([this](const Error& error) { agreement_.give_up(error); });
+      throw;
+    }
+  }
   // Runs one collective: one at a time, traced, and never again after a failure.
   void run(const Call& call, const std::function<void()>& collective);
 

@@ -1,8 +1,10 @@
-// The one exception of the library. The C interface turns it into a DDL_Result and a sentence.
+// The library's own exception. The C interface turns it, and all others, into a DDL_Result and a
+// sentence.
 #pragma once
 
 #include <ddl/ddl.h>
 
+#include <new>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -23,6 +25,23 @@ class Relayed : public Error {
  public:
   Relayed(DDL_Result code, const std::string& message) : Error(code, message) {}
 };
+
+// Made in time: it takes no memory when there is none.
+inline const Error kOutOfMemory(DDL_ERROR_SYSTEM, "out of memory");
+
+// Calls use(error) for the exception that is being handled.
+template <class Use>
+void with_current_error(const Use& use) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    use(error);
+  } catch (const std::bad_alloc&) {
+    use(kOutOfMemory);
+  } catch (const std::exception& error) {
+    use(Error(DDL_ERROR_SYSTEM, error.what()));
+  }
+}
 
 template <class... Parts>
 std::string concat(const Parts&... parts) {

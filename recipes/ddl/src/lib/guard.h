@@ -3,7 +3,6 @@
 
 #include <ddl/ddl.h>
 
-#include <exception>
 #include <new>
 #include <string>
 
@@ -17,20 +16,24 @@ inline std::string& last_error() {
   return text;
 }
 
+inline DDL_Result keep_error(const Error& error) {
+  try {
+    last_error() = error.what();
+  } catch (const std::bad_alloc&) {
+    last_error() = kOutOfMemory.what();  // short enough to need none
+  }
+  return error.code();
+}
+
 template <class Body>
 DDL_Result guard(const Body& body) noexcept {
   try {
     body();
     return DDL_SUCCESS;
-  } catch (const Error& error) {
-    last_error() = error.what();
-    return error.code();
-  } catch (const std::bad_alloc&) {
-    last_error() = "out of memory";
-    return DDL_ERROR_SYSTEM;
-  } catch (const std::exception& error) {
-    last_error() = error.what();
-    return DDL_ERROR_SYSTEM;
+  } catch (...) {
+    DDL_Result result = DDL_ERROR_SYSTEM;
+    with_current_error([&](const Error& error) { result = keep_error(error); });
+    return result;
   }
 }
 

@@ -72,8 +72,8 @@ HostGroup make_host_group(MpiTransport& transport, const Topology& topology,
     const Host& host = topology.host_of(rank);
     group.emplace(transport, host.ranks, host.sockets_in_sums(settings), topology.local_rank(rank),
                   chunk, slots, settings.fake_far);
-  } catch (const Error& e) {
-    error = e;
+  } catch (...) {
+    with_current_error([&](const Error& e) { error = e; });
   }
   long is_ok = error ? 0 : 1;
   Batch batch(transport);

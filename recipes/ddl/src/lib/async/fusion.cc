@@ -38,30 +38,36 @@ Fusion::Fusion(Comm& comm, std::size_t max_bytes)
 
 std::vector<Outcome> Fusion::run(const std::vector<Arguments>& queued) {
   if (!is_fusable(queued[0], max_bytes_)) {
-    return {outcome_of([&] { ddl::run(comm_, kAllreduceRow, queued[0]); })};
+    return {outcome([&] { ddl::run(comm_, kAllreduceRow, queued[0]); })};
   }
   std::size_t number = 0;
-  const Outcome agreement = outcome_of([&] { number = agree_on_number(queued); });
+  const Outcome agreement = outcome([&] { number = agree_on_number(queued); });
   if (agreement.code != DDL_SUCCESS) return {agreement};
   const std::vector<Arguments> parts(queued.begin(), queued.begin() + number);
   if (number > 1) {
     bool is_same = true;
-    const Outcome outcome = outcome_of([&] {
+    const Outcome together = outcome([&] {
       try {
         run_fused(parts);
       } catch (const Disagreement&) {
         is_same = false;
       }
     });
-    if (is_same) return std::vector<Outcome>(number, outcome);
+    if (is_same) return std::vector<Outcome>(number, together);
     // All ranks know that their parts differ, and that nothing was moved. One by one, each part has
     // its own answer, and those that are the same everywhere succeed.
   }
   std::vector<Outcome> outcomes;
   for (const Arguments& part : parts) {
-    outcomes.push_back(outcome_of([&] { ddl::run(comm_, kAllreduceRow, part); }));
+    outcomes.push_back(outcome([&] { ddl::run(comm_, kAllreduceRow, part); }));
   }
   return outcomes;
+}
+
+// More is queued behind it, which must not meet what the others have in its place.
+template <class Body>
+Outcome Fusion::outcome(const Body& body) {
+  return outcome_of([&] { comm_.or_give_up(body); });
 }
 
 // The first of `queued` is the same on all ranks, else Disagreement. The result is how many every

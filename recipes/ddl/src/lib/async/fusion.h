@@ -27,6 +27,8 @@ class Fusion {
   std::uint64_t num_messages() const { return num_messages_.load(std::memory_order_relaxed); }
 
  private:
+  template <class Body>
+  Outcome outcome(const Body& body);
   std::size_t agree_on_number(const std::vector<Arguments>& queued);
   void run_fused(const std::vector<Arguments>& parts);
 

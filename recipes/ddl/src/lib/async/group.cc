@@ -1,26 +1,32 @@
 #include "async/group.h"
 
 #include <algorithm>
+#include <new>
 
 namespace ddl {
 
 void Group::add(const Arguments* next) {
   if (is_complete_) return;
-  const bool can_join = next != nullptr && is_fusable(*next, max_bytes_);
-  const std::size_t nbytes = can_join ? next->nbytes() : 0;
-  if (size_ > 0 && !(can_join && fits(*next, nbytes))) {
-    is_complete_ = true;
-    return;
-  }
+  const bool can_join = next != nullptr && is_fusable(*next, max_bytes_) &&
+                        (size_ == 0 || fits(*next, next->nbytes())) && remember(*next);
+  is_complete_ = !can_join;
+  if (size_ > 0 && !can_join) return;
   ++size_;
-  if (can_join) {
-    nbytes_ += nbytes;
-    type_ = next->type;
-    op_ = next->op;
-    const auto begin = reinterpret_cast<std::uintptr_t>(next->recv);
-    written_.push_back({begin, begin + nbytes});
+  if (!can_join) return;
+  nbytes_ += next->nbytes();
+  type_ = next->type;
+  op_ = next->op;
+  is_complete_ = nbytes_ == max_bytes_;
+}
+
+bool Group::remember(const Arguments& next) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(next.recv);
+  try {
+    written_.push_back({begin, begin + next.nbytes()});
+  } catch (const std::bad_alloc&) {
+    return false;
   }
-  is_complete_ = !can_join || nbytes_ == max_bytes_;
+  return true;
 }
 
 bool Group::fits(const Arguments& next, std::size_t nbytes) const {

@@ -37,6 +37,8 @@ class Group {
   };
 
   bool fits(const Arguments& next, std::size_t nbytes) const;
+  // Notes what it writes; false where there is no memory for that.
+  bool remember(const Arguments& next);
 
   std::size_t max_bytes_;
   std::size_t size_ = 0;

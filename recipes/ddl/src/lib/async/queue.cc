@@ -10,10 +10,41 @@ namespace {
 // The queue whose worker this thread is.
 thread_local const Queue* t_own_queue = nullptr;
 
+// Keeps signals from this thread for its lifetime, and from threads that it starts for theirs.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t every;
+    sigfillset(&every);
+    pthread_sigmask(SIG_SETMASK, &every, &before_);
+  }
+  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// Lets the lock go for its lifetime.
+class Unlocked {
+ public:
+  explicit Unlocked(std::unique_lock<std::mutex>& lock) : lock_(lock) { lock_.unlock(); }
+  ~Unlocked() { lock_.lock(); }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  std::unique_lock<std::mutex>& lock_;
+};
+
 }  // namespace
 
-Queue::Queue(Limits limits, Reduce reduce)
-    : limits_(limits), reduce_(std::move(reduce)), group_(limits.max_bytes) {}
+Queue::Queue(Limits limits, Reduce reduce, GiveUp give_up)
+    : limits_(limits),
+      reduce_(std::move(reduce)),
+      give_up_(std::move(give_up)),
+      group_(limits.max_bytes) {}
 
 Queue::~Queue() {
   {
@@ -50,19 +81,11 @@ std::shared_ptr<Request> Queue::submit(std::optional<Arguments> allreduce,
 
 void Queue::start_worker() {
   // Signals are for the program's own threads.
-  sigset_t every;
-  sigset_t before;
-  sigfillset(&every);
-  pthread_sigmask(SIG_SETMASK, &every, &before);
-  std::optional<std::system_error> failure;
+  const NoSignals no_signals;
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error& error) {
-    failure = error;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failure) {
-    fail(DDL_ERROR_SYSTEM, "cannot start the thread of asynchronous calls: ", failure->what(),
+    fail(DDL_ERROR_SYSTEM, "cannot start the thread of asynchronous calls: ", error.what(),
          "; allow more processes (ulimit -u) or use the blocking calls");
   }
 }
@@ -97,7 +120,15 @@ void Queue::work() {
     board_->work.wait(lock, [this] { return is_ending_ || !operations_.empty(); });
     if (operations_.empty()) return;
     hold_back(lock);
-    finish_first(carry_out_first(lock));
+    try {
+      finish_first(carry_out_first(lock));
+    } catch (...) {
+      with_current_error([this](const Error& error) {
+        give_up_(error);
+        finish_one({error.code(), error.what()});
+      });
+    }
+    go_on();
   }
 }
 
@@ -116,18 +147,20 @@ std::vector<Outcome> Queue::carry_out_first(std::unique_lock<std::mutex>& lock) 
   for (std::size_t i = 0; first.allreduce && i < group_.size(); ++i) {
     allreduces.push_back(*operations_[i].allreduce);
   }
-  lock.unlock();
-  std::vector<Outcome> outcomes =
-      first.allreduce ? reduce_(allreduces) : std::vector<Outcome>{outcome_of(first.run)};
-  lock.lock();
-  return outcomes;
+  const Unlocked unlocked(lock);
+  return first.allreduce ? reduce_(allreduces) : std::vector<Outcome>{outcome_of(first.run)};
 }
 
 void Queue::finish_first(std::vector<Outcome> outcomes) {
-  for (Outcome& outcome : outcomes) {
-    operations_.front().request->finish(std::move(outcome));
-    operations_.pop_front();
-  }
+  for (Outcome& outcome : outcomes) finish_one(std::move(outcome));
+}
+
+void Queue::finish_one(Outcome outcome) {
+  operations_.front().request->finish(std::move(outcome));
+  operations_.pop_front();
+}
+
+void Queue::go_on() {
   group_ = Group(limits_.max_bytes);
   for (const Operation& operation : operations_) {
     group_.add(operation.allreduce_or_null());

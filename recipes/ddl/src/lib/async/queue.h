@@ -27,7 +27,12 @@ class Queue {
   // Carries out the first of these allreduces, or several, and says how each of them ended.
   using Reduce = std::function<std::vector<Outcome>(const std::vector<Arguments>&)>;
 
-  Queue(Limits limits, Reduce reduce);
+  // Called on the worker when it cannot carry out what is queued, as without memory: the other
+  // ranks wait for that. Takes no memory.
+  using GiveUp = std::function<void(const Error&)>;
+
+  Queue(
+      Limits limits, Reduce reduce, GiveUp give_up = [](const Error&) {});
   // Carries out the operations that are left, and ends the thread.
   ~Queue();
   Queue(const Queue&) = delete;
@@ -63,9 +68,12 @@ class Queue {
   void hold_back(std::unique_lock<std::mutex>& lock);
   std::vector<Outcome> carry_out_first(std::unique_lock<std::mutex>& lock);
   void finish_first(std::vector<Outcome> outcomes);
+  void finish_one(Outcome outcome);
+  void go_on();
 
   const Limits limits_;
   const Reduce reduce_;
+  const GiveUp give_up_;
   const std::shared_ptr<Board> board_ = std::make_shared<Board>();  // its mutex guards the rest
   std::deque<Operation> operations_;  // the first ones may be under way
   Group group_;                       // at the head of operations_

@@ -81,7 +81,7 @@ std::shared_ptr<Request> start(Comm& comm, const Row& row, const Arguments& args
   if (row.can_fuse && !is_all_on_device(row, args)) return comm.queue().submit(args);
   return comm.queue().submit([&comm, &row, args, stream = t_stream] {
     const StreamScope scope(stream);  // in order with the stream of the thread that asked
-    run(comm, row, args);
+    comm.or_give_up([&] { run(comm, row, args); });  // more is queued behind it
   });
 }
 

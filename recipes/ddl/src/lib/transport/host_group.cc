@@ -4,11 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
-#include <fstream>
 #include <random>
-#include <sstream>
-#include <string>
 
 namespace ddl {
 namespace {
@@ -18,49 +14,21 @@ constexpr int kPolls = 100;  // some 5 us
 
 std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
-// When the process started, in clock ticks since boot: with the pid it names a process for good.
-// 0 when it has ended, even if its parent has not collected it yet. Read as its first thread's:
-// qemu's user mode answers for /proc/PID/stat of the asking process itself, with another time.
-std::uint64_t start_time_of(pid_t pid) {
-  const std::string number = std::to_string(pid);
-  std::ifstream file("/proc/" + number + "/task/" + number + "/stat");
-  std::string text;
-  std::getline(file, text);
-  const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream fields(text.substr(name_end + 1));
-  std::string field;
-  fields >> field;  // 3: state
-  if (field == "Z" || field == "X") return 0;
-  for (int i = 4; i <= 22; ++i) fields >> field;
-  return std::strtoull(field.c_str(), nullptr, 10);
-}
-
 }  // namespace
-
-// One cache line, so that a rank which waits for a call and reads its data fetches no other.
-struct alignas(64) HostGroup::Mail {
-  Call call;
-  std::byte tiny[kTinyBytes];
-  std::atomic<std::uint32_t> arrived;  // the counter, when this had been written
-};
 
 struct HostGroup::RankBlock {
   Flag arrived;
   Flag done;
   Flag summed;
-  Mail mails[2];
-  pid_t pid;
-  std::uint64_t start_time;
+  SharedMail mails[2];
+  SharedProcess process;
 };
 
 struct HostGroup::Control {
   std::uint64_t nonce;
   Verdict verdict;
   SharedDistance distance;
-  std::atomic<std::uint32_t> failure_state;  // 0 none, 1 being written, 2 readable
-  std::int32_t failure_code;
-  char failure[1024];
+  SharedFailure failure;
 };
 
 // The first rank's message to the others, and their answer.
@@ -94,9 +62,7 @@ HostGroup::HostGroup(MpiTransport& transport, const std::vector<int>& members,
     if (sockets[rank] == socket_) neighbours_.push_back(rank);
   }
   set_up(transport, members);
-  RankBlock& own = block(me_);
-  own.pid = getpid();
-  own.start_time = start_time_of(own.pid);
+  block(me_).process.set(ProcessName::own());
 }
 
 void HostGroup::list_inputs(std::size_t slot, const std::byte* own, std::size_t offset,
@@ -129,8 +95,8 @@ void HostGroup::set_up(MpiTransport& transport, const std::vector<int>& members)
       offer.nonce = (std::uint64_t{random()} << 32) | random();
       offer.fd = memory_.fd();
       control().nonce = offer.nonce;
-    } catch (const Error& e) {
-      error = e;
+    } catch (...) {
+      with_current_error([&](const Error& e) { error = e; });
     }
     std::vector<Reply> replies(members.size(), Reply{0});
     Batch batch(transport);
@@ -159,8 +125,8 @@ void HostGroup::set_up(MpiTransport& transport, const std::vector<int>& members)
         fail(DDL_ERROR_SYSTEM, peers_[0].describe(),
              " is on another machine of the same name, or in another PID namespace");
       }
-    } catch (const Error& e) {
-      error = e;
+    } catch (...) {
+      with_current_error([&](const Error& e) { error = e; });
     }
     const Reply reply{error ? 0 : 1};
     Batch answer(transport);
@@ -182,18 +148,16 @@ HostGroup::RankBlock& HostGroup::block(int rank) const {
 }
 
 std::byte* HostGroup::small(int rank, int parity, std::size_t nbytes) const {
-  if (nbytes <= kTinyBytes) return block(rank).mails[parity].tiny;
+  if (nbytes <= kTinyBytes) return block(rank).mails[parity].tiny();
   return data_ - (2 * (size() - rank) - parity) * kSmallBytes;
 }
 
-const Call& HostGroup::call(int rank, int parity) const { return block(rank).mails[parity].call; }
+const Call& HostGroup::call(int rank, int parity) const { return block(rank).mails[parity].call(); }
 
 Verdict& HostGroup::verdict() const { return control().verdict; }
 
 void HostGroup::announce(const Call& call, int parity) {
-  Mail& mail = block(me_).mails[parity];
-  mail.call = call;
-  mail.arrived.store(++arrived_, std::memory_order_release);
+  block(me_).mails[parity].write(call, ++arrived_);
   block(me_).arrived.set(arrived_);
 }
 
@@ -202,8 +166,8 @@ void HostGroup::announce(const Call& call, int parity) {
 void HostGroup::wait_all_announced(int parity) {
   int polls = std::min(spins_.spins(), kPolls);
   for (int rank = 0; rank < size(); ++rank) {
-    const std::atomic<std::uint32_t>& theirs = block(rank).mails[parity].arrived;
-    while (theirs.load(std::memory_order_acquire) != arrived_ && --polls > 0) cpu_relax();
+    const SharedMail& theirs = block(rank).mails[parity];
+    while (!theirs.is_of(arrived_) && --polls > 0) cpu_relax();
   }
   block(me_).arrived.wake();
   if (polls <= 0) wait_all_arrived(arrived_);
@@ -306,25 +270,17 @@ void HostGroup::wait_slowly(Flag RankBlock::*flag, int rank, std::uint32_t targe
 }
 
 void HostGroup::check_alive(int rank) const {
-  const RankBlock& other = block(rank);
-  // A rank that is still setting itself up has not written its pid.
-  if (other.start_time == 0 || start_time_of(other.pid) == other.start_time) return;
-  fail(DDL_ERROR_PEER_LOST, peers_[rank].describe(), " has died (process ", other.pid, ")");
+  const ProcessName process = block(rank).process.get();
+  if (!process.has_ended()) return;
+  fail(DDL_ERROR_PEER_LOST, peers_[rank].describe(), " has died (process ", process.pid(), ")");
 }
 
-void HostGroup::give_up(DDL_Result code, const std::string& text) {
-  Control& shared = control();
-  std::uint32_t none = 0;
-  if (!shared.failure_state.compare_exchange_strong(none, 1)) return;
-  shared.failure_code = code;
-  std::strncpy(shared.failure, text.c_str(), sizeof(shared.failure) - 1);
-  shared.failure_state.store(2, std::memory_order_release);
-}
+void HostGroup::give_up(DDL_Result code, const char* text) { control().failure.set(code, text); }
 
 void HostGroup::check_failure() const {
-  const Control& shared = control();
-  if (shared.failure_state.load(std::memory_order_acquire) != 2) return;
-  throw Relayed(static_cast<DDL_Result>(shared.failure_code), shared.failure);
+  const SharedFailure& failure = control().failure;
+  if (!failure.is_set()) return;
+  throw Relayed(static_cast<DDL_Result>(failure.code()), failure.text());
 }
 
 }  // namespace ddl

@@ -13,6 +13,7 @@
 #include "transport/distance.h"
 #include "transport/mpi.h"
 #include "transport/shared_memory.h"
+#include "transport/shared_words.h"
 #include "wait.h"
 
 namespace ddl {
@@ -31,7 +32,7 @@ struct Verdict {
 class HostGroup {
  public:
   static constexpr std::size_t kSmallBytes = 8192;
-  static constexpr std::size_t kTinyBytes = 24;
+  static constexpr std::size_t kTinyBytes = SharedMail::kTinyBytes;
 
   // Collective over `members` (ranks of `transport`; `me` is an index into them). Every rank gives
   // the same `sockets`, of each member, numbered from 0 without gaps; the same `chunk_bytes`, a
@@ -116,12 +117,11 @@ class HostGroup {
   WaitWatcher on_wait = [](const std::vector<int>& whom, double) { return whom; };
 
   // Tells the others that a rank has left the group, and why: they need not wait.
-  void give_up(DDL_Result code, const std::string& text);
+  void give_up(DDL_Result code, const char* text);
   // Throws when some rank gave up.
   void check_failure() const;
 
  private:
-  struct Mail;
   struct RankBlock;
   struct Control;
   struct Offer;

@@ -229,14 +229,14 @@ void Inquiry::answer(int rank) {
   send(rank, datagram);
 }
 
-void Inquiry::tell(const Error& error, const std::string& text) {
+void Inquiry::tell(const Error& error, const char* text) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   if (socket_ < 0) return;
   Datagram datagram{};
   datagram.kind = Datagram::kGaveUp;
   datagram.code = error.code();
-  datagram.num_bytes = static_cast<std::int32_t>(std::min(text.size(), kMaxText));
-  std::memcpy(datagram.text, text.data(), datagram.num_bytes);
+  datagram.num_bytes = static_cast<std::int32_t>(std::min(std::strlen(text), kMaxText));
+  std::memcpy(datagram.text, text, datagram.num_bytes);
   const int size = static_cast<int>(addresses_.size());
   const bool is_news = dynamic_cast<const Relayed*>(&error) == nullptr &&
                        (error.code() != DDL_ERROR_TIMEOUT || size <= kMaxTold);

@@ -36,8 +36,8 @@ class Inquiry {
   // `whom` if all of them do. Throws Relayed when another rank tells that it gave up.
   std::vector<int> look(const std::vector<int>& whom, double idle);
 
-  // Tells the others that this rank gave up, and why.
-  void tell(const Error& error, const std::string& text);
+  // Tells the others that this rank gave up, and why. Takes no memory.
+  void tell(const Error& error, const char* text);
 
  private:
   struct Address;

@@ -76,7 +76,7 @@ MpiTransport::~MpiTransport() {
   if (use_ == Use::kBorrowed) {
     MPI_Comm_set_errhandler(comm_, before_);
     MPI_Errhandler_free(&before_);
-  } else {
+  } else if (use_ == Use::kPrivate) {
     MPI_Comm_free(&comm_);
   }
 }
@@ -106,16 +106,26 @@ void Batch::send(const void* buffer, std::size_t nbytes, int peer, int tag, std:
   } while (nbytes > 0);
 }
 
-bool Batch::post(const Waiting& send) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  const Message& message = send.message;
-  if (!try_isend(send.buffer, message.nbytes, message.peer, send.tag, transport_.comm(),
-                 &request)) {
-    return false;
+MPI_Request* Batch::add(const Message& message) {
+  requests_.push_back(MPI_REQUEST_NULL);
+  try {
+    messages_.push_back(message);
+  } catch (...) {
+    requests_.pop_back();
+    throw;
   }
-  messages_.push_back(message);
-  requests_.push_back(request);
-  return true;
+  return &requests_.back();
+}
+
+bool Batch::post(const Waiting& send) {
+  const Message& message = send.message;
+  MPI_Request* request = add(message);
+  if (try_isend(send.buffer, message.nbytes, message.peer, send.tag, transport_.comm(), request)) {
+    return true;
+  }
+  messages_.pop_back();
+  requests_.pop_back();
+  return false;
 }
 
 // Says whether MPI has taken any.
@@ -142,10 +152,9 @@ void Batch::recv(void* buffer, std::size_t nbytes, int peer, int tag, std::uint6
   const InsideMpi inside(this);
   do {
     const int piece = static_cast<int>(std::min(nbytes, kMaxPiece));
-    messages_.push_back({peer, piece, true, id});
-    requests_.push_back(MPI_REQUEST_NULL);
+    MPI_Request* request = add({peer, piece, true, id});
     const int source = peer == kAnyRank ? MPI_ANY_SOURCE : peer;
-    check_mpi(MPI_Irecv(bytes, piece, MPI_BYTE, source, tag, transport_.comm(), &requests_.back()),
+    check_mpi(MPI_Irecv(bytes, piece, MPI_BYTE, source, tag, transport_.comm(), request),
               "MPI_Irecv");
     bytes += piece;
     nbytes -= piece;
@@ -165,10 +174,8 @@ std::optional<int> Batch::try_recv(int peer, int tag, std::vector<std::byte>* by
     if (is_there == 0) return std::nullopt;
     MPI_Get_count(&status, MPI_BYTE, &nbytes);
     bytes->resize(nbytes);
-    messages_.push_back({status.MPI_SOURCE, nbytes, true, 0});
-    requests_.push_back(MPI_REQUEST_NULL);
-    check_mpi(MPI_Imrecv(bytes->data(), nbytes, MPI_BYTE, &message, &requests_.back()),
-              "MPI_Imrecv");
+    MPI_Request* request = add({status.MPI_SOURCE, nbytes, true, 0});
+    check_mpi(MPI_Imrecv(bytes->data(), nbytes, MPI_BYTE, &message, request), "MPI_Imrecv");
   }
   wait();
   return status.MPI_SOURCE;
@@ -176,20 +183,16 @@ std::optional<int> Batch::try_recv(int peer, int tag, std::vector<std::byte>* by
 
 void Batch::all_min(long* values, int n) {
   const InsideMpi inside(this);
-  messages_.push_back({-1, 0, false, 0});
-  requests_.push_back(MPI_REQUEST_NULL);
-  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_LONG, MPI_MIN, transport_.comm(),
-                           &requests_.back()),
+  MPI_Request* request = add({-1, 0, false, 0});
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_LONG, MPI_MIN, transport_.comm(), request),
             "MPI_Iallreduce");
 }
 
 void Batch::all_gather(const void* own, std::size_t nbytes, void* all) {
   const InsideMpi inside(this);
-  messages_.push_back({-1, 0, false, 0});
-  requests_.push_back(MPI_REQUEST_NULL);
+  MPI_Request* request = add({-1, 0, false, 0});
   const int count = static_cast<int>(nbytes);
-  check_mpi(MPI_Iallgather(own, count, MPI_BYTE, all, count, MPI_BYTE, transport_.comm(),
-                           &requests_.back()),
+  check_mpi(MPI_Iallgather(own, count, MPI_BYTE, all, count, MPI_BYTE, transport_.comm(), request),
             "MPI_Iallgather");
 }
 

@@ -24,12 +24,16 @@ void check_mpi(int code, const char* what);
 // An MPI communicator; rank i of it is `peers[i]`.
 class MpiTransport {
  public:
-  // A private one is freed at the end; a borrowed one is left as it was.
-  enum class Use { kPrivate, kBorrowed };
+  // A private one is freed at the end; a borrowed one is left as it was; an abandoned one stays.
+  enum class Use { kPrivate, kBorrowed, kAbandoned };
   MpiTransport(MPI_Comm comm, std::vector<Peer> peers, Use use = Use::kPrivate);
   ~MpiTransport();
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
+
+  // Messages may be under way still. MPI would give the number of a communicator that it frees to
+  // the next one, which would then receive them.
+  void abandon() { use_ = Use::kAbandoned; }
 
   MPI_Comm comm() const { return comm_; }
   int rank() const { return rank_; }
@@ -102,6 +106,8 @@ class Batch {
     int tag;
     Message message;
   };
+  // Both lists get longer, or neither. The request is MPI's to set.
+  MPI_Request* add(const Message& message);
   bool post(const Waiting& send);
   bool post_waiting();
   void check(const Message& message, const MPI_Status& status, int code) const;

@@ -48,9 +48,11 @@ class Roll {
     try {
       gather();
       compare();
-    } catch (const Error& e) {
-      error = e;
-      verdict_ = Slip::make(Slip::kVerdict, e.code(), e.what());
+    } catch (...) {
+      with_current_error([&](const Error& e) {
+        error = e;
+        verdict_ = Slip::make(Slip::kVerdict, e.code(), e.what());
+      });
     }
     tell(error.has_value());
     if (error) throw *error;
@@ -119,7 +121,7 @@ class Roll {
     const auto unless_lost = [is_error](const auto& act) {
       try {
         act();
-      } catch (const Error&) {
+      } catch (...) {
         if (!is_error) throw;
       }
     };
