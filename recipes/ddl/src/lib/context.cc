@@ -47,6 +47,25 @@ void drop_context() {
   if (g_has_failed_alike) end_mpi();
 }
 
+// While it lives, UCX below MPI makes no sockets where all ranks are on this host: they would
+// listen on the host's addresses, and nobody would come. The user's choice goes before; programs
+// that this one starts later do not have it.
+class NoSockets {
+ public:
+  NoSockets() : is_set_(std::getenv(kVariable) == nullptr && are_all_ranks_here()) {
+    if (is_set_) setenv(kVariable, "^tcp", 1);
+  }
+  ~NoSockets() {
+    if (is_set_) unsetenv(kVariable);
+  }
+  NoSockets(const NoSockets&) = delete;
+  NoSockets& operator=(const NoSockets&) = delete;
+
+ private:
+  static constexpr const char* kVariable = "UCX_TLS";
+  bool is_set_;
+};
+
 // Starts MPI unless someone has.
 void start_mpi() {
   int is_initialized = 0;
@@ -60,6 +79,7 @@ void start_mpi() {
   if (is_initialized) return;
   int provided = MPI_THREAD_SINGLE;
   const Reminder reminder("MPI_Init");
+  const NoSockets no_sockets;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   g_owns_mpi = true;
   // Calls on several requests report errors through this handler, not through a communicator's.

@@ -1,6 +1,8 @@
 #include "launchers.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 
 #include "error.h"
@@ -61,6 +63,15 @@ void check_launchers(int mpi_size) {
          "), but MPI in this one knows of itself alone; ", launcher.fix,
          ". A program that is to be alone runs under `env -u ", launcher.size, "`");
   }
+}
+
+bool are_all_ranks_here() {
+  const char* const known_to_mpi[] = {"PMI_FD", "PMI_PORT", "PMI_RANK", "PMIX_RANK"};
+  const bool is_alone = std::none_of(std::begin(known_to_mpi), std::end(known_to_mpi),
+                                     [](const char* name) { return std::getenv(name) != nullptr; });
+  // Hydra's
+  const long here = number("MPI_LOCALNRANKS");
+  return is_alone || (here > 0 && here == number("PMI_SIZE"));
 }
 
 }  // namespace ddl

@@ -9,4 +9,7 @@ namespace ddl {
 // mpiexec. `mpi_size` is the size of MPI_COMM_WORLD.
 void check_launchers(int mpi_size);
 
+// Whether the launcher has started all ranks on this host. False where it does not say.
+bool are_all_ranks_here();
+
 }  // namespace ddl

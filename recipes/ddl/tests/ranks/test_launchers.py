@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conftest import BIN, environment
+from conftest import BIN, Launch, environment
 
 SIZE = "import ddl; ddl.init(); print(ddl.size())"
 
@@ -55,6 +55,16 @@ def test_one_of_several_that_mpi_does_not_know(rank: str, size: str, fix: str) -
 def test_one_that_is_alone(variables: dict[str, object]) -> None:
     result = alone(**variables)
     assert (result.returncode, result.stdout) == (0, "1\n"), result.stderr
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_ranks_of_one_host_listen_nowhere(passes: Launch, n: int) -> None:
+    assert passes("listening", n=n).stdout.count("listens at [] None") == n
+
+
+def test_a_choice_of_the_user_goes_before(passes: Launch) -> None:
+    result = passes("listening", n=2, env={"UCX_TLS": "tcp,sm,self"})
+    assert result.stdout.count("b'tcp,sm,self'") == 2
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
