@@ -87,6 +87,21 @@ def test_launchers_that_disagree_are_both_named(tmp_path: Path) -> None:
     assert "of 2 for MPI (PMI_RANK, PMI_SIZE)" in result.stderr
 
 
+FORK = """
+child = os.fork() if rank == 0 else None
+if child == 0: sys.exit(3)
+if child: assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+import numpy
+comm = ddl.new_group([*range(size)])  # MPI asks the rank's server for what is not known yet
+assert ddl.allreduce(numpy.ones(1), group=comm)[0] == size
+"""
+
+
+def test_a_forked_process_leaves_the_server_of_mpi_to_its_rank(tmp_path: Path) -> None:
+    result = run([*TORCHRUN, "2"], tmp_path, SUM + FORK)
+    assert result.returncode == 0, result.stderr
+
+
 def test_a_rank_that_fails_ends_the_job_of_torchrun(tmp_path: Path) -> None:
     fails = "if rank == 1: raise SystemExit('this rank has had enough')\ndist.barrier()\n"
     code = SUM.replace("dist.destroy", fails + "dist.destroy")

@@ -93,6 +93,28 @@ def test_an_uncaught_exception_ends_the_job(ddlrun: Run) -> None:
     assert "KeyError: 'nothing'" in result.stderr
 
 
+FORK = """
+child = os.fork() if rank == 0 else None
+if child == 0: sys.exit(3)
+if child: assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+dist.all_reduce(tensor)
+print("went on", flush=True)
+"""
+
+
+def test_a_forked_process_ends_for_itself(ddlrun: Run) -> None:
+    result = ddlrun(2, code=BEGIN + FORK)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("went on") == 2
+
+
+def test_an_exception_that_a_console_caught_ends_nothing(ddlrun: Run) -> None:
+    catch = "import code; code.InteractiveInterpreter().runsource('1 / 0')\n"
+    result = ddlrun(2, code=BEGIN + catch + "print('ends well', flush=True)")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("ends well") == 2
+
+
 def test_a_rank_that_leaves_early_does_not_leave_the_others_waiting(ddlrun: Run) -> None:
     code = BEGIN + "if rank == 1: sys.exit(0)\ndist.all_reduce(tensor)\nprint('not reached')"
     result = ddlrun(2, code=code)

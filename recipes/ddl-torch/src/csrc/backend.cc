@@ -1,6 +1,7 @@
 #include "backend.h"
 
 #include <Python.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -15,6 +16,7 @@ using c10d::OpType;
 using std::chrono::milliseconds;
 
 struct Registry {
+  const pid_t process = getpid();  // the rank
   std::mutex mutex;
   std::set<DdlBackend*> backends;
 };
@@ -62,6 +64,12 @@ DdlBackend::DdlBackend(int rank, std::vector<int> world_ranks, const std::string
 }
 
 DdlBackend::~DdlBackend() {
+  // A forked process has no thread but its own, and nothing of the rank's may end with it.
+  if (getpid() != registry().process) {
+    static_cast<void>(new Threads(std::move(threads_)));
+    static_cast<void>(new std::shared_ptr<CompletionPool>(std::move(completions_)));
+    return;
+  }
   {
     const std::lock_guard<std::mutex> lock(registry().mutex);
     registry().backends.erase(this);

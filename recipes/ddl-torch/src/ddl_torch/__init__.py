@@ -86,13 +86,12 @@ def _create(options: Any, _backend_options: Any) -> ProcessGroup:
 
 def _leave() -> None:
     """At exit: do not leave the other ranks waiting in groups that nobody destroyed."""
-    import sys
-
     import ddl
+    from ddl import _exit
 
     from ddl_torch import _backend
 
-    if not ddl.initialized() or getattr(sys, "last_value", None) is not None:
+    if not _exit.is_the_ranks() or _exit.failure() is not None:
         return  # after an uncaught exception ddl ends the job
     problem = _backend.leave_all(_PATIENCE)
     if problem:

@@ -44,6 +44,7 @@ class Server:
     def __init__(self, store: Store, rank: int, size: int, host: str) -> None:
         self._store, self._rank, self._size = store, rank, size
         self._barriers = 0
+        self._process = os.getpid()
         store.set(f"host {rank}", host)
         if rank == 0:  # MPICH names files of /dev/shm by it: no other job has it, nor can guess it
             store.set("name", f"ddl_{secrets.token_hex(16)}")
@@ -63,8 +64,11 @@ class Server:
         """Stop answering, as Python ends.
 
         MPICH takes leave in an exit function of C, after all threads of Python. So it finds the
-        answer to that in its socket, and to anything else that nobody is there.
+        answer to that in its socket, and to anything else that nobody is there. The socket is this
+        process's own: one that was forked from it does nothing.
         """
+        if os.getpid() != self._process:
+            return
         os.dup(self._ours.fileno())  # which stays open when Python has dropped its objects
         with contextlib.suppress(OSError):
             self._ours.sendall(b"cmd=finalize_ack rc=0\n")
