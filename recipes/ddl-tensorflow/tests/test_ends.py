@@ -120,3 +120,24 @@ def test_a_second_life_without_mpi(ddlrun: Run) -> None:
     )
     result = run(ddlrun, code)
     assert result.stdout.count("MPI has already been finalised in this process") == 2
+
+
+def test_a_forked_process_ends_for_itself(ddlrun: Run) -> None:
+    code = (
+        "ask('before')\n"
+        "import os\n"
+        "child = os.fork() if ddl.rank() == 0 else None\n"
+        "if child == 0: sys.exit(3)\n"
+        "if child: assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3\n"
+        "ask('after')\n"
+    )
+    result = run(ddlrun, code)
+    for rank in range(2):
+        assert said(result, rank, "after").endswith("4.0")
+
+
+def test_an_exception_that_a_console_caught_ends_nothing(ddlrun: Run) -> None:
+    code = "ask('before')\nimport code\ncode.InteractiveInterpreter().runsource('1 / 0')\n"
+    result = run(ddlrun, code + "ask('after')\n")
+    for rank in range(2):
+        assert said(result, rank, "after").endswith("4.0")

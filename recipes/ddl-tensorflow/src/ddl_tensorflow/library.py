@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import ddl
 import tensorflow as tf
+from ddl import _exit
 from tensorflow.python.framework import auto_control_deps
 
 _PATH = str(Path(__file__).with_name("_ops.so"))
@@ -56,7 +56,7 @@ def _leave_at_exit() -> None:
 
 def _shut_down() -> None:
     """Tell the ranks that wait for this one, or will. After an exception ddl ends the job."""
-    if getattr(sys, "last_value", None) is None:
+    if _exit.is_the_ranks() and _exit.failure() is None:
         ctypes.CDLL(_PATH).ddl_tensorflow_shutdown()
 
 
