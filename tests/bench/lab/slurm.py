@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from bench.lab.network import Lab
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "mungekey", "sbatch", "srun", "scontrol", "squeue")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+GPUS = 2
+"""GPUs of each host: Slurm counts them, and there is nothing behind."""
 PATIENCE = 60.0
 """Seconds for all hosts to report to the controller."""
 
@@ -33,7 +36,8 @@ AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
 MpiDefault=none
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin=task/affinity
+GresTypes=gpu
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
@@ -205,7 +209,7 @@ def _configure(slurm: Slurm, cpus: int) -> None:
         (folder / name).mkdir()
     nodes = [
         f"NodeName={host} NodeHostname={host} NodeAddr={lab.address(host)} "
-        f"CPUs={cpus} RealMemory=1000"
+        f"CPUs={cpus} RealMemory=1000 Gres=gpu:{GPUS}"
         for host in lab.names
     ]
     first = lab.names[0]
@@ -214,6 +218,9 @@ def _configure(slurm: Slurm, cpus: int) -> None:
             first=first, address=lab.address(first), folder=folder, nodes="\n".join(nodes)
         )
     )
+    for number in range(GPUS):
+        os.mknod(folder / f"gpu{number}", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    (folder / "gres.conf").write_text(f"Name=gpu File={folder}/gpu[0-{GPUS - 1}]\n")
     # The hosts see no cgroups, and need none: the other version looks for them at once.
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
     layout = lab.layout

@@ -7,11 +7,9 @@ Sources: Slurm's documentation of sbatch (`--requeue`, `--signal`), of scontrol 
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping
 
-_LIMIT = 60.0
-"""Seconds that a command of Slurm may take."""
+from ddl.launch.scontrol import facts_of, own_job, scontrol
 
 
 def requeue(environ: Mapping[str, str] = os.environ) -> str:
@@ -20,20 +18,17 @@ def requeue(environ: Mapping[str, str] = os.environ) -> str:
     Returns:
         A sentence about what was done, or why nothing was; "" outside of Slurm.
     """
-    number = environ.get("SLURM_JOB_ID", "")
-    if not number:
+    job = own_job(environ)
+    if not job:
         return ""
-    facts, error = _facts(number)
-    if error:
-        return f"job {number} was not requeued: {error}"
-    reason = why_not(facts)
+    facts, error = facts_of(job)
+    reason = error or why_not(dict(facts))
     if reason:
-        return f"job {number} was not requeued: {reason}"
-    done = _run("scontrol", "requeue", number)
-    if isinstance(done, str) or done.returncode:
-        said = done if isinstance(done, str) else done.stderr.strip()
-        return f"job {number} was not requeued: scontrol requeue: {said}"
-    return f"job {number} was requeued"
+        return f"job {job} was not requeued: {reason}"
+    done = scontrol("requeue", job)
+    if isinstance(done, str):
+        return f"job {job} was not requeued: scontrol requeue: {done}"
+    return f"job {job} was requeued"
 
 
 def why_not(facts: Mapping[str, str]) -> str:
@@ -53,29 +48,3 @@ def why_not(facts: Mapping[str, str]) -> str:
     if facts.get("JobState") != "RUNNING":
         return f"Slurm is ending it already (its state is {facts.get('JobState', 'unknown')})"
     return ""
-
-
-def _facts(number: str) -> tuple[dict[str, str], str]:
-    done = _run("scontrol", "show", "job", "--oneliner", number)
-    if isinstance(done, str) or done.returncode:
-        said = done if isinstance(done, str) else done.stderr.strip()
-        return {}, f"scontrol show job: {said}"
-    pairs = (word.partition("=") for word in done.stdout.split())
-    return {name: value for name, _, value in pairs}, ""
-
-
-def _run(*command: str) -> subprocess.CompletedProcess[str] | str:
-    """The process that has ended, or why there is none."""
-    try:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_LIMIT,
-            check=False,
-        )
-    except OSError as error:
-        return f"{command[0]}: {error.strerror}"
-    except subprocess.TimeoutExpired:
-        return f"no answer within {_LIMIT:g} s"

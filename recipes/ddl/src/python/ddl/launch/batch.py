@@ -118,7 +118,10 @@ def _lsf(environ: Mapping[str, str]) -> list[Host]:
 
 
 def _slurm(environ: Mapping[str, str]) -> list[Host]:
-    names = [host.name for host in parse_hosts(environ["SLURM_JOB_NODELIST"], "SLURM_JOB_NODELIST")]
+    # In a step, the list is of the step's hosts where srun was called outside of the job.
+    in_step = "SLURM_STEP_ID" in environ and bool(environ.get("SLURM_NODELIST"))
+    variable = "SLURM_NODELIST" if in_step else "SLURM_JOB_NODELIST"
+    names = [host.name for host in parse_hosts(environ[variable], variable)]
     said = environ.get("SLURM_TASKS_PER_NODE", "")
     # Slurm counts one task a node when nobody has said how many: that says nothing.
     if not said or not {"SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"} & set(environ):
@@ -129,13 +132,16 @@ def _slurm(environ: Mapping[str, str]) -> list[Host]:
         if not match:
             raise LaunchError(f"SLURM_TASKS_PER_NODE: '{said}' is not understood", "Use -host.")
         slots += [int(match[1])] * min(int(match[2] or 1), MAX_HOSTS + 1)
-    if len(slots) != len(names):
-        raise LaunchError(
-            f"SLURM_TASKS_PER_NODE: '{said}' is for {len(slots)} hosts, but SLURM_JOB_NODELIST "
-            f"names {len(names)}",
-            "Use -host.",
-        )
-    return [Host(name, count) for name, count in zip(names, slots, strict=True)]
+    if len(slots) == len(names):
+        return [Host(name, count) for name, count in zip(names, slots, strict=True)]
+    if in_step:  # those are the tasks of a step on fewer hosts, as of a shell attached to the job
+        each = whole_number(environ.get("SLURM_NTASKS_PER_NODE", ""))
+        return [Host(name, each if each > 0 else None) for name in names]
+    raise LaunchError(
+        f"SLURM_TASKS_PER_NODE: '{said}' is for {len(slots)} hosts, but SLURM_JOB_NODELIST "
+        f"names {len(names)}",
+        "Use -host.",
+    )
 
 
 def _oar(environ: Mapping[str, str]) -> list[Host]:

@@ -32,7 +32,7 @@ def ask_places(job: Job) -> list[str]:
     try:
         done = subprocess.run(
             launcher.command(asked),
-            env=dict(asked.environment),
+            env=launcher.environment(asked),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=SECONDS,

@@ -13,10 +13,13 @@ from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import Host, is_local, parse_hosts
 from ddl.launch.layout import Job
 from ddl.launch.own import find_program
+from ddl.launch.scontrol import gpus_per_host
+from ddl.launch.step import step_environment
 
 WRAPPER = Path(__file__).with_name("rank.py")
 SSH_OPTIONS = ("-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 CHECKS_AT_ONCE = 32
+ASKING = 20.0  # seconds for Slurm to tell of the job's GPUs
 # srun of a proxy that has failed: "srun: error: h[2-3]: tasks 1-2: Exited with exit code 2".
 _GONE = re.compile(r"srun: error: (\S+): tasks? [\d,\[\]-]+: ")
 
@@ -51,6 +54,14 @@ class HydraLauncher:
         # -I -S: the wrapper is the standard library alone, whatever the user's environment says.
         wrapper = [sys.executable, "-I", "-S", str(WRAPPER)]
         return [*self._start(job), *wrapper, *map(escape, job.command)]
+
+    def environment(self, job: Job) -> dict[str, str]:
+        """The variables of the mpiexec process."""
+        if all(is_local(host) for host in job.hosts):
+            return dict(job.environment)
+        way = starter(job.environment, job.hosts).name
+        gpus = gpus_per_host(job.environment, ASKING) if way == "slurm" else 0
+        return step_environment(way, job.environment, gpus)
 
     def direct_command(self, job: Job) -> list[str]:
         """The command line for a program of ours that needs no wrapper, nor any Python."""

@@ -35,6 +35,10 @@ class Launcher(Protocol):
         """The process to start."""
         ...
 
+    def environment(self, job: Job) -> dict[str, str]:
+        """The variables of that process. Each rank sees those of the job."""
+        ...
+
     def demultiplexer(self) -> Demultiplexer:
         """A fresh one for one stream of that process."""
         ...

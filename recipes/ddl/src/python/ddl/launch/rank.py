@@ -16,6 +16,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (so does pathlib)
 sys.path.append(HERE)  # -I leaves it out
 from bind import bind  # type: ignore[import-not-found]  # noqa: E402
+from step import give_back  # type: ignore[import-not-found]  # noqa: E402
 from variables import decode_nodes, identify  # type: ignore[import-not-found]  # noqa: E402
 
 PR_SET_PDEATHSIG = 1
@@ -32,6 +33,7 @@ _prctl = ctypes.CDLL(None).prctl
 def main() -> None:
     """Runs the command, reports its end and ends in the same way."""
     parent = os.getppid()
+    give_back(os.environ)
     grace = float(os.environ.pop("DDLRUN_GRACE", GRACE))
     if os.environ["MPI_LOCALRANKID"] == "0":
         start_sweep(parent, grace)

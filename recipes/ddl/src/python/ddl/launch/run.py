@@ -51,7 +51,7 @@ class Run:
         self._patience = library_timeout(job.environment)
         self._token = os.urandom(6).hex()
         self._command = launcher.command(job)
-        self._environment = {**job.environment, "DDLRUN_TOKEN": self._token}
+        self._environment = {**launcher.environment(job), "DDLRUN_TOKEN": self._token}
         self._launcher = launcher
         self._timeout = timeout
         self._verbose = verbose

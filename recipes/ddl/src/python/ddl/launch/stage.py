@@ -70,7 +70,7 @@ class Staging:
         begin = time.monotonic()
         with subprocess.Popen(
             self.command(),
-            env=dict(self._job.environment),
+            env=self._launcher.environment(self._job),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

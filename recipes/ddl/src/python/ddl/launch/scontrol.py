@@ -1,0 +1,67 @@
+"""Asks Slurm about the job that this process is part of, by its `scontrol`.
+
+Source: scontrol(1) of Slurm, `show job`; sbatch(1), "Job arrays": a task k of the array N is N_k.
+"""
+
+import re
+import subprocess
+from collections.abc import Mapping
+
+from ddl.launch.own import find_program
+
+LIMIT = 60.0
+"""Seconds that a command may take."""
+
+# As "gpu:tesla:2(IDX:0-1)", "gpu:2(IDX:0-1),fpga:1(IDX:0)".
+_GPUS = re.compile(r"(?:^|,)gpu:(?:[^:(,]+:)?(\d+)(?:\(|,|$)")
+
+Facts = list[tuple[str, str]]
+
+
+def own_job(environ: Mapping[str, str]) -> str:
+    """The job's name for scontrol: a task's, of an array; "" outside of Slurm.
+
+    The number of an array is that of one of its tasks, too, and would name them all.
+    """
+    array, task = (environ.get(f"SLURM_ARRAY_{name}", "") for name in ("JOB_ID", "TASK_ID"))
+    return f"{array}_{task}" if array and task else environ.get("SLURM_JOB_ID", "")
+
+
+def facts_of(job: str, *flags: str, limit: float = LIMIT) -> tuple[Facts, str]:
+    """What `scontrol show job` says, as ("JobState", "RUNNING") and so on; or an error's words."""
+    done = scontrol("show", "job", *flags, "--oneliner", job, limit=limit)
+    if isinstance(done, str):
+        return [], f"scontrol show job: {done}"
+    first = next(iter(done.stdout.splitlines()), "")  # of a heterogeneous job, its leader
+    pairs = (word.partition("=") for word in first.split())
+    return [(name, value) for name, _, value in pairs], ""
+
+
+def gpus_per_host(environ: Mapping[str, str], limit: float) -> int:
+    """How many GPUs the job has on each host, on that with the fewest; 0 without, or unknown."""
+    job = own_job(environ)
+    facts, _ = facts_of(job, "--details", limit=limit) if job else ([], "")
+    # "Nodes=h[0-1] CPU_IDs=0-1 Mem=0 GRES=gpu:2(IDX:0-1)", once for all hosts that are alike.
+    counts = [sum(map(int, _GPUS.findall(value))) for name, value in facts if name == "GRES"]
+    return min(counts, default=0)
+
+
+def scontrol(*words: str, limit: float = LIMIT) -> subprocess.CompletedProcess[str] | str:
+    """The process, which has ended well; or why there is none."""
+    program = find_program("scontrol")
+    if program is None:
+        return "scontrol is not on PATH"
+    try:
+        done = subprocess.run(
+            [program, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+        )
+    except OSError as error:
+        return f"scontrol: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return f"no answer within {limit:g} s"
+    return done.stderr.strip() if done.returncode else done
