@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,28 @@ pytestmark = [
     needs_lab,
     pytest.mark.skipif(bool(why_not()), reason=why_not()),
 ]
+
+TASK = """
+import os, sys, time
+from pathlib import Path
+from ddl.checkpoint.slurm import requeue
+restarts, folder = os.environ.get("SLURM_RESTART_COUNT", "0"), Path(sys.argv[1])
+has_array_s = os.environ["SLURM_JOB_ID"] == os.environ["SLURM_ARRAY_JOB_ID"]
+asks = has_array_s == (sys.argv[2] == "array's")
+print("start", restarts, flush=True)
+if asks and restarts == "0":
+    while sys.argv[3] == "completed" and not (folder / "done").exists():
+        time.sleep(0.2)
+    time.sleep(2)  # Slurm has seen it, too
+    print(requeue(), flush=True)
+    (folder / "asked").touch()
+    time.sleep(60)
+while sys.argv[3] == "running" and not (folder / "asked").exists():
+    time.sleep(0.2)
+time.sleep(3 if sys.argv[3] == "running" else 0)
+(folder / "done").touch()
+print("end", restarts, flush=True)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +133,35 @@ def test_a_job_that_slurm_preempts_is_requeued_once(slurm: Slurm) -> None:
     assert slurm.job(training.number)["Restarts"] == "1"
     assert slurm.wait(urgent, 60)["JobState"] == "COMPLETED"
     slurm.run("scancel", str(training.number))
+
+
+@pytest.mark.parametrize("sibling", ["running", "completed"])
+@pytest.mark.parametrize("whose", ["array's", "own"])
+def test_a_task_of_an_array_is_requeued_alone(slurm: Slurm, whose: str, sibling: str) -> None:
+    """One task has the array's number, which names all tasks for Slurm."""
+    folder = slurm.folder / f"array-{whose[:3]}-{sibling}"
+    folder.mkdir()
+    (folder / "task.py").write_text(TASK)
+    words = f'{folder}/task.py {folder} "{whose}" {sibling}'
+    script = f"#!/bin/bash\nexec {built()}/bin/python {words}\n"
+    options = ("--array=0-1", "-N1", "--requeue", "--open-mode=append", "-o", f"{folder}/%a.out")
+    number = slurm.submit(script, *options)
+    asking = 1 if whose == "array's" else 0  # Slurm gives it to the last task
+    out = folder / f"{asking}.out"
+    try:
+        slurm.until(lambda: out.exists() and "requeued" in out.read_text(), 60, "the request")
+        assert f"start 0\njob {number}_{asking} was requeued\n" in own_words(out)
+        time.sleep(2)  # as Training's _hurry has it
+        slurm.run("scontrol", "update", f"JobId={number}_{asking}", "StartTime=now")
+        slurm.until(lambda: "end 1" in out.read_text(), 60, "the task's second end")
+        other = folder / f"{1 - asking}.out"
+        slurm.until(lambda: "end" in other.read_text(), 60, "the other task's end")
+    finally:
+        slurm.run("scancel", str(number))
+    assert own_words(other) == "start 0\nend 0\n"
+
+
+def own_words(out: Path) -> str:
+    """A job's output without Slurm's own, which says when it ended the job."""
+    lines = out.read_text().splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("slurmstepd"))
