@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "peer.h"
+#include "wait.h"
 
 namespace ddl {
 
@@ -29,16 +30,18 @@ Reminder::~Reminder() {
 }
 
 void Reminder::wait(const char* call) {
-  constexpr double kMost = 1e8;  // the most that wait_for can count
-  const std::chrono::duration<double> timeout(std::min(g_timeout_seconds.load(), kMost));
+  const double timeout = g_timeout_seconds;
   std::unique_lock<std::mutex> lock(mutex_);
-  if (over_.wait_for(lock, timeout, [this] { return is_over_; })) return;
+  for (Waited waited; waited.seconds() < timeout;) {
+    const std::chrono::duration<double> look(std::min(timeout, 0.5));
+    if (over_.wait_for(lock, look, [this] { return is_over_; })) return;
+  }
   char host[256] = "";
   gethostname(host, sizeof(host) - 1);
   std::fprintf(stderr,
                "[ddl] process %d on host %s has been in %s for %g s: some rank has not come there, "
                "or cannot be reached\n",
-               static_cast<int>(getpid()), host, call, timeout.count());
+               static_cast<int>(getpid()), host, call, timeout);
 }
 
 }  // namespace ddl

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -20,6 +21,24 @@ inline void cpu_relax() {
 }
 
 using Clock = std::chrono::steady_clock;
+
+// For how long this process has waited for something. The clock runs on while a process is stopped,
+// as by a batch system that suspends its job, so whoever waits looks again and again, and no more
+// than a second counts between two looks.
+class Waited {
+ public:
+  explicit Waited(Clock::time_point since = Clock::now()) : last_(since) {}
+  double seconds() {
+    const Clock::time_point now = Clock::now();
+    sum_ += std::min<Clock::duration>(now - last_, std::chrono::seconds{1});
+    last_ = now;
+    return sum_.count();
+  }
+
+ private:
+  Clock::time_point last_;
+  std::chrono::duration<double> sum_{0};
+};
 
 // The time to spin before yielding: long when every rank has a core, else hardly any. 1000 pauses
 // are some 50 us: more than a hand-over takes, and too short to matter.

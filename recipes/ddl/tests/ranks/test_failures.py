@@ -93,6 +93,26 @@ def test_a_stuck_rank_is_named_after_the_timeout(tmp_path: Path, n: int, hosts: 
         assert "DDL_TIMEOUT" in text
 
 
+@pytest.mark.parametrize("hosts", [0, 2])
+def test_time_in_which_the_ranks_are_stopped_is_not_waited(hosts: int) -> None:
+    """A batch system suspends a job; the clocks run on."""
+    with subprocess.Popen(
+        command("late", "3", n=2),
+        env=environment(DDL_TIMEOUT=8, DDL_FAKE_HOSTS=hosts),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as job:
+        assert job.stdout
+        ranks = [int(job.stdout.readline().split()[-1]) for _ in range(2)]
+        time.sleep(1)
+        for rank in ranks:
+            os.kill(rank, signal.SIGSTOP)
+        time.sleep(9)
+        for rank in ranks:
+            os.kill(rank, signal.SIGCONT)
+        assert job.wait(60) == 0
+
+
 def test_strangers_and_slow_ranks_do_no_harm(passes: Launch) -> None:
     """Datagrams of others at the ports where ranks ask each other, and a rank that is late."""
     passes("strangers", n=4, hosts=2, timeout=3)

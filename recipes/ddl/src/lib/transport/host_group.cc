@@ -252,17 +252,17 @@ void HostGroup::wait(Flag RankBlock::*flag, int rank, std::uint32_t target) {
 }
 
 void HostGroup::wait_slowly(Flag RankBlock::*flag, int rank, std::uint32_t target) {
-  const Clock::time_point start = Clock::now();
+  Waited waited;
   while (!(block(rank).*flag).wait_a_while(target, spins_)) {
     check_failure();
     check_alive(rank);
-    const std::chrono::duration<double> waited = Clock::now() - start;
+    const double idle = waited.seconds();
     std::vector<int> whom;
     for (int other = 0; other < size(); ++other) {
       if (other != me_ && !(block(other).*flag).reached(target)) whom.push_back(members_[other]);
     }
-    const std::vector<int> lost = on_wait(whom, waited.count());
-    if (waited.count() < g_timeout_seconds || whom.empty()) continue;
+    const std::vector<int> lost = on_wait(whom, idle);
+    if (idle < g_timeout_seconds || whom.empty()) continue;
     fail(DDL_ERROR_TIMEOUT, describe(transport_.peers(), lost), " did not arrive within ",
          g_timeout_seconds.load(),
          " s; it is slow, stuck or in another call (the limit is set by DDL_TIMEOUT or -timeout)");

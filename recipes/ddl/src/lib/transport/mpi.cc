@@ -277,13 +277,12 @@ std::vector<int> Batch::awaited() const {
 void Batch::explain_end() const {
   // Half of the timeout counts as over, so that the others are asked at once which rank is lost.
   const double half = g_timeout_seconds / 2;
-  const Clock::time_point start = Clock::now();
+  Waited waited;
   const std::vector<int> silent = awaited();
   std::vector<int> lost = silent;
   try {
-    for (std::chrono::duration<double> waited{0}; waited.count() < half;
-         waited = Clock::now() - start) {
-      lost = transport_.on_wait(silent, half + waited.count());
+    for (double idle = 0; idle < half; idle = waited.seconds()) {
+      lost = transport_.on_wait(silent, half + idle);
       std::this_thread::sleep_for(Flag::kSleep);
     }
     fail(DDL_ERROR_PEER_LOST, "the connection to ", describe(transport_.peers(), lost),
@@ -304,7 +303,10 @@ void Batch::wait(double more) {
   }
 }
 
-void Patience::start_over() { last_progress_ = Clock::now(); }
+void Patience::start_over() {
+  last_progress_ = Clock::now();
+  waited_ = Waited(last_progress_);
+}
 
 void Patience::wait(const std::function<std::vector<int>()>& whom) {
   constexpr std::chrono::microseconds kYielding{100};
@@ -317,9 +319,9 @@ void Patience::wait(const std::function<std::vector<int>()>& whom) {
   std::this_thread::sleep_for(std::min(kLongestSleep, (now - last_progress_) / 8));
   if (now - last_look_ < Flag::kSleep) return;
   last_look_ = now;
-  const std::chrono::duration<double> idle = now - last_progress_;
-  const std::vector<int> lost = transport_.on_wait(whom(), idle.count());
-  if (idle.count() <= g_timeout_seconds + more_) return;
+  const double idle = waited_.seconds();
+  const std::vector<int> lost = transport_.on_wait(whom(), idle);
+  if (idle <= g_timeout_seconds + more_) return;
   fail(DDL_ERROR_TIMEOUT, "no answer within ", g_timeout_seconds.load(), " s from ", what_,
        describe(transport_.peers(), lost),
        "; it is slow, stuck, dead or cut off (the limit is set by DDL_TIMEOUT or -timeout)");

@@ -141,6 +141,7 @@ class Patience {
   double more_;
   Clock::time_point last_progress_ = Clock::now();
   Clock::time_point last_look_ = last_progress_;
+  Waited waited_{last_progress_};  // without progress
 };
 
 }  // namespace ddl
