@@ -15,7 +15,7 @@ from bench.environment import built
 from bench.lab.layout import parse_layout
 from bench.lab.namespaces import wait_until
 from bench.lab.network import bring_up
-from bench.lab.requeue import SAVE_EVERY, WAYS, Training
+from bench.lab.requeue import SAVE_EVERY, WAYS, WORKER, Training
 from bench.lab.slurm import Slurm, slurm_in, why_not
 from support.lab import needs_lab
 
@@ -159,6 +159,24 @@ def test_a_task_of_an_array_is_requeued_alone(slurm: Slurm, whose: str, sibling:
     finally:
         slurm.run("scancel", str(number))
     assert own_words(other) == "start 0\nend 0\n"
+
+
+def test_a_timeout_of_ddlrun_s_own_ends_the_job(slurm: Slurm) -> None:
+    """It is the user's; the time limit of Slurm is not."""
+    folder = slurm.folder / "timeout"
+    folder.mkdir()
+    (folder / "total").write_text(str(10**9))
+    script = (
+        f"#!/bin/bash\n#SBATCH --open-mode=append\nexport PATH={built()}/bin:$PATH\n"
+        f"ddlrun -timeout 8 -grace 10 python {WORKER} {folder} 0.05; echo status $?\n"
+        "scontrol show job --oneliner $SLURM_JOB_ID | grep -o Requeue=.\n"
+    )
+    number = slurm.submit(script, "-N2", "--requeue", "-o", str(folder / "out"))
+    facts = slurm.wait(number, 60)
+    said = (folder / "out").read_text()
+    assert (facts["JobState"], facts["Restarts"]) == ("COMPLETED", "0"), said
+    assert f"ddl.checkpoint: job {number} was not requeued: it was submitted with" in said
+    assert said.endswith("status 124\nRequeue=1\n")  # what follows in the script may be
 
 
 def own_words(out: Path) -> str:

@@ -124,6 +124,15 @@ def test_two_jobs_of_ddlrun_share_an_allocation(slurm: Slurm) -> None:
     assert abs(second - first) < 3  # neither has waited for the other's three seconds
 
 
+def test_a_step_that_slurm_refuses_is_said_at_once(slurm: Slurm) -> None:
+    """mpiexec would wait for the proxies that srun does not start."""
+    command = "SLURM_JOB_ID=99 SLURM_JOBID=99 timeout 30 ddlrun -np 4 python who.py; echo status $?"
+    said = run(slurm, command, *TASKS)
+    assert "ddlrun: could not start rank 0 on h0, rank 1 on h0, rank 2 on h1, rank 3 on h1:" in said
+    assert "srun: error: Unable to" in said
+    assert said.endswith("status 1\n")
+
+
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_shell_that_is_attached_to_the_job(slurm: Slurm, inside: bool) -> None:
     """By srun in the job's script, or in another terminal, where the job's variables are not."""

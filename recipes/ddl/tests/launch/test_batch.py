@@ -170,6 +170,7 @@ def test_a_host_keeps_what_slurm_says_of_its_place() -> None:
     head = {
         **dict.fromkeys(host, "of mpiexec's host"),
         **{"MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1", "PMI_RANK": "0", "PMI_SIZE": "1"},
+        "DDLRUN_GRACE": "2",
         "OTHER": "of mpiexec's host",
     }
     show = "import json, os; print(json.dumps(dict(os.environ)))"

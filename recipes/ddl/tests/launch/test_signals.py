@@ -1,8 +1,10 @@
 """Signals to ddlrun reach the ranks, and a rank that a signal stops does not hold up the rest."""
 
 import os
+import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -137,3 +139,42 @@ def test_a_stopped_rank_may_go_on(start: Start, marked: Marked) -> None:
     out, errors = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "[0@localhost] well\n")
     assert errors == "ddlrun: rank 0 on localhost goes on.\n"
+
+
+CATCH = """
+import signal, sys, time
+def save(number, frame):
+    print("got", signal.Signals(number).name, flush=True)
+    time.sleep(0.5)  # as who saves
+    print("saved", flush=True)
+    sys.exit(0)
+for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, save)
+print("up", flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+@pytest.mark.parametrize(
+    "below",
+    [
+        *("timeout 100", "setsid -w", "setsid -w timeout 100"),  # in a process group of its own
+        *("sh -c '\"$@\"; true' sh", "sh -c 'setsid -w \"$@\"; true' sh"),  # the shell ends at once
+    ],
+)
+def test_a_program_below_another_one_can_save(
+    start: Start, marked: Marked, below: str, number: signal.Signals
+) -> None:
+    """mpiexec's signals go to the group of the rank's first process."""
+    program = [sys.executable, "-c", CATCH, marked.mark]
+    process = start("-np", "2", *shlex.split(below), *program)
+    assert process.stdout
+    for _ in range(2):
+        assert process.stdout.readline().endswith("] up\n")
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert out.count(f"got {number.name}\n") == 2
+    assert out.count("saved\n") == 2
+    assert marked.all_gone()

@@ -28,8 +28,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ddl import _notebook_rank as rank_side
+from ddl.launch.outcome import EXIT_TIMEOUT
 from ddl.launch.own import own_python
-from ddl.launch.run import EXIT_TIMEOUT, die_with_parent
+from ddl.launch.run import die_with_parent
 
 _PATIENCE = 15.0  # seconds that ddlrun has to end its ranks; longer than it needs
 

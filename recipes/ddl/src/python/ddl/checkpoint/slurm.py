@@ -44,7 +44,10 @@ def why_not(facts: Mapping[str, str]) -> str:
     if facts.get("BatchFlag") == "0":
         return "it is no batch job"
     if facts.get("Requeue") == "0":
-        return "it was submitted with --no-requeue, or the cluster says JobRequeue=0"
+        return (
+            "it was submitted with --no-requeue, the cluster says JobRequeue=0, or ddlrun has "
+            "ended it, as by -timeout"
+        )
     if facts.get("JobState") != "RUNNING":
         return f"Slurm is ending it already (its state is {facts.get('JobState', 'unknown')})"
     return ""

@@ -5,11 +5,13 @@ import shlex
 import sys
 
 from ddl.launch.errors import LaunchError
-from ddl.launch.options import USAGE, Options, names_hosts, parse
+from ddl.launch.options import GRACE, USAGE, Options, names_hosts, parse
+from ddl.launch.sink import hold_standard_files
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs `ddlrun` with these words (default: the process's own); the exit status."""
+    hold_standard_files()
     try:
         words = sys.argv[1:] if arguments is None else arguments
         options = parse(words)
@@ -64,7 +66,7 @@ def _launch(options: Options, words: list[str]) -> int:
     launcher.check(job)
     from ddl.launch.run import Run
 
-    return Run(job, launcher, options.timeout, options.verbose, options.grace).supervise()
+    return Run(job, launcher, options.timeout, options.verbose, options.grace or GRACE).supervise()
 
 
 def _version() -> str:

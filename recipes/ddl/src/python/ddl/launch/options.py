@@ -10,6 +10,8 @@ from ddl.launch.own import own_python
 from ddl.launch.script.words import SCRIPT_FLAGS, SCRIPT_VALUES
 from ddl.launch.script.words import USAGE as SCRIPT_USAGE
 
+GRACE = 2.0  # seconds for the ranks to end by themselves, if -grace does not say
+
 USAGE = f"""\
 Usage: ddlrun [options] PROGRAM [ARGUMENTS]
 
@@ -41,7 +43,7 @@ How:
                       brought there first; IMAGE is of `ddlce env image`
   -stage_keep DAYS    remove copies there that no job has used for that long; default: 7
   -timeout SECONDS    end the run after that time, with exit status 124
-  -grace SECONDS      how long the ranks may save after SIGTERM, before SIGKILL; default: 2
+  -grace SECONDS      how long the ranks may save after SIGTERM, before SIGKILL; default: {GRACE:g}
   -probe FILE         measure the links between the hosts and write -topology's FILE
   -show_topology      print how the hosts are connected and what allreduce does there; end
   -dry-run            print the command and end

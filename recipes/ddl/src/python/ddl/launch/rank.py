@@ -15,7 +15,14 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (so does pathlib)
 sys.path.append(HERE)  # -I leaves it out
+from awake import now, until  # type: ignore[import-not-found]  # noqa: E402
 from bind import bind  # type: ignore[import-not-found]  # noqa: E402
+from processes import (  # type: ignore[import-not-found]  # noqa: E402
+    children,
+    kill,
+    send,
+    strangers,
+)
 from step import give_back  # type: ignore[import-not-found]  # noqa: E402
 from variables import decode_nodes, identify  # type: ignore[import-not-found]  # noqa: E402
 
@@ -23,7 +30,6 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 # Variables that each host keeps: its place (see place.h), and the GPUs that the job may use there.
 OWN = ("DDL_PLACE", "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN", "CUDA_VISIBLE_DEVICES")
-GRACE = 2.0  # seconds between SIGTERM and SIGKILL, if ddlrun's -grace does not say
 INPUT = 2.0  # seconds until ddlrun has closed the input of a rank that has ended
 PATIENCE = 30.0  # seconds that a rank which has ended waits for mpiexec to end it
 
@@ -34,15 +40,15 @@ def main() -> None:
     """Runs the command, reports its end and ends in the same way."""
     parent = os.getppid()
     give_back(os.environ)
-    grace = float(os.environ.pop("DDLRUN_GRACE", GRACE))
+    grace = float(os.environ.pop("DDLRUN_GRACE"))
     if os.environ["MPI_LOCALRANKID"] == "0":
         start_sweep(parent, grace)
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     # Blocked from here on, and fetched by sigtimedwait: no signal can fall between two steps.
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD}
-    # SIGUSR1 is for the program alone, and comes to the whole process group (see run.py).
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals | {signal.SIGUSR1})
+    signals.add(signal.SIGUSR1)  # for the program alone: it comes to the whole process group
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     if os.getppid() != parent:
         os._exit(1)
     token = os.environ.pop("DDLRUN_TOKEN", "")
@@ -55,17 +61,20 @@ def main() -> None:
         trouble = f"ddlrun: {error}\n"
     os.environ["DDLRUN_WRAPPER"] = str(os.getpid())  # so ddl_abort knows that we report its exit
     report(token, "started")
+    output = os.dup(1)
     child, pump = start([unescape(word) for word in sys.argv[1:]], token, trouble)
     status, was_told = wait(child, signals, parent, token, grace)
     ended_at = time.time()
     kill_descendants()
+    report(token, "output", file=output)  # what has come before it is all
+    os.close(output)
     code = os.waitstatus_to_exitcode(status)
     report(token, "exit" if code >= 0 else "signal", abs(code), was_told, ended_at)
     if code:
         # mpiexec ends everybody at once when a rank of an MPI program goes. ddlrun, which has now
         # been told, gives the others time to end by themselves first.
-        deadline = time.monotonic() + PATIENCE
-        while (left := deadline - time.monotonic()) > 0 and os.getppid() == parent:
+        deadline = now() + PATIENCE
+        while (left := until(deadline)) > 0 and os.getppid() == parent:
             signal.sigtimedwait(signals, left)
     elif pump and token:
         # The proxy gives up the job when it has input for a rank that is gone. ddlrun ends it now.
@@ -98,17 +107,23 @@ def start_sweep(proxy: int, grace: float) -> None:
 
 
 def report(
-    token: str, word: str, number: int = 0, was_told: bool = False, at: "float | None" = None
+    token: str,
+    word: str,
+    number: int = 0,
+    was_told: bool = False,
+    at: "float | None" = None,
+    file: int = 2,
 ) -> None:
     """Tells ddlrun in one write, so that it stays one piece; it takes it out of the stream.
 
     Words, with their numbers, are: started, input (the bytes that fit now), stopped (signal),
-    continued, exit (code), signal (number). `was_told`: somebody had asked us to end.
+    continued, exit (code), signal (number); and on standard output, output: the program's has
+    ended. `was_told`: somebody had asked us to end.
     """
     if token:
         text = f"\x1f{token} {word} {number} {was_told:d} {at or time.time():.6f}\n"
         try:  # noqa: SIM105 (contextlib costs as much as the rest of this file)
-            os.write(2, text.encode())
+            os.write(file, text.encode())
         except OSError:
             pass  # nobody is left to read it
 
@@ -223,11 +238,13 @@ def wait(
 ) -> "tuple[int, bool]":
     """The program's wait status, and whether it was asked to end. Then it gets `grace` seconds.
 
-    mpiexec sends each signal to the whole process group, so the program has it already; only the
-    SIGTERM that tells us that our parent died is ours alone and is passed on. SIGQUIT stands for
-    SIGUSR2, which mpiexec does not send (see run.py): the program ignores it, and we translate.
+    mpiexec sends each signal to the whole process group, so the program has it already. Processes
+    that have left the group get it from us, and so does the program when our parent has died: that
+    SIGTERM is ours alone. SIGQUIT stands for SIGUSR2, which mpiexec does not send (see run.py): the
+    program ignores it, and we translate.
     """
     deadline = None
+    was_signalled = False
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
         if pid == child and os.WIFSTOPPED(status):
@@ -235,18 +252,23 @@ def wait(
         elif pid == child and os.WIFCONTINUED(status):
             report(token, "continued")
         elif pid == child:
+            if was_signalled:  # a shell may have ended at once, and what it ran saves
+                wait_for_rest(signals, deadline or now() + grace)
             return status, deadline is not None
         elif pid:
             continue
         elif deadline is None:
             got = signal.sigwait(signals)
+            was_signalled = was_signalled or got != signal.SIGCHLD
             if got == signal.SIGQUIT:
-                os.kill(child, signal.SIGUSR2)
+                send(signal.SIGUSR2, [child]) or kill(child, signal.SIGUSR2)
             elif got != signal.SIGCHLD:
-                deadline = time.monotonic() + grace
+                if got != signal.SIGUSR1:
+                    deadline = now() + grace
                 if os.getppid() != parent:
-                    os.kill(child, signal.SIGTERM)
-        elif (left := deadline - time.monotonic()) > 0:
+                    kill(child, got)
+                send(got, strangers())
+        elif (left := until(deadline)) > 0:
             signal.sigtimedwait(signals, left)
         else:
             os.kill(child, signal.SIGKILL)
@@ -254,33 +276,29 @@ def wait(
             return status, True
 
 
+def wait_for_rest(signals: "set[signal.Signals]", deadline: float) -> None:
+    """Gives what the program has left the time to end by itself."""
+    while (left := until(deadline)) > 0:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass  # one has ended
+        except ChildProcessError:
+            return
+        signal.sigtimedwait(signals, left)
+
+
 def kill_descendants() -> None:
     """Kills the processes that the program left: a subreaper inherits them, one by one."""
     try:
         while True:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):  # some live
-                for pid in children():
+                for pid in children(os.getpid()):
                     os.kill(pid, signal.SIGKILL)
                 os.waitpid(-1, 0)
     except ChildProcessError:
         return  # none left
     except PermissionError:
         return  # it changed its user: not ours to end
-
-
-def children() -> list[int]:
-    """Our own children, living or dead."""
-    mine = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                with open(f"/proc/{entry.name}/stat") as file:  # noqa: PTH123
-                    parent = file.read().rpartition(")")[2].split()[1]
-            except OSError:
-                continue  # it has just ended
-            if int(parent) == os.getpid():
-                mine.append(int(entry.name))
-    return mine
 
 
 if __name__ == "__main__":

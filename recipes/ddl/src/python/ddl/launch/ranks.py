@@ -20,6 +20,8 @@ class Rank:
     was_told: bool = False  # it had been asked to end before it did
     stopped_by: int = 0  # the signal that stopped it, while it is stopped
     stopped_at: float = 0.0
+    aborted_at: float = 0.0  # when it has printed what MPI_Abort prints
+    has_written: bool = False  # all of its output has come
     tail: deque[bytes] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
 
     def __str__(self) -> str:
@@ -31,6 +33,11 @@ class Rank:
         return self.end not in (None, "exit 0")
 
     @property
+    def is_over(self) -> bool:
+        """It has ended, and so has its output, unless it is stopped."""
+        return self.end is not None and (self.has_written or self.end.startswith("stopped"))
+
+    @property
     def code(self) -> int:
         """The number that its end comes with."""
         return int((self.end or "").partition(" ")[2] or 0)
@@ -38,11 +45,13 @@ class Rank:
     def how(self) -> str:
         """The rank's end in words."""
         word = (self.end or "").partition(" ")[0]
+        if self.aborted_at and word in ("abort", "exit"):
+            return "called MPI_Abort"
         if word == "signal":
             return f"was killed by {signal_name(self.code)}"
         if word == "stopped":
             return f"was stopped by {signal_name(self.code)}, did not go on, and was ended"
-        return "called MPI_Abort" if word == "abort" else f"ended with exit code {self.code}"
+        return f"ended with exit code {self.code}"
 
 
 class Clocks:
@@ -71,7 +80,8 @@ def first_failure(failed: Sequence[Rank]) -> Rank | None:
     def order(rank: Rank) -> tuple[bool, bool, float]:
         word = (rank.end or "").partition(" ")[0]
         is_killed = word == "signal" and rank.code != signal.SIGABRT
-        return rank.was_told, not is_killed and word not in ("abort", "stopped"), rank.ended_at
+        chose_to_end = not (is_killed or rank.aborted_at or word in ("abort", "stopped"))
+        return rank.was_told, chose_to_end, rank.ended_at
 
     return min(failed, key=order, default=None)
 

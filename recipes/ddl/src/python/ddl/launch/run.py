@@ -1,32 +1,36 @@
 """Runs a job: streams its output, passes signals on, and says how it ended."""
 
 import ctypes
+import math
 import os
 import re
 import selectors
 import signal
 import subprocess
-import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import FrameType
 
+from ddl.launch.awake import now, until
 from ddl.launch.launcher import Launcher
 from ddl.launch.layout import Job
-from ddl.launch.ranks import Clocks, Rank, first_failure, name_ranks, signal_name
+from ddl.launch.outcome import Outcome, say, say_as_it_is
+from ddl.launch.processes import children
+from ddl.launch.ranks import Clocks, Rank, signal_name
+from ddl.launch.scontrol import allow_requeue, forbid_requeue
+from ddl.launch.sink import Sink
 from ddl.launch.stdin import Input
 from ddl.launch.streams import Stream
 
-GRACE = 2.0  # seconds for the ranks to end by themselves, if -grace does not say
 MARGIN = 2.0  # seconds for their wrappers (rank.py) to tell us, and to end
 SETTLE = 0.2  # seconds in which failures belong together: one rank took the others along
 # Signals that batch systems send before the time is over, so that programs can save, and the signal
 # that stands for each. mpiexec passes on only some, and rank.py turns SIGQUIT back.
 PASSED_ON = {signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGQUIT}
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
-EXIT_TIMEOUT = 124
+OUR_OWN = ("timeout", signal.SIGPIPE)  # reasons to end a job that the batch system has not
+ASKING = 10.0  # seconds for Slurm to take that
 _PR_SET_PDEATHSIG = 1
 _PRCTL = ctypes.CDLL(None).prctl
 
@@ -40,13 +44,10 @@ class Run:
         launcher: Launcher,
         timeout: float | None,
         verbose: bool,
-        grace: float | None = None,
+        grace: float,
     ) -> None:
         self.ranks = [Rank(number, job.host_of(number)) for number in range(job.size)]
-        self.stop_reason: str | int | None = None  # "timeout", "failure", "chief", "host", a signal
-        self.running_at_timeout: list[Rank] = []
-        self._never_started: list[Rank] = []
-        self._failures: list[Rank] = []  # before anybody was asked to end
+        self.outcome = Outcome(self.ranks, timeout)
         self._chief = job.chief
         self._patience = library_timeout(job.environment)
         self._token = os.urandom(6).hex()
@@ -55,21 +56,25 @@ class Run:
         self._launcher = launcher
         self._timeout = timeout
         self._verbose = verbose
-        self._grace = GRACE if grace is None else grace
+        self._grace = grace
         self._milestones: list[str] = []  # of the start, for -v
-        self._own_words: deque[bytes] = deque(maxlen=40)
         self._clocks = Clocks()
         self._input = Input()
         self._streams: list[Stream] = []
         self._to_pass_on: list[int] = []  # signals, until all ranks are there
         self._stopped: list[Rank] = []
+        self._process: subprocess.Popen[bytes]
+        self._early: list[int] | None = []  # signals, until mpiexec is there
         self._settle_at: float | None = None
+        self._doubt_at: float | None = None  # when to look whether anything can start any more
         self._kill_at: float | None = None
         self._kills = 0
+        self._is_last = False  # Slurm is not to start the job again
 
     def supervise(self) -> int:
         """Starts the job, sees it to its end and prints what went wrong; the exit status."""
         began = time.monotonic()
+        self._deadline = now() + self._timeout if self._timeout else None
         wakeup = _catch_signals(self._signal)
         self._process = subprocess.Popen(
             self._command,
@@ -80,25 +85,25 @@ class Run:
             start_new_session=True,  # Ctrl-C comes to us alone; we pass it on
             preexec_fn=die_with_parent,
         )
+        early, self._early = self._early or [], None
+        for number in early:
+            self._signal(number, None)
         self._reach("mpiexec")
         if self._process.stdin:
             self._input.connect(self._process.stdin)
         selector = selectors.PollSelector()  # epoll refuses files, as our input may be
         selector.register(wakeup, selectors.EVENT_READ)
-        for pipe, sink in ((self._process.stdout, sys.stdout), (self._process.stderr, sys.stderr)):
+        for pipe, sink in ((self._process.stdout, Sink(1)), (self._process.stderr, Sink(2))):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
             demultiplexer, token = self._launcher.demultiplexer(), self._token.encode()
-            stream = Stream(
-                self.ranks, token, self.report, demultiplexer, self.own_words, sink.buffer
-            )
+            stream = Stream(self.ranks, token, self.report, demultiplexer, self.own_words, sink)
             self._streams.append(stream)
             selector.register(pipe, selectors.EVENT_READ, stream)
         open_pipes = len(self._streams)
-        deadline = began + self._timeout if self._timeout else None
         while open_pipes:
             _watch(selector, 0, self._reads_input())
-            for key, _ in selector.select(self._wait_time(deadline)):
+            for key, _ in selector.select(self._wait_time()):
                 if key.fd == wakeup:
                     os.read(wakeup, 1 << 10)  # a signal, whose handler has run
                 elif key.fd == 0:
@@ -109,16 +114,21 @@ class Run:
                         selector.unregister(key.fileobj)
                         open_pipes -= 1
                     self._pass_on(key.data, partial(key.data.feed, data))
-            self._look_at_the_clock(deadline)
+            self._look_at_the_clock()
         status = self._process.wait()
-        return self._conclude(status, time.monotonic() - began)
+        if self._is_last:
+            allow_requeue(os.environ, ASKING)
+        return self.outcome.conclude(status, time.monotonic() - began)
 
     def stop(self, reason: str | int, number: int) -> None:
         """Asks all ranks to end by a signal; they have the grace's seconds."""
-        if self.stop_reason is None:
-            self.stop_reason = reason
+        if self.outcome.stop_reason is None:
+            self.outcome.stop_reason = reason
         if self._kill_at is None:
-            self._kill_at = time.monotonic() + self._grace + MARGIN
+            # The ranks see a SIGTERM, as from Slurm: a Checkpointer would have the job start again.
+            if reason in OUR_OWN and os.environ.get("SLURM_JOB_ID"):
+                self._is_last = forbid_requeue(os.environ, ASKING)
+            self._kill_at = now() + self._grace + MARGIN
             self._process.send_signal(number)
 
     def ended(self, rank: Rank, how: str, at: float, *, was_told: bool = False) -> None:
@@ -126,37 +136,44 @@ class Run:
         if rank.end:
             return
         rank.end, rank.ended_at, rank.was_told, rank.stopped_by = how, at, was_told, 0
-        if self.stop_reason is not None:
+        if self.outcome.stop_reason is not None:
             return
         if rank.failed:
-            self._failures.append(rank)
-            self._settle_at = self._settle_at or time.monotonic() + SETTLE
+            self.outcome.failures.append(rank)
+            # MPI itself ends all when a rank has called MPI_Abort.
+            delay = MARGIN if rank.aborted_at else SETTLE
+            self._settle_at = min(self._settle_at or math.inf, now() + delay)
         elif rank.number == self._chief:
             self.stop("chief", signal.SIGTERM)
 
     def report(self, rank: Rank, text: str) -> None:
         """A rank's wrapper speaks, as rank.py's `report` has it; or MPI does, of an abort."""
         word, *more = text.split()
-        now = time.monotonic()
+        moment = time.monotonic()
         if word == "abort":
-            self.ended(rank, word, now)
+            rank.aborted_at = moment
             return
         number, was_told, at = int(more[0]), more[1] == "1", float(more[2])
-        at = self._clocks.ours(rank.host, at, now)
+        at = self._clocks.ours(rank.host, at, moment)
         if word == "started":
             rank.started = True
             self._note_start()
             self._pass_on_signals()
         elif word == "input":
             self._input.allow(number)
+        elif word == "output":
+            rank.has_written = True
         elif word == "stopped":
-            rank.stopped_by, rank.stopped_at = number, now
-            self._stopped.append(rank)
+            if not rank.stopped_by:
+                self._stopped.append(rank)
+            rank.stopped_by, rank.stopped_at = number, now()
             say(f"{rank} was stopped by {signal_name(number)}; the others may wait for it.")
         elif word == "continued":
-            rank.stopped_by = 0
-            self._stopped.remove(rank)
-            say(f"{rank} goes on.")
+            # Unknown, if its wrapper was stopped, too, when the rank was: all of a job may be.
+            if rank.stopped_by:
+                rank.stopped_by = 0
+                self._stopped.remove(rank)
+                say(f"{rank} goes on.")
         else:
             if rank.number == 0:
                 self._input.close()  # its wrapper waits for that
@@ -165,15 +182,19 @@ class Run:
     def own_words(self, data: bytes) -> None:
         """Keeps the launcher's own words, which matter when no rank explains a failure."""
         lines = data.splitlines()
-        self._own_words.extend(lines)
+        self.outcome.own_words.extend(lines)
         gone = {host for line in lines for host in self._launcher.gone_hosts(os.fsdecode(line))}
-        silent = [rank for rank in self.ranks if rank.host in gone and not rank.started]
-        if silent and self.stop_reason is None:
-            self._never_started = silent
-            self.stop("host", signal.SIGTERM)
+        self._never("host", [rank for rank in self.ranks if rank.host in gone and not rank.started])
+        if not any(rank.started for rank in self.ranks):
+            self._doubt_at = now() + SETTLE
         if self._verbose:
-            sys.stderr.buffer.write(data)
-            sys.stderr.buffer.flush()
+            say_as_it_is(data)
+
+    def _never(self, reason: str, ranks: list[Rank]) -> None:
+        """Ends the job for ranks that cannot start any more, if there are any."""
+        if ranks and self.outcome.stop_reason is None:
+            self.outcome.never_started = ranks
+            self.stop(reason, signal.SIGTERM)
 
     def _note_start(self) -> None:
         """With -v, says where the time of the start has gone, once all ranks are there."""
@@ -190,58 +211,62 @@ class Run:
 
     def _reads_input(self) -> bool:
         moment = self._input.waits_until()
-        return moment is not None and time.monotonic() >= moment
+        return moment is not None and now() >= moment
 
-    def _look_at_the_clock(self, deadline: float | None) -> None:
+    def _look_at_the_clock(self) -> None:
         """Does the work that is due now."""
-        now = time.monotonic()
+        moment, is_going = now(), self.outcome.stop_reason is None
         for stream in self._streams if self._input.is_open else ():
-            if now >= (stream.asks_at() or now + 1):
+            if moment >= (stream.asks_at() or moment + 1):
                 self._pass_on(stream, stream.show_question)
         for rank in self._stopped:
-            if rank.stopped_by and now >= rank.stopped_at + self._patience:
-                self.ended(rank, f"stopped {rank.stopped_by}", now)
-        if deadline and now >= deadline and self.stop_reason is None:
-            self.running_at_timeout = [rank for rank in self.ranks if not rank.end]
+            if rank.stopped_by and moment >= rank.stopped_at + self._patience:
+                self.ended(rank, f"stopped {rank.stopped_by}", time.monotonic())
+        if self._deadline and moment >= self._deadline and is_going:
+            self.outcome.running_at_timeout = [rank for rank in self.ranks if not rank.end]
             self.stop("timeout", signal.SIGTERM)
-        if self._settle_at and now >= self._settle_at and self.stop_reason is None:
-            if any(rank.end != "abort" for rank in self._failures):  # then MPI itself ends all
-                self.stop("failure", signal.SIGTERM)
+        if self._settle_at and moment >= self._settle_at:
             self._settle_at = None
-        if self._kill_at and (now >= self._kill_at or self._all_ended()):
+            if is_going:
+                self.stop("failure", signal.SIGTERM)
+        if self._doubt_at and moment >= self._doubt_at:
+            self._doubt_at = None
+            if not any(rank.started for rank in self.ranks) and not children(self._process.pid):
+                self._never("start", self.ranks)
+        if self._kill_at and (moment >= self._kill_at or self._all_ended()):
             self._kill()
 
-    def _wait_time(self, deadline: float | None) -> float | None:
-        """Seconds until something is due."""
-        times = [self._settle_at, self._kill_at]
-        times += [deadline] if self.stop_reason is None else []
+    def _wait_time(self) -> float | None:
+        """Seconds until something may be due."""
+        times = [self._settle_at, self._kill_at, self._doubt_at]
+        times += [self._deadline] if self.outcome.stop_reason is None else []
         times += [rank.stopped_at + self._patience for rank in self._stopped if rank.stopped_by]
         if self._input.is_open:
             times += [stream.asks_at() for stream in self._streams]
             if not self._reads_input():
                 times.append(self._input.waits_until())
         due = min((moment for moment in times if moment), default=None)
-        return None if due is None else max(0.0, due - time.monotonic())
+        return None if due is None else until(due)
 
     def _pass_on(self, stream: Stream, write: Callable[[], None]) -> None:
         try:
             write()
         except BrokenPipeError:  # `ddlrun ... | head`
-            # Buffered output goes there, too: Python flushes it at the end, and would exit with
-            # 120.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.sink.fileno())
-            os.close(nowhere)
             self.stop(signal.SIGPIPE, signal.SIGTERM)
+        if stream.sink.lost and not self.outcome.lost_output:
+            self.outcome.lost_output = stream.sink.lost
+            say(f"cannot write the ranks' output: {stream.sink.lost}; the job goes on")
 
     def _signal(self, number: int, _frame: FrameType | None) -> None:
-        if number in PASSED_ON:
+        if self._early is not None:
+            self._early.append(number)
+        elif number in PASSED_ON:
             self._to_pass_on.append(number)
             self._pass_on_signals()
         elif self._kill_at is None:
             self.stop(number, signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
         else:
-            self._kill_at = time.monotonic()  # asked twice: now
+            self._kill_at = now()  # asked twice: now
 
     def _pass_on_signals(self) -> None:
         """Passes signals on once all ranks are there; earlier, they would end the starters."""
@@ -250,74 +275,13 @@ class Run:
                 self._process.send_signal(PASSED_ON[signal.Signals(self._to_pass_on.pop(0))])
 
     def _all_ended(self) -> bool:
-        return all(rank.end or not rank.started for rank in self.ranks)
+        return all(rank.is_over or not rank.started for rank in self.ranks)
 
     def _kill(self) -> None:
         """mpiexec takes a second SIGINT as "at once"; then we stop asking."""
         self._process.send_signal(signal.SIGKILL if self._kills else signal.SIGINT)
         self._kills += 1
-        self._kill_at = time.monotonic() + 2.0
-
-    def _conclude(self, status: int, seconds: float) -> int:
-        """Prints the last words, if there is anything to say; the exit status."""
-        if self.stop_reason == "timeout":
-            return self._conclude_timeout()
-        if self.stop_reason == "chief":
-            return 0
-        if self.stop_reason == "host":
-            return self._conclude_host()
-        if isinstance(self.stop_reason, int):
-            say(f"{signal_name(self.stop_reason)}: all ranks were ended after {seconds:.1f} s")
-            return 128 + self.stop_reason
-        lost = [rank for rank in self.ranks if rank.end is None]
-        first = first_failure(self._failures)
-        if first and not (lost and first.was_told):  # else mpiexec told it to end: it lost another
-            return self._conclude_failure(first, status, seconds)
-        if not status and not lost:
-            return 0
-        for line in self._own_words:
-            say(f"  mpiexec: {line.decode(errors='replace')}")
-        if lost:
-            say(f"lost {name_ranks(lost)}: gone without a word (MPI_Abort, or killed?)")
-            if len(lost) == 1:  # of several, mpiexec may have ended all but one
-                self._print_tail(lost[0])
-        else:
-            say(f"mpiexec ended with {status}, though every rank ended well")
-        return status if 0 < status < 256 else 1
-
-    def _conclude_timeout(self) -> int:
-        silent = [rank for rank in self.running_at_timeout if not rank.started]
-        if silent:
-            say(f"never started: {name_ranks(silent)}")
-        say(
-            f"timeout after {self._timeout:g} s; ended the ranks that were still running: "
-            f"{name_ranks(self.running_at_timeout)}"
-        )
-        return EXIT_TIMEOUT
-
-    def _conclude_host(self) -> int:
-        say(f"could not start {name_ranks(self._never_started)}:")
-        for line in self._own_words:
-            if line.startswith((b"srun", b"slurmstepd")) and b"CANCELLED" not in line:
-                say(f"  {line.decode(errors='replace')}")
-        say("Every host of the job needs this environment at the same path.")
-        return 1
-
-    def _conclude_failure(self, first: Rank, status: int, seconds: float) -> int:
-        others = sum(rank is not first and rank.end != "exit 0" for rank in self.ranks)
-        ended = f"; ended the other {others} running" if others else ""
-        say(f"{first} {first.how()} after {seconds:.1f} s{ended}.")
-        self._print_tail(first)
-        if first.end == "abort":
-            return status if 0 < status < 256 else 1
-        is_exit = (first.end or "").startswith("exit")
-        return first.code if is_exit else 128 + first.code
-
-    def _print_tail(self, rank: Rank) -> None:
-        if rank.tail:
-            say(f"  the last lines of rank {rank.number}:")
-        for line in rank.tail:
-            say(f"    {line.decode(errors='replace')}")
+        self._kill_at = now() + 2.0
 
 
 def library_timeout(environment: Mapping[str, str]) -> float:
@@ -336,11 +300,6 @@ def own_age() -> float:
     with open("/proc/self/stat") as file:  # noqa: PTH123
         ticks = int(file.read().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-
-
-def say(text: str) -> None:
-    """A line of our own on stderr."""
-    print(f"ddlrun: {text}", file=sys.stderr, flush=True)
 
 
 def _catch_signals(handler: "signal._HANDLER") -> int:

@@ -46,6 +46,20 @@ def gpus_per_host(environ: Mapping[str, str], limit: float) -> int:
     return min(counts, default=0)
 
 
+def forbid_requeue(environ: Mapping[str, str], limit: float) -> bool:
+    """Has Slurm start this batch job no more, however it ends; whether that is new."""
+    job = own_job(environ)
+    facts = dict(facts_of(job, limit=limit)[0]) if job else {}
+    if facts.get("BatchFlag") != "1" or facts.get("Requeue") != "1":
+        return False
+    return not isinstance(scontrol("update", f"JobId={job}", "Requeue=0", limit=limit), str)
+
+
+def allow_requeue(environ: Mapping[str, str], limit: float) -> None:
+    """Undoes `forbid_requeue`: the job's script may go on."""
+    scontrol("update", f"JobId={own_job(environ)}", "Requeue=1", limit=limit)
+
+
 def scontrol(*words: str, limit: float = LIMIT) -> subprocess.CompletedProcess[str] | str:
     """The process, which has ended well; or why there is none."""
     program = find_program("scontrol")

@@ -21,7 +21,8 @@ from ddl.launch.hydra import HydraLauncher
 from ddl.launch.image import Image, find_image, own_prefix
 from ddl.launch.layout import Job, staging_options
 from ddl.launch.options import Options
-from ddl.launch.run import die_with_parent, say
+from ddl.launch.outcome import say
+from ddl.launch.run import die_with_parent
 
 KEEP_VARIABLE = "DDL_STAGE_KEEP"
 KEEP_DAYS = 7.0

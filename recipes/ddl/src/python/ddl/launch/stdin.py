@@ -7,8 +7,9 @@ under way.
 
 import os
 import sys
-import time
 from typing import IO
+
+from ddl.launch.awake import now
 
 PAUSE = 1.0  # seconds until we look again whether a terminal's input is for us
 
@@ -37,7 +38,7 @@ class Input:
     def move(self) -> None:
         """Passes on the available input; to be called when file 0 can be read."""
         if not _is_ours():  # the job was put into the background
-            self._not_before = time.monotonic() + PAUSE
+            self._not_before = now() + PAUSE
             return
         try:
             data = os.read(0, min(self._credit, 1 << 16))

@@ -1,12 +1,12 @@
 """The ranks' output, as whole lines with their rank and host, and their wrappers' reports."""
 
 import re
-import time
 from collections.abc import Callable
-from typing import BinaryIO
 
+from ddl.launch.awake import now
 from ddl.launch.launcher import Demultiplexer
 from ddl.launch.ranks import Rank
+from ddl.launch.sink import Sink
 
 PROMPT = 0.05  # seconds after which an unfinished line is a question, and shown
 LONGEST = 64 << 20  # bytes of a line: longer ones are passed on in such pieces
@@ -31,7 +31,7 @@ class Stream:
         report: Report,
         demultiplexer: Demultiplexer,
         own_words: Callable[[bytes], None],
-        sink: BinaryIO,
+        sink: Sink,
     ) -> None:
         self.sink = sink
         self._ranks = ranks
@@ -59,7 +59,7 @@ class Stream:
         self.sink.flush()
 
     def asks_at(self) -> float | None:
-        """The moment (of time.monotonic) from which an unfinished line is to be shown."""
+        """The moment (of awake.now) from which an unfinished line is to be shown."""
         is_due = self._grown is not None and len(self._partial[0]) > self._shown
         return (self._grown or 0.0) + PROMPT if is_due else None
 
@@ -86,7 +86,7 @@ class Stream:
             elif len(partial) > LONGEST:
                 self._end_line(rank)
         if rank.number == 0:
-            self._grown = time.monotonic()
+            self._grown = now()
 
     def _line(self, rank: Rank) -> None:
         """A line is complete: it is a rank's own, or a report follows an unfinished one."""

@@ -20,6 +20,9 @@ import signal
 import sys
 import time
 
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+from awake import now  # type: ignore[import-not-found]
+
 FOLDER = "/dev/shm"
 NAMES = (
     ("mpich_shm_", "0123456789abcdef_"),  # MPIDI_POSIX_comm_bootstrap of MPICH 4.3 and later
@@ -35,8 +38,8 @@ def main() -> None:
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # as which the kernel asks for a lease back
     since = time.time() - MARGIN
     wait_for_end(int(sys.argv[1]))
-    deadline = time.monotonic() + float(sys.argv[2]) + PATIENCE
-    while (found := left_behind(since)) and time.monotonic() < deadline:
+    deadline = now() + float(sys.argv[2]) + PATIENCE
+    while (found := left_behind(since)) and now() < deadline:
         held = [name for name in found if not remove_if_unused(f"{FOLDER}/{name}")]
         if held:  # by ranks that are still ending, or by another job of this user
             time.sleep(0.2)

@@ -1,0 +1,124 @@
+"""How a job has ended, and the last words of ddlrun about it."""
+
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ddl.launch.ranks import Rank, first_failure, name_ranks, signal_name
+from ddl.launch.sink import write_all
+
+EXIT_TIMEOUT = 124
+EXIT_OUTPUT = 1
+
+
+@dataclass
+class Outcome:
+    """What a run has learnt of its job's end.
+
+    Attributes:
+        ranks: of the job.
+        timeout: ddlrun's own, in seconds.
+        stop_reason: why ddlrun has ended the job: "timeout", "failure", "chief", "host" (it has
+            lost a host), "start" (nothing could be started) or a signal's number.
+        running_at_timeout: ranks.
+        never_started: ranks, where that is the reason.
+        failures: ranks, in the order in which ddlrun learnt of them, before it asked any to end.
+        own_words: the last lines of mpiexec, and of the programs that it calls.
+        lost_output: why output of the ranks could not be written; "" if all was.
+    """
+
+    ranks: list[Rank]
+    timeout: float | None
+    stop_reason: str | int | None = None
+    running_at_timeout: list[Rank] = field(default_factory=list)
+    never_started: list[Rank] = field(default_factory=list)
+    failures: list[Rank] = field(default_factory=list)
+    own_words: deque[bytes] = field(default_factory=lambda: deque(maxlen=40))
+    lost_output: str = ""
+
+    def conclude(self, status: int, seconds: float) -> int:
+        """Prints the last words, if there is anything to say; the exit status.
+
+        `status` is mpiexec's, and `seconds` how long the job has run.
+        """
+        if self.stop_reason == "timeout":
+            return self._timeout()
+        if self.stop_reason == "chief":
+            return self._well()
+        if self.stop_reason in ("host", "start"):
+            return self._no_start()
+        if isinstance(self.stop_reason, int):
+            say(f"{signal_name(self.stop_reason)}: all ranks were ended after {seconds:.1f} s")
+            return 128 + self.stop_reason
+        for rank in self.ranks:
+            if rank.aborted_at and rank.end is None:  # mpiexec has ended its wrapper, too
+                rank.end, rank.ended_at = "abort", rank.aborted_at
+                self.failures.append(rank)
+        lost = [rank for rank in self.ranks if rank.end is None]
+        first = first_failure(self.failures)
+        if first and not (lost and first.was_told):  # else mpiexec told it to end: it lost another
+            return self._failure(first, status, seconds)
+        if not status and not lost:
+            return self._well()
+        for line in self.own_words:
+            say(f"  mpiexec: {line.decode(errors='replace')}")
+        if lost:
+            say(f"lost {name_ranks(lost)}: gone without a word (MPI_Abort, or killed?)")
+            if len(lost) == 1:  # of several, mpiexec may have ended all but one
+                print_tail(lost[0])
+        else:
+            say(f"mpiexec ended with {status}, though every rank ended well")
+        return status if 0 < status < 256 else 1
+
+    def _well(self) -> int:
+        if self.lost_output:
+            say(f"output of the ranks is lost: {self.lost_output}")
+        return EXIT_OUTPUT if self.lost_output else 0
+
+    def _timeout(self) -> int:
+        silent = [rank for rank in self.running_at_timeout if not rank.started]
+        if silent:
+            say(f"never started: {name_ranks(silent)}")
+        say(
+            f"timeout after {self.timeout:g} s; ended the ranks that were still running: "
+            f"{name_ranks(self.running_at_timeout)}"
+        )
+        return EXIT_TIMEOUT
+
+    def _no_start(self) -> int:
+        say(f"could not start {name_ranks(self.never_started)}:")
+        for line in self.own_words:
+            if not line.startswith(b"[mpiexec@") and b"CANCELLED" not in line:
+                say(f"  {line.decode(errors='replace')}")
+        if self.stop_reason == "host":
+            say("Every host of the job needs this environment at the same path.")
+        return 1
+
+    def _failure(self, first: Rank, status: int, seconds: float) -> int:
+        others = sum(rank is not first and rank.end != "exit 0" for rank in self.ranks)
+        ended = f"; ended the other {others} running" if others else ""
+        say(f"{first} {first.how()} after {seconds:.1f} s{ended}.")
+        print_tail(first)
+        if first.end == "abort":
+            return status if 0 < status < 256 else 1
+        is_exit = (first.end or "").startswith("exit")
+        return first.code if is_exit else 128 + first.code
+
+
+def print_tail(rank: Rank) -> None:
+    """Repeats the last lines of a rank."""
+    if rank.tail:
+        say(f"  the last lines of rank {rank.number}:")
+    for line in rank.tail:
+        say(f"    {line.decode(errors='replace')}")
+
+
+def say(text: str) -> None:
+    """A line of our own on stderr; nothing where that cannot be written."""
+    say_as_it_is(f"ddlrun: {text}\n".encode(errors="replace"))
+
+
+def say_as_it_is(data: bytes) -> None:
+    """Words of the launcher's on stderr, as `say`."""
+    with suppress(OSError):
+        write_all(2, data)
