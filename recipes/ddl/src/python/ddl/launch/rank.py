@@ -17,6 +17,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (so do
 sys.path.append(HERE)  # -I leaves it out
 from awake import now, until  # type: ignore[import-not-found]  # noqa: E402
 from bind import bind  # type: ignore[import-not-found]  # noqa: E402
+from host_state import (  # type: ignore[import-not-found]  # noqa: E402
+    troubles,
+    words_on_sigbus,
+)
 from processes import (  # type: ignore[import-not-found]  # noqa: E402
     children,
     kill,
@@ -60,12 +64,17 @@ def main() -> None:
     except LookupError as error:
         trouble = f"ddlrun: {error}\n"
     os.environ["DDLRUN_WRAPPER"] = str(os.getpid())  # so ddl_abort knows that we report its exit
+    if os.environ["MPI_LOCALRANKID"] == "0":
+        for words in troubles(int(os.environ["MPI_LOCALNRANKS"])):
+            tell(words)
     report(token, "started")
     output = os.dup(1)
     child, pump = start([unescape(word) for word in sys.argv[1:]], token, trouble)
     status, was_told = wait(child, signals, parent, token, grace)
     ended_at = time.time()
     kill_descendants()
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGBUS:
+        tell(words_on_sigbus())
     report(token, "output", file=output)  # what has come before it is all
     os.close(output)
     code = os.waitstatus_to_exitcode(status)
@@ -104,6 +113,14 @@ def start_sweep(proxy: int, grace: float) -> None:
         os.execv(sys.executable, words)
     finally:
         os._exit(1)  # not worth more than the job: it goes on
+
+
+def tell(words: str) -> None:
+    """A line of ours among the rank's own."""
+    try:  # noqa: SIM105 (contextlib costs as much as the rest of this file)
+        os.write(2, f"ddlrun: {words}\n".encode(errors="replace"))
+    except OSError:
+        pass  # nobody is left to read it
 
 
 def report(
