@@ -3,9 +3,11 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -115,10 +117,14 @@ SWEEP = SOURCE / "ddl" / "launch" / "sweep.py"
 
 @pytest.mark.skipif(not SWEEP.is_file(), reason="of the sources")
 def test_only_what_nobody_uses_is_swept() -> None:
-    """By name, age and use: a file that is open, one of another name, and an old one stay."""
+    """By name, age and use: a file that is open, one of another name, and an old one stay.
+
+    In a folder of its own: each `ddl.init` sweeps the other, whatever the age.
+    """
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
     mark = f"{os.getpid():x}_0"
     stale, opened, foreign, old, ucx = (
-        Path(f"/dev/shm/{name}{mark.removesuffix(end)}")
+        folder / f"{name}{mark.removesuffix(end)}"
         for name, end in (
             ("mpich_shm_a", ""),
             ("mpich_shm_b", ""),
@@ -131,7 +137,8 @@ def test_only_what_nobody_uses_is_swept() -> None:
     job = subprocess.Popen(["sleep", "600"])
     try:
         time.sleep(6)  # more than MARGIN
-        sweep = subprocess.Popen([sys.executable, "-I", "-S", str(SWEEP), str(job.pid), "2"])
+        words = [str(SWEEP), str(job.pid), "2", str(folder)]
+        sweep = subprocess.Popen([sys.executable, "-I", "-S", *words])
         stale.touch()
         foreign.touch()
         ucx.touch()
@@ -146,8 +153,7 @@ def test_only_what_nobody_uses_is_swept() -> None:
         assert old.exists()
     finally:
         job.kill()
-        for path in (stale, opened, foreign, old, ucx):
-            path.unlink(missing_ok=True)
+        shutil.rmtree(folder)
 
 
 # Has a segment mapped, and opens and closes other files, as a starting program does.

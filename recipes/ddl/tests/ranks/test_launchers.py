@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -100,3 +101,20 @@ def test_mpiexec_inside_of_another_launcher() -> None:
             check=False,
         )
         assert (done.returncode, done.stdout) == (0, f"{n}\n" * n), done.stderr
+
+
+@pytest.mark.parametrize("variable", ["LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"])
+def test_the_shared_memory_of_killed_ranks_goes_with_the_next_start(variable: str) -> None:
+    """torchrun starts ranks again, and sweeps nothing."""
+    left, held = (Path(f"/dev/shm/mpich_shm_{end}{os.getpid():x}_0") for end in "ab")
+    start = "import ddl; ddl.init()"
+    try:
+        left.touch()
+        with held.open("w"):
+            env = environment() | {variable: "0"}
+            subprocess.run([sys.executable, "-c", start], env=env, check=True)
+            assert not left.exists()
+            assert held.exists()
+    finally:
+        left.unlink(missing_ok=True)
+        held.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ import time
 from ddl import _core
 from ddl._exit import failure, is_the_ranks
 from ddl.errors import DDLError, Result, check
+from ddl.launch.sweep import sweep
 
 
 def init(options: str | None = None) -> None:
@@ -29,9 +30,17 @@ def init(options: str | None = None) -> None:
     """
     if _core.initialized():
         return
+    if _is_first_of_host():
+        sweep()  # of ranks that were killed, as before torchrun starts them again
     check(_core.init(options))
     # Ends before MPI does where mpi4py runs MPI: Python's exit functions come before the C ones.
     atexit.register(_end_at_exit)
+
+
+def _is_first_of_host() -> bool:
+    """Whether a launcher says so: torchrun and ddlrun, mpiexec, or srun."""
+    names = ("LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+    return next((os.environ[name] for name in names if name in os.environ), "") == "0"
 
 
 #: Seconds that a rank which has ended waits for those that have not.

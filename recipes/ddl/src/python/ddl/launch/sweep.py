@@ -4,7 +4,8 @@ MPICH's ranks share memory under a name in /dev/shm. The last rank removes it, b
 killed, or end by MPI_Abort. UCX's segments, below it, have a name for an instant. This program
 waits for the end of mpiexec's proxy, the one PROCESS that outlives all ranks of its host, and
 removes what the ranks left. It is nobody's child, so it is still there when everything of the job
-has been killed, and it ends within seconds of the job.
+has been killed, and it ends within seconds of the job. Other launchers, such as torchrun, have
+nobody who does so: `ddl.init` removes what earlier jobs have left.
 
 The kernel says which segments are left over. It gives a lease on a file for writing only while
 nobody else has it open or mapped (fcntl(2), F_SETLEASE). That includes other containers, and
@@ -20,9 +21,6 @@ import signal
 import sys
 import time
 
-sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
-from awake import now  # type: ignore[import-not-found]
-
 FOLDER = "/dev/shm"
 NAMES = (
     ("mpich_shm_", "0123456789abcdef_"),  # MPIDI_POSIX_comm_bootstrap of MPICH 4.3 and later
@@ -35,14 +33,25 @@ MARGIN = 5.0  # seconds by which another rank of this host may have been quicker
 
 def main() -> None:
     """Waits for the end of the process, and sweeps until nothing of its ranks is left."""
-    signal.signal(signal.SIGIO, signal.SIG_IGN)  # as which the kernel asks for a lease back
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    from awake import now  # type: ignore[import-not-found]
+
     since = time.time() - MARGIN
     wait_for_end(int(sys.argv[1]))
     deadline = now() + float(sys.argv[2]) + PATIENCE
-    while (found := left_behind(since)) and now() < deadline:
-        held = [name for name in found if not remove_if_unused(f"{FOLDER}/{name}")]
-        if held:  # by ranks that are still ending, or by another job of this user
-            time.sleep(0.2)
+    folder = sys.argv[3] if len(sys.argv) > 3 else FOLDER  # a test's own
+    while sweep(since, folder) and now() < deadline:
+        time.sleep(0.2)  # held by ranks that are still ending, or by another job of this user
+
+
+def sweep(since: float = 0.0, folder: str = FOLDER) -> bool:
+    """Removes this user's segments that nobody uses; whether any are held.
+
+    `since` is the moment (of time.time) before which a segment is none of ours.
+    """
+    found = left_behind(since, folder)
+    held = [name for name in found if not remove_if_unused(f"{folder}/{name}")]
+    return bool(held)
 
 
 def wait_for_end(process: int) -> None:
@@ -58,10 +67,14 @@ def wait_for_end(process: int) -> None:
         select.select([handle], [], [])
 
 
-def left_behind(since: float) -> list[str]:
+def left_behind(since: float, folder: str) -> list[str]:
     """This user's segments that are not older than the job."""
-    found = []
-    for entry in os.scandir(FOLDER):
+    found: list[str] = []
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return found
+    for entry in entries:
         for begin, letters in NAMES:
             if entry.name.startswith(begin) and not entry.name[len(begin) :].strip(letters):
                 try:
@@ -82,6 +95,8 @@ def remove_if_unused(path: str) -> bool:
     except OSError:
         return False
     try:
+        # The kernel asks for a lease back by SIGIO, which would end us; SIGURG is ignored.
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         os.unlink(path)  # noqa: PTH108 (pathlib costs as much as the rest of this file)
         return True
