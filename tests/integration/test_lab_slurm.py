@@ -55,12 +55,24 @@ print("asleep", flush=True)
 time.sleep(600)
 """
 
+# Three seconds in which it is not stopped, and an allreduce for which one rank comes late.
+WORK = """
+import ddl, numpy, time
+ddl.init()
+print("at work", flush=True)
+for _ in range(30 if ddl.rank() else 1):
+    time.sleep(0.1)
+assert ddl.allreduce(numpy.ones(3))[0] == ddl.size()
+print("worked", flush=True)
+"""
+
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
     with bring_up(parse_layout("racks-2x4")) as lab, slurm_in(lab) as found:
-        for name, text in (("who.py", WHO), ("torch_who.py", TORCH_WHO), ("sleep.py", SLEEP)):
-            (found.folder / name).write_text(text)
+        texts = {"who": WHO, "torch_who": TORCH_WHO, "sleep": SLEEP, "work": WORK}
+        for name, text in texts.items():
+            (found.folder / f"{name}.py").write_text(text)
         yield found
 
 
@@ -219,6 +231,23 @@ def test_a_cancelled_job_leaves_nothing(slurm: Slurm) -> None:
     assert slurm.wait(number, 60)["JobState"] == "CANCELLED"
     assert wait_until(lambda: not programs("sleep.py"), 60, 0.2), "the ranks' end"
     assert wait_until(lambda: set(slurm.states().values()) == {"idle"}, 60, 0.2), "idle hosts"
+
+
+def test_a_suspended_job_goes_on(slurm: Slurm) -> None:
+    """For longer than the timeouts, of which nothing is over then."""
+    command = "ddlrun -timeout 20 -x DDL_TIMEOUT=8 python work.py"
+    number, out = submit(slurm, command, "-N", "4")
+    for _ in range(2):
+        assert wait_until(lambda: out.exists() and out.read_text().count("at work") == 4, 60, 0.1)
+        assert slurm.run("scontrol", "suspend", str(number)).returncode == 0
+        time.sleep(12)
+        assert slurm.run("scontrol", "resume", str(number)).returncode == 0
+        time.sleep(0.3)
+    facts = slurm.wait(number, 60)
+    said = out.read_text()
+    assert facts["JobState"] == "COMPLETED", said
+    assert said.count("worked") == 4
+    assert "Error" not in said
 
 
 def on_host(command: list[str | Path]) -> None:
