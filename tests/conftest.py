@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 # Scripts of a recipe, which its build runs and unit tests import.
 sys.path.append(str(Path(__file__).parents[1] / "recipes/base/sysroot_linux-64/scripts"))
 
+from ddlce.trees import remove_tree
 from support.minitree import MiniTree, make_tree
 from support.parts import NAMES, part_of
 
@@ -25,6 +28,15 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MiniTree:
     """A small real tree with three recipes; a channel that a user has named is not its own."""
     monkeypatch.delenv("DDLCE_CHANNEL", raising=False)
     return make_tree(tmp_path)
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that other users can enter, unlike pytest's."""
+    folder = Path(tempfile.mkdtemp(prefix="ddlce-test-"))
+    folder.chmod(0o755)
+    yield folder
+    remove_tree(folder)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ddlce.env.layout import Layout, read_origin
-from ddlce.env.trees import remove_tree
+from ddlce.trees import remove_tree
 from ddlce.settings import load_settings
 
 OUT = Path(__file__).parent / "out" / "clone.json"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -15,9 +14,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from ddlce.engine.variants import VARIANTS
 from ddlce.env.layout import Layout
-from ddlce.env.trees import remove_tree
 from ddlce.settings import Settings, load_settings
 from ddlce.sources import fetch as fetch_module
+from ddlce.trees import remove_tree
 from support.cudasim import build_cudasim
 from support.cudatorch import simulate_torch
 from support.cudavariant import build_cuda_variant, nvidia_wheels
@@ -124,15 +123,6 @@ def cuda_variant(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 def simulated_torch(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Unmodified PyTorch on the simulated CUDA, built: the variables of a program."""
     return simulate_torch(prefix, tmp_path_factory.mktemp("torch"))
-
-
-@pytest.fixture
-def public() -> Iterator[Path]:
-    """A folder that other users can enter, unlike pytest's."""
-    folder = Path(tempfile.mkdtemp(prefix="ddlce-test-"))
-    folder.chmod(0o755)
-    yield folder
-    remove_tree(folder)
 
 
 @pytest.fixture

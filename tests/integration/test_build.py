@@ -15,8 +15,8 @@ import pytest
 
 from ddlce.audit import read_channel
 from ddlce.env.layout import LOCK_COPY, ORIGIN, Layout, Origin
-from ddlce.env.trees import remove_tree
 from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.trees import remove_tree
 from support.minitree import MiniTree, make_tree
 from support.packages import package_files
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.trees import remove_tree
+from ddlce.trees import remove_tree
 from support.minienv import Site
 from support.overlays import pip, run_bash, wheel
 

@@ -15,8 +15,8 @@ import pytest
 from ddlce.env import clone as clone_module
 from ddlce.env.freeze import can_be_written
 from ddlce.env.relink import Unusual
-from ddlce.env.trees import remove_tree
 from ddlce.env.verify import verify
+from ddlce.trees import remove_tree
 from support.minienv import (
     NOBODY,
     Site,

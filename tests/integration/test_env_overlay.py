@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.trees import remove_tree
+from ddlce.trees import remove_tree
 from support.minienv import Site, everything, hello_wheel
 from support.modulesystems import read_snap, require, run_shell, snap
 from support.overlays import pip, run_bash, wheel

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from ddlce.env.trees import remove_tree
 from ddlce.env.verify import verify
+from ddlce.trees import remove_tree
 from support.minienv import (
     Site,
 )

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.trees import remove_tree
 from ddlce.env.verify import verify
+from ddlce.trees import remove_tree
 from support.minienv import Site, served, site_of_channel
 
 LIB = "lib/python3.11"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.trees import remove_tree
 from ddlce.modulefile.content import CONFLICTS
+from ddlce.trees import remove_tree
 from support.minienv import Site
 from support.moduleprefix import (
     add_package,

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.env.layout import ORIGIN
-from ddlce.env.trees import remove_tree
+from ddlce.trees import remove_tree
 from support.minienv import Site
 from support.notebooks import (
     REQUIREMENTS,

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from ddlce import waiting
 from ddlce.engine.index import publish_index
-from ddlce.env import waiting
 from ddlce.env.layout import Layout
 from ddlce.env.verify import verify
 from ddlce.errors import MachineError
+from ddlce.packagecache import LOCK
 from support.minienv import Site, can_be_nobody, everything, run_as, site_of_channel
 
 pytestmark = pytest.mark.skipif(not can_be_nobody(), reason="needs root, to become other users")
@@ -270,7 +271,7 @@ def test_everybody_can_use_and_nobody_change_what_is_installed(
         site.ok("module", "mini")
     finally:
         os.umask(before)
-    private = {Layout(site.root).lock}
+    private = {Layout(site.root).lock, Layout(site.root).pkgs / LOCK}
     for path in {*everything(site.root), *everything(channel), site.root, channel} - private:
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
@@ -278,6 +279,6 @@ def test_everybody_can_use_and_nobody_change_what_is_installed(
         wanted = 0o555 if stat.S_ISDIR(mode) or mode & stat.S_IXUSR else 0o444
         assert mode & 0o577 & wanted == wanted, (path, oct(mode))
         assert not mode & 0o022, (path, oct(mode))
-    assert stat.S_IMODE(Layout(site.root).lock.stat().st_mode) == 0o600
+    assert {stat.S_IMODE(path.stat().st_mode) for path in private} == {0o600}
     done = run_as(EVE, site.current / "bin" / "mini-where")
     assert done.stdout.startswith(f"{site.current}/share\n"), done.stderr

@@ -14,8 +14,8 @@ import pytest
 
 from bench.lab.peers.base import Unavailable
 from bench.lab.peers.install import pip_prefix
-from ddlce.env.trees import remove_tree
 from ddlce.settings import load_settings
+from ddlce.trees import remove_tree
 from support.userlands import LMOD, Userland, userland
 
 pytestmark = [

@@ -10,11 +10,11 @@ import pytest
 
 from ddlce.engine import install as module
 from ddlce.engine.install import CacheLayer, install
-from ddlce.engine.unpack import is_cached
 from ddlce.engine.worker import call
 from ddlce.errors import SourceError
 from ddlce.files import sha256_file
 from ddlce.model.envlock import LockedPackage
+from ddlce.packagecache import find
 from support.minichannel import Pkg, pack
 
 
@@ -49,7 +49,8 @@ def test_a_package_is_installed_and_kept_unpacked(tmp_path: Path) -> None:
     package = lock(good(), tmp_path / "channel")
     prefix = run(tmp_path, package)
     assert (prefix / "share/link").read_text() == "good\n"
-    assert is_cached(tmp_path / "pkgs", package.stem, package.sha256)
+    assert find(tmp_path / "pkgs", package.stem, package.sha256) == tmp_path / "pkgs" / package.stem
+    assert sorted(path.name for path in prefix.iterdir()) == ["conda-meta", "share"]
     shutil.rmtree(prefix)
     shutil.rmtree(tmp_path / "channel")  # the cache is enough
     assert (run(tmp_path, package) / "share/good.txt").read_text() == "good\n"

@@ -114,18 +114,15 @@ def test_a_step_says_which_input_changed(tree: MiniTree) -> None:
     assert make_plan(tree.settings).steps["base"].why == ("file build.sh changed",)
 
 
-def test_a_prescribed_build_string_is_reused_by_its_record(tree: MiniTree) -> None:
+def test_a_build_string_without_the_digest_is_refused(tree: MiniTree) -> None:
     recipe = tree.repo / "recipes" / "base" / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace("h${{ digest }}_0", "fixed"))
-    step = make_plan(tree.settings).steps["base"]
-    store = Store(tree.settings.store)
-    package = store.package("noarch", step.outputs[0].filename)
-    package.parent.mkdir(parents=True)
-    package.write_bytes(b"")
-    store.remember("base", step.digest, step.parts, [], 1.0)
-    assert make_plan(tree.settings).steps["base"].reuse
-    recipe.write_text(recipe.read_text() + "# changed\n")
-    assert not make_plan(tree.settings).steps["base"].reuse
+    with pytest.raises(InputError) as caught:
+        make_plan(tree.settings)
+    assert caught.value.message == (
+        f"{recipe}: base has the build string 'fixed', in which there is no digest"
+    )
+    assert "string: h${{ digest }}_0" in str(caught.value.hint)
 
 
 def test_a_cycle_names_the_recipes(tree: MiniTree) -> None:

@@ -192,7 +192,7 @@ class Scheduler:
         del self.todo[step.name]
         running = Running(step, self.settings.logs / f"{step.name}-{step.short}.log", locks)
         self.running[step.name] = running
-        if is_built(self.store, step.record, step.digest, step.outputs):
+        if is_built(self.store, step.digest, step.outputs):
             self._finish(running, record=False)  # another builder made it meanwhile
             return True
         staging = self.settings.work / f"{step.name}-{step.short}"

@@ -7,6 +7,7 @@ notice of a frozen environment: the callers do.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +15,14 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from ddlce.engine.unpack import Hostile, NotLocked, fill, is_cached, refuse_others
+from ddlce.engine.unpack import Hostile, NotLocked, fill
+from ddlce.engine.view import VIEW, damaged, name_real_caches, shown
 from ddlce.engine.worker import Progress, WorkerError, call, say, serve
 from ddlce.errors import DdlceError, MachineError, SourceError, WorkError
 from ddlce.model.envlock import LockedPackage
+from ddlce.packagecache import find
+from ddlce.trees import remove_tree
+from ddlce.waiting import OnWait
 
 #: How much of a cached package is checked before it is used.
 Validation = Literal["skip", "fast", "full"]
@@ -25,7 +30,7 @@ Validation = Literal["skip", "fast", "full"]
 
 @dataclass(frozen=True)
 class CacheLayer:
-    """One package cache: the first writable layer receives what is downloaded."""
+    """One package cache: the first layer receives what is downloaded."""
 
     path: Path
     validation: Validation = "full"
@@ -42,6 +47,7 @@ def install(
     installed: Sequence[LockedPackage] = (),
     offline: bool = False,
     progress: Progress | None = None,
+    on_wait: OnWait | None = None,
 ) -> None:
     """Make `prefix` hold exactly these packages.
 
@@ -55,6 +61,7 @@ def install(
         installed: what the prefix has already; nothing is fetched for these.
         offline: use only caches and channels that are folders.
         progress: called for each package that is linked.
+        on_wait: told once who else is bringing packages into the first cache.
 
     Raises:
         SourceError: a package cannot be had, or its bytes are not the locked ones.
@@ -78,7 +85,7 @@ def install(
         "needed": [package.stem for package in needed],
     }
     try:
-        call("ddlce.engine.install", request, progress)
+        call("ddlce.engine.install", request, progress, on_wait)
     except WorkerError as error:
         raise _explain(error, prefix) from error
     # rattler's tag tells backup programs to leave the folder out; an environment is no cache.
@@ -97,7 +104,7 @@ def _refuse_network(
         f"{package.file}: in no cache, and the channel is on the network"
         for package in packages
         if urlsplit(package.url(channels)).scheme != "file"
-        and not any(is_cached(cache, package.stem, package.sha256) for cache in caches)
+        and not any(find(cache, package.stem, package.sha256) for cache in caches)
     ]
     if absent:
         raise _unavailable("\n".join(absent))
@@ -114,6 +121,8 @@ def _unavailable(problems: str) -> SourceError:
 def _explain(error: WorkerError, prefix: Path) -> DdlceError:
     if error.kind == NotLocked.__name__:
         return _unavailable(error.text)
+    if error.kind == MachineError.__name__:
+        return MachineError(error.text, error.hint)
     if error.kind == Hostile.__name__:
         return SourceError(error.text, "do not use its channel before you know why")
     text = re.sub(r"\s*\n\s*", " ", error.text).strip().replace("Caused by: ", "")
@@ -139,25 +148,39 @@ def _install(request: dict[str, Any]) -> None:
         "fast": ValidationMode.fast(),
         "full": ValidationMode.full(),
     }
-    needed = set(request["needed"])
-    notes = fill(
+    needed, prefix = set(request["needed"]), Path(request["prefix"])
+    caches = {Path(path): modes[mode] for path, mode in request["layers"]}
+    found = fill(
         [p for p in request["packages"] if p["stem"] in needed],
-        [Path(path) for path, _ in request["layers"]],
+        list(caches),
+        lambda who: say({"waiting": who}),
     )
-    layers = [PackageCacheLayer(p).with_validation_mode(modes[m]) for p, m in request["layers"]]
-    asyncio.run(
-        rattler_install(
-            [_record(package, request["channels"]) for package in request["packages"]],
-            request["prefix"],
-            package_cache=PackageCache.from_layers(layers),
-            alternative_target_prefix=request["final"],
-            # The binding wants its inner object here, unlike anywhere else (py-rattler 0.28).
-            requested_specs=[MatchSpec(s)._match_spec for s in request["specs"]],
-            show_progress=False,
-            reporter=_Reporter(),
+    remove_tree(prefix / VIEW)
+    with contextlib.ExitStack() as stack:
+        stack.callback(remove_tree, prefix / VIEW)
+        layers, views = [], []
+        for number, (cache, mode) in enumerate(caches.items()):
+            packages = {stem: folder for stem, folder in found.items() if folder.parent == cache}
+            view = stack.enter_context(shown(packages, prefix / VIEW / str(number)))
+            layers.append(PackageCacheLayer(view).with_validation_mode(mode))
+            views.append((packages, view))
+        asyncio.run(
+            rattler_install(
+                [_record(package, request["channels"]) for package in request["packages"]],
+                request["prefix"],
+                package_cache=PackageCache.from_layers(layers),
+                alternative_target_prefix=request["final"],
+                # The binding wants its inner object here, unlike anywhere else (py-rattler 0.28).
+                requested_specs=[MatchSpec(s)._match_spec for s in request["specs"]],
+                show_progress=False,
+                reporter=_Reporter(),
+            )
         )
-    )
-    refuse_others(notes)
+        problems = [line for packages, view in views for line in damaged(packages, view)]
+        if problems:
+            raise NotLocked("\n".join(problems))
+        for packages, view in views:
+            name_real_caches(prefix, packages, view)
 
 
 def _record(package: dict[str, Any], channels: dict[str, str]) -> Any:

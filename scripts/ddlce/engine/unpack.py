@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,13 @@ from urllib.parse import unquote, urlsplit
 from ddlce import jsontext
 from ddlce.noarch import SITE, site_packages
 from ddlce.ownership import closed_to_us
+from ddlce.packagecache import LOCK, find, note_of, vacant, write_note
 from ddlce.safepath import below_link, is_inside
+from ddlce.trees import PARTIAL, remove_tree
+from ddlce.waiting import OnWait, waiting_lock
 
 #: Packages unpacked at once: decompression is most of it, and it lets other threads run.
 PARALLEL = 4
-
-#: rattler's own note beside each package: its revision (8 bytes), then the sha256.
-REVISION = (1).to_bytes(8, "big")
 
 
 class NotLocked(Exception):
@@ -37,95 +37,77 @@ class Hostile(Exception):
     """A package would write outside the environment."""
 
 
-def is_cached(cache: Path, stem: str, sha256: str) -> bool:
-    """True when `cache` holds the unpacked package, made from a file with the locked sha256."""
-    try:
-        note = (cache / f"{stem}.lock").read_bytes()
-    except OSError:
-        return False
-    return note[8:40].hex() == sha256 and (cache / stem / "info").is_dir()
-
-
-def fill(packages: list[dict[str, Any]], caches: Sequence[Path]) -> dict[Path, bytes]:
+def fill(
+    packages: list[dict[str, Any]], caches: Sequence[Path], on_wait: OnWait | None = None
+) -> dict[str, Path]:
     """Unpack into the first cache what none of them has, then look through all packages.
 
     Args:
         packages: what a lock has of each, and its `stem` and `url`.
         caches: folders of unpacked packages, searched in this order.
+        on_wait: told once who else is bringing packages into the first cache.
 
     Returns:
-        The note beside each package in its cache, for `refuse_others`.
+        Stem → where the unpacked package is.
 
     Raises:
         NotLocked: a package cannot be fetched or unpacked, or has another sha256.
         Hostile: a package would write outside the environment.
+        MachineError: the first cache cannot be written, or its lock is not to be had.
     """
-    wanted = [(p, str(p["stem"])) for p in packages]
-    missing = [
-        package
-        for package, stem in wanted
-        if not any(is_cached(cache, stem, package["sha256"]) for cache in caches)
-    ]
-    if missing:
-        caches[0].mkdir(parents=True, exist_ok=True)
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            # Largest first, so that no big one is left to run alone at the end.
-            missing.sort(key=lambda package: -int(package["size"]))
-            problems = [p for p in pool.map(lambda p: _unpack(p, caches[0]), missing) if p]
+    if _absent(packages, caches):
+        with waiting_lock(caches[0] / LOCK, on_wait):
+            _remove_leftovers(caches[0])
+            missing = _absent(packages, caches)  # another process may have brought some
+            with ThreadPoolExecutor(PARALLEL) as pool:
+                # Largest first, so that no big one is left to run alone at the end.
+                missing.sort(key=lambda package: -int(package["size"]))
+                problems = [p for p in pool.map(lambda p: _unpack(p, caches[0]), missing) if p]
         if problems:
             raise NotLocked("\n".join(sorted(problems)))
-    found = [
-        (stem, next(c for c in caches if is_cached(c, stem, package["sha256"])) / stem)
-        for package, stem in wanted
-    ]
-    refuse_paths_outside(found, site_packages(packages))
-    return {folder: _note(folder).read_bytes() for _, folder in found}
+    found = {str(p["stem"]): folder for p in packages if (folder := _found(p, caches))}
+    if len(found) < len(packages):
+        lost = sorted({str(p["stem"]) for p in packages} - found.keys())
+        raise NotLocked(
+            "\n".join(f"{stem}: was removed from {caches[0]} just now" for stem in lost)
+        )
+    refuse_paths_outside(found.items(), site_packages(packages))
+    return found
 
 
-def refuse_others(notes: Mapping[Path, bytes]) -> None:
-    """Stop where the installer found a package damaged, and fetched it anew: nobody hashed that.
-
-    Args:
-        notes: as `fill` gave them before.
-
-    Raises:
-        NotLocked: names the packages, which are removed from the cache.
-    """
-    problems = []
-    for folder, note in notes.items():
-        if _note(folder).read_bytes() != note:
-            _note(folder).unlink()
-            shutil.rmtree(folder)
-            problems.append(
-                f"{folder}: was damaged and has been removed: run the same command again"
-            )
-    if problems:
-        raise NotLocked("\n".join(problems))
+def _found(package: dict[str, Any], caches: Sequence[Path]) -> Path | None:
+    places = (find(cache, package["stem"], package["sha256"]) for cache in caches)
+    return next((folder for folder in places if folder), None)
 
 
-def _note(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.lock")
+def _absent(packages: list[dict[str, Any]], caches: Sequence[Path]) -> list[dict[str, Any]]:
+    return [package for package in packages if not _found(package, caches)]
+
+
+def _remove_leftovers(cache: Path) -> None:
+    """Remove what killed runs were unpacking; call under the cache's lock."""
+    for leftover in cache.glob(".*"):
+        if leftover.is_dir() and leftover.lstat().st_uid == os.geteuid():
+            remove_tree(leftover)
 
 
 def _unpack(package: dict[str, Any], cache: Path) -> str:
-    """Bring one package into `cache`; returns what is wrong."""
-    stem = package["stem"]
-    partial = cache / f".{stem}.{os.getpid()}"
-    shutil.rmtree(partial, ignore_errors=True)
-    url = package["url"]
+    """Bring one package into `cache`; returns what is wrong. Call under the cache's lock."""
+    stem, sha256, url = package["stem"], package["sha256"], package["url"]
+    partial = cache / f".{stem}.new{PARTIAL}{os.getpid()}"
     if url.startswith("file:") and (why := closed_to_us(Path(unquote(urlsplit(url).path)))):
         return f"{unquote(urlsplit(url).path)}: {why}"
     try:
         where, digest = _extract(url, partial)
         if digest is None:
             return f"{where}: missing"
-        if digest != package["sha256"]:
-            return f"{where}: its sha256 is not the locked {package['sha256'][:16]}…"
-        target = cache / stem
-        _note(target).unlink(missing_ok=True)
-        shutil.rmtree(target, ignore_errors=True)
+        if digest != sha256:
+            return f"{where}: its sha256 is not the locked {sha256[:16]}…"
+        target = vacant(cache, stem, sha256)
+        note_of(target).unlink(missing_ok=True)
+        remove_tree(target)
         partial.rename(target)
-        _note(target).write_bytes(REVISION + bytes.fromhex(package["sha256"]))
+        write_note(target, sha256)
     except OSError as error:  # rattler's are of this kind, too, but without a number
         if error.errno or re.search(r"os error (13|28|30|122)\b", str(error)):
             raise

@@ -18,6 +18,7 @@ from typing import Any
 
 from ddlce.errors import WorkError
 from ddlce.programs import own_python
+from ddlce.waiting import OnWait
 
 #: Where Debian, Red Hat and SUSE have the certificates of authorities (openssl-probe's list).
 BUNDLES = (
@@ -38,16 +39,29 @@ class WorkerError(Exception):
     Attributes:
         kind: the name of the exception's class, e.g. `SolverError`.
         text: its message.
+        hint: what to do, of an error that was designed here.
     """
 
-    def __init__(self, kind: str, text: str) -> None:
+    def __init__(self, kind: str, text: str, hint: str | None = None) -> None:
         super().__init__(text)
         self.kind = kind
         self.text = text
+        self.hint = hint
 
 
-def call(module: str, request: dict[str, Any], progress: Progress | None = None) -> Any:
+def call(
+    module: str,
+    request: dict[str, Any],
+    progress: Progress | None = None,
+    on_wait: OnWait | None = None,
+) -> Any:
     """Run `python -m module` with `request` and return its answer.
+
+    Args:
+        module: what calls `serve`.
+        request: its argument.
+        progress: called while it works.
+        on_wait: told who holds a lock that it waits for.
 
     Raises:
         WorkerError: the worker's function raised.
@@ -74,6 +88,8 @@ def call(module: str, request: dict[str, Any], progress: Progress | None = None)
                     message = json.loads(line)
                     if "progress" in message and progress:
                         progress(*message["progress"])
+                    elif "waiting" in message and on_wait:
+                        on_wait(message["waiting"])
                     elif "answer" in message or "error" in message:
                         answer = message
             complaint = process.stderr.read()
@@ -109,7 +125,7 @@ def serve(function: Callable[[dict[str, Any]], Any]) -> None:
     try:
         message = {"answer": function(json.load(sys.stdin))}
     except Exception as error:  # the caller turns it into a designed message
-        message = {"error": [type(error).__name__, str(error)]}
+        message = {"error": [type(error).__name__, str(error), getattr(error, "hint", None)]}
     say(message)
     os._exit(0)
 

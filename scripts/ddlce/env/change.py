@@ -12,12 +12,12 @@ from ddlce.env.clone import locked_package
 from ddlce.env.freeze import protect_links, refuse_frozen
 from ddlce.env.layout import LOCK_COPY, ORIGIN, Origin, read_origin, user_lock
 from ddlce.env.records import leave_links_unhashed, read_records, write_history
-from ddlce.env.waiting import OnWait, waiting_lock
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, write_atomic
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.settings import Settings
+from ddlce.waiting import OnWait, waiting_lock
 
 
 @dataclass(frozen=True)

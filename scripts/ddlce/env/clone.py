@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,12 +29,12 @@ from ddlce.env.layout import (
 from ddlce.env.records import Record, leave_links_unhashed, read_records, write_history
 from ddlce.env.relink import Unusual, link_files, plan_links
 from ddlce.env.sharing import EDITED, Sharing, compiled_time
-from ddlce.env.waiting import OnWait, waiting_lock
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, write_atomic
 from ddlce.filesystem import check_length, require
 from ddlce.ownership import check_place
 from ddlce.settings import Settings
+from ddlce.waiting import OnWait, waiting_lock
 
 if TYPE_CHECKING:
     from ddlce.engine.worker import Progress
@@ -104,7 +102,13 @@ def clone(
         raise InputError(f"{target} is inside {source}", "choose another place for the clone")
     check_length(target)
     require(target, "a path instead of a name, or CONDA_ENVS_PATH")
-    with waiting_lock(user_lock(settings, target), on_wait):
+    locks = {user_lock(settings, target)}
+    if origin.kind == "clone":  # a release does not change
+        locks.add(user_lock(settings, source))
+    with contextlib.ExitStack() as stack:
+        for lock in sorted(locks):
+            stack.enter_context(waiting_lock(lock, on_wait))
+        origin = read_origin(source) or origin
         _check_free(target)
         records = read_records(source)
         copy = origin.model_copy(update={"kind": "clone", "source": str(source)})
@@ -114,7 +118,9 @@ def clone(
             try:
                 plans = plan_links(source, target, records, Path(origin.pkgs))
             except Unusual:
-                _reinstall(settings, copy, source, target, staging, records, sharing, progress)
+                _reinstall(
+                    settings, copy, source, target, staging, records, sharing, progress, on_wait
+                )
                 with explain_os_errors(target):
                     _write_markers(staging, copy, source, command, records)
                     linked, own = make_writable(staging)
@@ -144,31 +150,32 @@ def _reinstall(
     records: list[Record],
     sharing: Sharing,
     progress: Progress | None,
+    on_wait: OnWait | None,
 ) -> None:
     """Let rattler install the source's packages anew: always right, but not as quick."""
     from ddlce.engine.install import CacheLayer, install
 
-    with _overlay(settings, records) as overlay:
-        install(
-            [locked_package(record) for record in records],
-            origin.channels,
-            staging,
-            # The overlay is read-only and was checked when the release was made.
-            [CacheLayer(settings.pkgs), CacheLayer(overlay, "skip")],
-            specs=origin.specs,
-            final=target,
-            progress=progress,
-        )
-        with explain_os_errors(target):
-            clone_records = read_records(staging)
-            _name_real_caches(clone_records, overlay, records)
-            for name in {entry["_path"] for record in clone_records for entry in record.entries}:
-                if name.endswith(EDITED):
-                    sharing.own(f"{staging}/{name}", compiled_time(source, name))
-            link_bytecode(source, staging, records, clone_records, sharing)
-            leave_links_unhashed(clone_records)
-            for record in clone_records:
-                record.save()
+    others = {Path(origin.pkgs), *(_unpacked(record).parent for record in records)}
+    install(
+        [locked_package(record) for record in records],
+        origin.channels,
+        staging,
+        # What is not in the user's own cache is read-only, and was checked when it was installed.
+        [CacheLayer(settings.pkgs), *(CacheLayer(p, "skip") for p in others - {settings.pkgs})],
+        specs=origin.specs,
+        final=target,
+        progress=progress,
+        on_wait=on_wait,
+    )
+    with explain_os_errors(target):
+        clone_records = read_records(staging)
+        for name in {entry["_path"] for record in clone_records for entry in record.entries}:
+            if name.endswith(EDITED):
+                sharing.own(f"{staging}/{name}", compiled_time(source, name))
+        link_bytecode(source, staging, records, clone_records, sharing)
+        leave_links_unhashed(clone_records)
+        for record in clone_records:
+            record.save()
 
 
 def _write_markers(
@@ -208,37 +215,5 @@ def _check_free(target: Path) -> None:
         )
 
 
-@contextlib.contextmanager
-def _overlay(settings: Settings, records: list[Record]) -> Iterator[Path]:
-    """A package cache that shows the unpacked packages of `records` where they are.
-
-    rattler writes a lock file beside every package that it reads, even in a cache that is
-    read-only (0.28). So it gets a cache of the user's own: links to the packages, and copies
-    of the small notes beside them.
-    """
-    with explain_os_errors(settings.cache):
-        settings.cache.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=settings.cache, prefix="overlay-"))
-    try:
-        for record in records:
-            unpacked = _unpacked(record)
-            note = unpacked.with_name(f"{unpacked.name}.lock")
-            if unpacked.is_dir() and note.is_file():
-                (folder / record.stem).symlink_to(unpacked)
-                shutil.copyfile(note, folder / note.name)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _unpacked(record: Record) -> Path:
     return Path(record.data.get("extracted_package_dir") or "/nowhere")
-
-
-def _name_real_caches(clones: list[Record], overlay: Path, records: list[Record]) -> None:
-    """Put the real caches into the clone's records, where rattler wrote the overlay."""
-    real = {record.stem: str(_unpacked(record)) for record in records}
-    for record in clones:
-        if record.data.get("extracted_package_dir") == str(overlay / record.stem):
-            record.data["extracted_package_dir"] = real[record.stem]
-            record.data["link"]["source"] = real[record.stem]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ddlce.env.records import Record
 from ddlce.files import write_atomic
+from ddlce.packagecache import find
 
 #: Fields of an installed package's record that tell of its prefix, not of the package.
 OF_THE_PREFIX = frozenset(
@@ -39,8 +40,8 @@ def show_to_conda(pkgs: Path, records: list[Record]) -> None:
     urls_file = pkgs / URLS
     urls = dict.fromkeys(urls_file.read_text().splitlines() if urls_file.is_file() else [])
     for record in records:
-        package = pkgs / record.stem
-        if not (package / "info").is_dir() or (package / "info").stat().st_uid != os.geteuid():
+        package = find(pkgs, record.stem, str(record.data.get("sha256")))
+        if package is None or (package / "info").stat().st_uid != os.geteuid():
             continue  # what another administrator has unpacked, they have shown
         data = {k: v for k, v in record.data.items() if k not in OF_THE_PREFIX and v is not None}
         text = json.dumps(data, indent=2, sort_keys=True) + "\n"

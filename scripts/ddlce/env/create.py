@@ -33,7 +33,6 @@ from ddlce.env.layout import (
 from ddlce.env.names import name_releases
 from ddlce.env.records import leave_links_unhashed, read_records, write_history
 from ddlce.env.remove import prune_packages
-from ddlce.env.waiting import OnWait, waiting_lock
 from ddlce.errors import InputError, MachineError
 from ddlce.files import explain_os_errors, link_atomic, write_atomic
 from ddlce.filesystem import check_length, require
@@ -43,6 +42,7 @@ from ddlce.ownership import check_place
 from ddlce.platforms import this_platform
 from ddlce.runner import Runner
 from ddlce.settings import Settings
+from ddlce.waiting import OnWait, waiting_lock
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,16 @@ def create(
             run = runner or list
             with _opened_cache(layout), staged(prefix) as staging:
                 result = _fill(
-                    staging, prefix, lock, channels, layout, condarc, offline, progress, run
+                    staging,
+                    prefix,
+                    lock,
+                    channels,
+                    layout,
+                    condarc,
+                    offline,
+                    progress,
+                    on_wait,
+                    run,
                 )
         if runner is None:
             _switch(layout, prefix)
@@ -175,13 +184,12 @@ def _opened_cache(layout: Layout) -> Iterator[None]:
     """The cache of packages, writable; it is read-only again afterwards."""
     try:
         with opened(layout.pkgs):
-            _renew_notes(layout.pkgs)
             yield
     except MachineError:
         prune_packages(layout)  # a full disk: do not keep what nothing uses
         raise
     finally:
-        for folder in layout.pkgs.glob("*"):
+        for folder in layout.pkgs.glob("[!.]*"):  # a lock that all can read, all can hold
             make_read_only(folder)
 
 
@@ -194,6 +202,7 @@ def _fill(
     condarc: str,
     offline: bool,
     progress: Progress | None,
+    on_wait: OnWait | None,
     runner: Runner,
 ) -> Created:
     start = time.monotonic()
@@ -206,6 +215,7 @@ def _fill(
         final=prefix,
         offline=offline,
         progress=progress,
+        on_wait=on_wait,
     )
     installed = time.monotonic()
     records = read_records(staging)
@@ -248,16 +258,6 @@ def write_markers(prefix: Path, origin: Origin, variables: dict[str, str]) -> No
     if variables:
         state = {"version": 1, "env_vars": variables}
         write_atomic(prefix / "conda-meta" / "state", json.dumps(state, indent=2) + "\n")
-
-
-def _renew_notes(pkgs: Path) -> None:
-    """Give rattler notes of this user's in the cache: it locks those of the packages that it uses.
-
-    Whoever can read such a note could hold a lock on it for ever; on the new file, nobody does.
-    """
-    with explain_os_errors(pkgs):
-        for note in pkgs.glob("*.lock"):
-            write_atomic(note, note.read_bytes())
 
 
 def _switch(layout: Layout, prefix: Path) -> None:

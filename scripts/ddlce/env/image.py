@@ -23,11 +23,11 @@ from ddlce.env.imagefile import PARTIAL, Content, write_image
 from ddlce.env.layout import Layout, Origin, read_origin
 from ddlce.env.records import read_records
 from ddlce.env.relink import Unusual, plan_links
-from ddlce.env.waiting import OnWait, waiting_lock
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, make_folder, write_atomic
 from ddlce.filesystem import check_length
 from ddlce.ownership import check_place
+from ddlce.waiting import OnWait, waiting_lock
 
 if TYPE_CHECKING:
     from ddlce.engine.worker import Progress

@@ -17,8 +17,8 @@ import zstandard
 
 from ddlce.env.freeze import EXTERNAL
 from ddlce.env.relink import PackagePlan
-from ddlce.env.trees import PARTIAL as PARTIAL
 from ddlce.errors import SourceError
+from ddlce.trees import PARTIAL as PARTIAL
 
 if TYPE_CHECKING:
     from ddlce.engine.worker import Progress

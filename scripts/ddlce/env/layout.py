@@ -20,12 +20,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ddlce.env.trees import PARTIAL, remove_tree
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, is_shared, make_folder
 from ddlce.safepath import Word
 from ddlce.settings import ORIGIN as ORIGIN
 from ddlce.settings import Settings
+from ddlce.trees import PARTIAL, remove_tree
 
 LOCK_COPY = Path("conda-meta", "ddl-ce.lock")
 CURRENT = "current"

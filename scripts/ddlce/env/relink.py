@@ -9,7 +9,7 @@ written, and left to rattler.
 Paths are strings: with 30 000 files, pathlib would take longer than the kernel.
 """
 
-# ruff: noqa: PTH101, PTH102, PTH112, PTH115, PTH116, PTH123, PTH211
+# ruff: noqa: PTH101, PTH102, PTH115, PTH116, PTH123, PTH211
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from ddlce.env.freeze import is_mark
 from ddlce.env.records import Entry, Record
 from ddlce.env.sharing import Sharing, compiled_time
 from ddlce.noarch import site_packages
+from ddlce.packagecache import find
 
 if TYPE_CHECKING:
     from ddlce.engine.worker import Progress
@@ -80,7 +81,7 @@ def plan_links(source: Path, target: Path, records: list[Record], pkgs: Path) ->
         Unusual: rattler must do it.
     """
     planner = _Planner(
-        str(source), os.fsencode(target), str(pkgs), site_packages(r.data for r in records)
+        str(source), os.fsencode(target), pkgs, site_packages(r.data for r in records)
     )
     plans = [planner.plan(record) for record in records]
     names = [name for plan in plans for name in plan.names()]
@@ -130,7 +131,7 @@ class _Planner:
         site: where `site-packages` of noarch packages goes.
     """
 
-    def __init__(self, source: str, target: bytes, pkgs: str, site: str) -> None:
+    def __init__(self, source: str, target: bytes, pkgs: Path, site: str) -> None:
         self.source = source
         self.target = target
         self.pkgs = pkgs
@@ -138,12 +139,9 @@ class _Planner:
 
     def plan(self, record: Record) -> PackagePlan:
         """What the clone gets of this package."""
-        package = f"{self.pkgs}/{record.stem}"
-        # As engine.install.is_cached: a revision (8 bytes), then the sha256. That module takes
-        # a tenth of a clone's time to import.
-        note, _mode = _read(f"{package}.lock")
-        if note[8:40].hex() != record.data.get("sha256") or not os.path.isdir(f"{package}/info"):
-            raise Unusual(f"{package} is not the package that was installed")
+        package = str(find(self.pkgs, record.stem, str(record.data.get("sha256"))) or "")
+        if not package:
+            raise Unusual(f"{record.stem}, as it was installed, is not in {self.pkgs}")
         python = record.data.get("noarch") == "python"
         plan = PackagePlan(record)
         entries: list[Entry] = []

@@ -17,13 +17,14 @@ from ddlce.env.layout import (
     user_lock,
 )
 from ddlce.env.names import name_releases
-from ddlce.env.trees import PARTIAL, check_removable, obstacle, remove_tree, running_from
-from ddlce.env.waiting import OnWait, waiting_lock
 from ddlce.errors import InputError, MachineError
 from ddlce.files import explain_os_errors
 from ddlce.model.envlock import EnvLock
 from ddlce.ownership import check_place
+from ddlce.packagecache import find, note_of
 from ddlce.settings import Settings
+from ddlce.trees import PARTIAL, check_removable, obstacle, remove_tree, running_from
+from ddlce.waiting import OnWait, waiting_lock
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ def remove(settings: Settings, name: str, on_wait: OnWait | None = None) -> Path
                 f"{prefix} is the default release of {prefix.parent.name}, which users load",
                 "create another release first; this one can be removed after that",
             )
+        if read_origin(prefix) is None:
+            raise InputError(f"{prefix} was removed by another process", "see: ddlce env list")
         check_removable(prefix)
         for process in running_from([prefix]).values():
             raise InputError(
@@ -157,12 +160,13 @@ def unused_packages(layout: Layout, without: list[Path] | None = None) -> list[P
         MachineError: a release cannot be read, so it is not known what it needs.
     """
     _check_readable(layout)
-    used: set[str] = set()
+    used: set[Path | None] = set()
     for prefix in layout.releases():
         if prefix not in (without or []):
-            used |= {p.stem for p in EnvLock.load(prefix / LOCK_COPY).packages}
+            locked = EnvLock.load(prefix / LOCK_COPY).packages
+            used |= {find(layout.pkgs, p.stem, p.sha256) for p in locked}
     folders = sorted(layout.pkgs.iterdir()) if layout.pkgs.is_dir() else []
-    return [p for p in folders if p.is_dir() and p.name not in used]
+    return [p for p in folders if p.is_dir() and p not in used]
 
 
 def _check_readable(layout: Layout) -> None:
@@ -184,5 +188,5 @@ def remove_packages(layout: Layout, packages: list[Path]) -> None:
     with explain_os_errors(layout.pkgs):
         with opened(layout.pkgs):
             for package in packages:
-                package.with_name(f"{package.name}.lock").unlink(missing_ok=True)
+                note_of(package).unlink(missing_ok=True)
                 remove_tree(package)

@@ -87,7 +87,7 @@ def _recipes(settings: Settings) -> list[Recipe]:
 def lint_room(room: Room, top: Path) -> list[Finding]:
     """The findings on one recipe, in the order of file and line.
 
-    A recipe may except itself from a rule, with the reason: extra: {skip-lints: {D003: why}}.
+    A recipe may except itself from a rule, with the reason: extra: {skip-lints: {D007: why}}.
     """
     skipped = as_dict(as_dict(room.data.get("extra")).get("skip-lints"))
     found = []

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from ddlce.env.layout import Origin, clone_target, staged, user_lock
 from ddlce.env.records import read_records
-from ddlce.env.trees import check_removable, remove_tree
-from ddlce.env.waiting import OnWait, waiting_lock
 from ddlce.errors import InputError, MachineError, WorkError
 from ddlce.files import explain_os_errors, write_atomic
 from ddlce.filesystem import require
@@ -22,6 +20,8 @@ from ddlce.overlay.shell import activate_text
 from ddlce.ownership import check_place
 from ddlce.platforms import this_platform
 from ddlce.settings import Settings
+from ddlce.trees import check_removable, remove_tree
+from ddlce.waiting import OnWait, waiting_lock
 
 CONSTRAINTS = "constraints.txt"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ddlce import digest as digests
 from ddlce.engine.render import Output, render
 from ddlce.engine.variants import Variants
-from ddlce.errors import WorkError
+from ddlce.errors import InputError, WorkError
 from ddlce.plan.model import Plan, Step, record_name
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.recipes import Recipe
@@ -34,9 +34,20 @@ def make_step(
     store: Store,
     subdir: str,
 ) -> Step:
-    """A step, marked for reuse where the store has its packages."""
+    """A step, marked for reuse where the store has its packages.
+
+    Raises:
+        InputError: other bytes would get a name that a package had before.
+    """
     digest, record = digests.combine(parts), record_name(recipe.name, subdir)
-    reuse = is_built(store, record, digest, outputs)
+    for output in outputs:
+        if digest[: digests.SHORT] not in output.build:
+            raise InputError(
+                f"{recipe.path}: {output.name} has the build string {output.build!r}, in which "
+                "there is no digest",
+                "write: string: h${{ digest }}_0, so that another build gets another file name",
+            )
+    reuse = is_built(store, digest, outputs)
     return Step(
         recipe=recipe,
         outputs=outputs,
@@ -49,15 +60,11 @@ def make_step(
     )
 
 
-def is_built(store: Store, name: str, digest: str, outputs: tuple[Output, ...]) -> bool:
+def is_built(store: Store, digest: str, outputs: tuple[Output, ...]) -> bool:
     """Whether the store holds these outputs of a recipe, made from the inputs of this digest."""
-    if not outputs or not all(store.has(o.subdir, o.filename) for o in outputs):
-        return False
-    if all(digest[: digests.SHORT] in o.build for o in outputs):
-        return True
-    # A build string that conda-forge prescribes (`mpi 1.0 mpich`) says nothing of the inputs.
-    record = store.last_record(name)
-    return record is not None and record.digest == digest
+    return bool(outputs) and all(
+        digest[: digests.SHORT] in o.build and store.has(o.subdir, o.filename) for o in outputs
+    )
 
 
 def check_built(store: Store, plan: Plan) -> None:
@@ -67,7 +74,7 @@ def check_built(store: Store, plan: Plan) -> None:
         WorkError: names the recipes.
     """
     steps = plan.steps.values()
-    missing = [s.name for s in steps if not is_built(store, s.record, s.digest, s.outputs)]
+    missing = [s.name for s in steps if not is_built(store, s.digest, s.outputs)]
     if missing:
         option = "" if plan.subdir == BUILD_PLATFORM else f" --subdir {plan.subdir}"
         raise WorkError(
