@@ -137,7 +137,7 @@ def required_by(lock: EnvLock) -> dict[str, list[str]]:
 
 def spec_name(spec: str) -> str:
     """The package name in a match spec."""
-    return re.split(r"[\s=<>!~\[]", spec.strip(), maxsplit=1)[0].lower()
+    return re.split(r"[\s=<>!~\[]", spec.strip().rpartition("::")[2], maxsplit=1)[0].lower()
 
 
 def _solve(

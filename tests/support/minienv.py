@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ddlce.engine.index import index_channel
 from ddlce.settings import Settings
-from support.minichannel import MANIFEST
+from support.minichannel import MANIFEST, PLACEHOLDER, Pkg, pack
 
 REPO = Path(__file__).parents[2]
 #: A user who owns nothing here.
@@ -260,3 +261,28 @@ def can_mount(folder: Path) -> bool:
             return True
     except (OSError, subprocess.CalledProcessError):
         return False
+
+
+TOY = """\
+name: mini
+release: "2026.11"
+summary: An environment without Python, installed in a second.
+platforms:
+  linux-64:
+    glibc: "2.17"
+specs:
+  - toy
+"""
+
+
+def toy_site(folder: Path, *packages: Pkg) -> Site:
+    """A site whose release holds the package `toy`; its channel has these packages too."""
+    for package in (Pkg("toy", files={"etc/toy": f"{PLACEHOLDER}\n"}), *packages):
+        pack(package, folder / "channel")
+    index_channel(folder / "channel")
+    (folder / "repo" / "envs").mkdir(parents=True)
+    (folder / "repo" / "envs" / "mini.yaml").write_text(TOY)
+    site = Site(folder, str(folder / "channel"))
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    return site

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +13,10 @@ from ddlce.engine.worker import Progress
 from ddlce.env.clone import locked_package
 from ddlce.env.freeze import protect_links, refuse_frozen
 from ddlce.env.layout import LOCK_COPY, ORIGIN, Origin, read_origin, user_lock
-from ddlce.env.records import leave_links_unhashed, read_records, write_history
+from ddlce.env.records import Record, leave_links_unhashed, read_records, write_history
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, write_atomic
+from ddlce.lock import spec_name
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.settings import Settings
@@ -46,6 +49,9 @@ def install_specs(
 ) -> Changed:
     """Add packages to a clone; what it has stays unless a spec makes it change.
 
+    That is true of what conda, mamba or another lock have put there, too. What they have removed
+    does not come back.
+
     Args:
         settings: the user's caches.
         prefix: a clone.
@@ -60,20 +66,21 @@ def install_specs(
             environment was asked to contain.
         SourceError: a channel or a package cannot be read.
     """
-    refuse_frozen(prefix)
-    record = read_origin(prefix)
-    if record is None:
-        raise InputError(f"{prefix} is not an environment of ddlce", "see: ddlce env list")
-    channels = dict(record.channels)
-    if channel:
-        channels[OWN_CHANNEL] = channel
     with waiting_lock(user_lock(settings, prefix), on_wait):
-        before = {p.name: p for p in map(locked_package, read_records(prefix))}
-        wanted = list(dict.fromkeys([*record.specs, *specs]))
+        refuse_frozen(prefix)
+        origin = read_origin(prefix)
+        if origin is None:
+            raise InputError(f"{prefix} is not an environment of ddlce", "see: ddlce env list")
+        channels = origin.channels | ({OWN_CHANNEL: channel} if channel else {})
+        records = read_records(prefix)
+        before = {p.name: p for p in map(locked_package, records)}
+        wanted = [spec for spec in origin.specs if spec_name(spec) in before]
+        wanted = list(dict.fromkeys([*wanted, *specs]))
+        others = specs_of_others(records, wanted)
         virtual = EnvLock.load(prefix / LOCK_COPY).virtual_packages
-        packages = solve(
-            wanted, channels, record.platform, virtual, settings.cache / "repodata", prefix
-        )
+        cache = settings.cache / "repodata"
+        with _explained(prefix, others):
+            packages = solve([*wanted, *others], channels, origin.platform, virtual, cache, prefix)
         install(
             packages,
             channels,
@@ -83,8 +90,9 @@ def install_specs(
             installed=list(before.values()),
             offline=offline,
             progress=progress,
+            on_wait=on_wait,
         )
-        updated = record.model_copy(update={"specs": wanted, "channels": channels})
+        updated = origin.model_copy(update={"specs": wanted, "channels": channels})
         after = _note(prefix, updated, specs, {p.stem for p in before.values()})
     changed = {n for n in before | after if _identity(before, n) != _identity(after, n)}
     return Changed(
@@ -92,6 +100,50 @@ def install_specs(
         [_identity(after, name) for name in sorted(changed & after.keys())],
         [_identity(before, name) for name in sorted(changed & before.keys())],
     )
+
+
+def specs_of_others(records: list[Record], specs: list[str]) -> list[str]:
+    """What keeps the packages that conda, mamba or another lock have put into a clone.
+
+    Args:
+        records: all that the clone has.
+        specs: what it is asked to contain; what these lead to may go when it is needed no more.
+
+    Returns:
+        For each package that they do not lead to, what was asked for when it was installed.
+    """
+    by_name = {str(record.data["name"]): record for record in records}
+    names, reached = [spec_name(spec) for spec in specs], set[str]()
+    while names:
+        name = names.pop()
+        if name not in reached:
+            reached.add(name)
+            depends = by_name[name].data.get("depends", []) if name in by_name else []
+            names += [spec_name(spec) for spec in depends]
+    return [_requested(record) for name, record in by_name.items() if name not in reached]
+
+
+def _requested(record: Record) -> str:
+    """The spec by which a package was asked for, else its name; the channel may be another now."""
+    said = [record.data.get("requested_spec"), *(record.data.get("requested_specs") or ())]
+    name = str(record.data["name"])
+    texts = (str(spec).rpartition("::")[2] for spec in said)
+    return next((text for text in texts if spec_name(text) == name), name)
+
+
+@contextmanager
+def _explained(prefix: Path, others: list[str]) -> Iterator[None]:
+    """Name, where nothing satisfies the specs, those that nobody gave this time."""
+    try:
+        yield
+    except InputError as error:
+        if error.hint or not others:
+            raise
+        raise InputError(
+            error.message,
+            f"{prefix} also has {', '.join(others)}, which ddlce did not put there and does not "
+            "remove; where it is in the way: conda remove",
+        ) from error
 
 
 def _note(
