@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ddlce.engine.index import index_is_current, publish_index, remove_leftovers
-from ddlce.env.layout import LOCK_COPY, Layout
+from ddlce.env.layout import LOCK_COPY, Layout, clones
 from ddlce.files import locked, sha256_file
 from ddlce.model.envlock import EnvLock
 from ddlce.model.manifest import OWN_CHANNEL
@@ -52,9 +52,12 @@ def update_channel(settings: Settings, *plans: Plan) -> tuple[int, list[str]]:
 
 
 def standing_locks(settings: Settings) -> list[Path]:
-    """The locks of the releases under the root, and those of the tree."""
-    releases = [prefix / LOCK_COPY for prefix in Layout(settings.root).releases()]
-    return [*releases, *sorted((settings.tree / "envs" / "locks").glob("*.lock"))]
+    """The locks of the releases under the root, of this user's clones, and of the tree."""
+    prefixes = [*Layout(settings.root).releases(), *clones()]
+    return [
+        *(p / LOCK_COPY for p in prefixes),
+        *sorted((settings.tree / "envs" / "locks").glob("*.lock")),
+    ]
 
 
 def _kept_files(

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from ddlce.errors import MachineError
+from ddlce.errors import InputError, MachineError
 from ddlce.files import explain_os_errors
 from ddlce.ownership import user_name
 
@@ -104,8 +104,13 @@ def _open_folders(top: str) -> None:
         raise
 
 
-def running_from(prefixes: Iterable[Path]) -> dict[Path, str]:
+def running_from(prefixes: Iterable[Path], python: Path | None = None) -> dict[Path, str]:
     """Which of these folders a process of this machine runs from, and one such process.
+
+    Args:
+        prefixes: the folders.
+        python: the environment whose Python they use, where they are overlays: of a program that
+            was found by PATH, only its variables say which overlay it runs in.
 
     Root sees every process. Others see what their own have loaded, and of other users' processes
     the command lines only.
@@ -116,8 +121,9 @@ def running_from(prefixes: Iterable[Path]) -> dict[Path, str]:
         if not wanted or process.name == str(os.getpid()):
             continue
         loaded = _read(process / "maps") + b"\n" + _read(process / "cmdline").replace(b"\0", b"\n")
+        inside = _overlay_of(process, loaded, python) if python else b""
         for text, prefix in wanted.items():
-            if text not in loaded or prefix in found:
+            if (text not in loaded and text != inside) or prefix in found:
                 continue
             program = os.fsdecode(_read(process / "comm")).strip()
             try:
@@ -126,6 +132,27 @@ def running_from(prefixes: Iterable[Path]) -> dict[Path, str]:
                 continue
             found[prefix] = f"process {process.name} ({program}) of {owner}"
     return found
+
+
+def refuse_in_use(prefix: Path, python: Path | None = None) -> None:
+    """Stop before an environment is removed under a program; see `running_from`.
+
+    Raises:
+        InputError: names the process.
+    """
+    for process in running_from([prefix], python).values():
+        raise InputError(
+            f"{prefix} is in use: {process} runs from it", "remove it when that has ended"
+        )
+
+
+def _overlay_of(process: Path, loaded: bytes, python: Path) -> bytes:
+    """The overlay on the environment `python` that a program was started in, with a slash."""
+    if os.fsencode(python) + b"/" not in loaded:
+        return b""
+    marker = b"VIRTUAL_ENV="
+    names = _read(process / "environ").split(b"\0")
+    return next((n.removeprefix(marker) + b"/" for n in names if n.startswith(marker)), b"")
 
 
 def _read(path: Path) -> bytes:

@@ -106,6 +106,28 @@ def test_it_is_listed_and_removed(user: Site) -> None:
     assert user.current.is_dir()
 
 
+@pytest.mark.parametrize("start", ["mine/bin/python", "python"])
+def test_it_is_not_removed_under_a_program(made: Site, start: str) -> None:
+    made.ok("env", "overlay", "busy")
+    prefix = made.clones / "busy"
+    # As after `. bin/activate`: where PATH finds it, no path tells of the overlay.
+    path = {"PATH": f"{prefix}/bin:/usr/bin:/bin", "VIRTUAL_ENV": str(prefix)}
+    command = [start if start == "python" else str(prefix / "bin/python")]
+    job = subprocess.Popen(
+        [*command, "-c", "print(flush=True); input()"],
+        env=path if start == "python" else {},
+        stdin=-1,
+        stdout=-1,
+    )
+    assert job.stdout
+    job.stdout.readline()
+    said = made.fails(2, "env", "remove", "busy")
+    assert f"{prefix} is in use: process {job.pid} (python" in said
+    assert (prefix / "ddl-ce.overlay").is_file()
+    job.communicate(b"\n")
+    made.ok("env", "remove", "busy")
+
+
 def test_what_is_there_already_stays(user: Site) -> None:
     (user.clones / "mine").mkdir(parents=True)
     (user.clones / "mine" / "thesis.tex").write_text("all of it")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+from pathlib import Path
 
+from ddlce.engine.index import index_channel
+from ddlce.env.layout import ORIGIN, Layout, read_origin
+from ddlce.env.names import name_releases
 from ddlce.env.verify import verify
+from ddlce.modulefile.install import write_modulefiles
 from ddlce.trees import remove_tree
-from support.minienv import (
-    Site,
-)
+from support.minichannel import Pkg, pack
+from support.minienv import Site, as_nobody, toy_site
 
 LIB = "lib/python3.11"
 
@@ -136,3 +142,87 @@ def test_verify_and_list_without_any_environment(site: Site) -> None:
 def test_an_unfinished_release_is_not_listed(site: Site) -> None:
     (site.root / "envs" / "mini" / "2026.11-00000000" / "conda-meta").mkdir(parents=True)
     assert json.loads(site.ok("env", "list", "--json")) == []
+
+
+def next_release(site: Site, version: str) -> Path:
+    """Another release of the toy site's environment, which becomes the default one."""
+    site.manifest.write_text(
+        re.sub(r'"[\d.]+"\nsummary', f'"{version}"\nsummary', site.manifest.read_text())
+    )
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    return site.current
+
+
+def test_a_rebuilt_package_leaves_the_older_release_whole(tmp_path: Path) -> None:
+    site = toy_site(tmp_path)
+    old = site.current
+    channel = Path(site.channel)
+    (channel / "linux-64/toy-1.0-h0_0.conda").unlink()
+    for index in channel.rglob("repodata*"):
+        index.unlink()
+    shutil.rmtree(channel / "linux-64/shards", ignore_errors=True)
+    pack(Pkg("toy", files={"etc/toy": "rebuilt\n"}), channel)
+    index_channel(channel)
+    new = next_release(site, "2026.12")
+    assert (new / "etc/toy").read_text() == "rebuilt\n"
+    site.ok("env", "clone", "mine", "--from", f"mini/{old.name}")
+    assert (site.clones / "mine/etc/toy").read_text() == f"{site.clones}/mine\n"
+    site.ok("env", "clone", "newer")
+    assert (site.clones / "newer/etc/toy").read_text() == "rebuilt\n"
+    # A clone that is cloned needs the package that its release was made of.
+    assert "removed 1 releases, 0 cached packages" in site.ok("env", "gc")
+    site.ok("env", "clone", "again", "--from", "mine")
+    assert (site.clones / "again/etc/toy").read_text() == f"{site.clones}/again\n"
+    for name in ("mine", "again"):
+        site.ok("env", "remove", name)
+    assert "removed 0 releases, 1 cached packages" in site.ok("env", "gc")
+    site.ok("env", "clone", "third")
+    assert (site.clones / "third/etc/toy").read_text() == "rebuilt\n"
+
+
+def test_gc_counts_the_releases_of_each_platform(tmp_path: Path) -> None:
+    site = toy_site(tmp_path)
+    other = site.current.with_name("2026.11-deadbeef")
+    shutil.copytree(site.current, other)
+    origin = other / ORIGIN
+    origin.chmod(0o644)
+    origin.write_text(origin.read_text().replace('"linux-64"', '"linux-ppc64le"'))
+    assert "would remove 0 releases" in site.ok("env", "gc", "--dry-run")
+    old, _new = site.current, next_release(site, "2026.12")
+    assert f"removed {old}\nremoved 1 releases" in site.ok("env", "gc")
+    assert other.is_dir()
+
+
+def test_a_release_that_cannot_be_read_keeps_its_names(public: Path) -> None:
+    site = toy_site(public)
+    old, new = site.current, next_release(site, "2026.12")
+    layout = Layout(site.root)
+    site.ok("module", f"mini/{old.name}")
+    site.ok("module", "mini")
+    lua = site.root / "modulefiles/lua/mini"
+
+    def state() -> set[str]:
+        return {path.name for path in (*layout.names.iterdir(), *lua.iterdir())}
+
+    everywhere = {"mini", "mini-2026.11", "mini-2026.12"}
+    everywhere |= {".modulerc.lua", "2026.11.lua", "2026.12.lua"}
+    assert state() == everywhere
+
+    def work() -> None:
+        for closed, other in ((old, new), (new, old)):
+            (closed / "conda-meta").chmod(0)
+            assert read_origin(closed) is None
+            name_releases(layout)
+            written = write_modulefiles(other, layout)
+            assert written.removed == []
+            assert written.default == "2026.12" or closed == new
+            (closed / "conda-meta").chmod(0o555)
+            assert state() == everywhere
+            assert '"mini/2026.12"' in (lua / ".modulerc.lua").read_text()
+        remove_tree(old)
+        name_releases(layout)
+        assert len(write_modulefiles(new, layout).removed) == 2
+        assert state() == everywhere - {"mini-2026.11", "2026.11.lua"}
+
+    as_nobody(public, work)

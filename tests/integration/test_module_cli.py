@@ -91,7 +91,7 @@ def test_json_into_and_name(tmp_path: Path) -> None:
         "use": {"Lmod": f"{into}/lua", "Environment Modules": f"{into}/tcl"},
         "removed": [],
     }
-    assert written(into) == {name.replace("ddl-ce", "train") for name in FILES}
+    assert written(into) - {".lock"} == {name.replace("ddl-ce", "train") for name in FILES}
     assert not (tmp_path / "modulefiles").exists()
 
 
@@ -118,6 +118,28 @@ def test_modulefiles_of_a_removed_release_go(tmp_path: Path) -> None:
     assert written(tree / "lua" / "ddl-ce") == {".modulerc.lua", "1.1.0.lua"}
     assert written(tree / "tcl" / "ddl-ce") == {".modulerc", "1.1.0"}
     assert "1.0.0" in written(tree / "tcl" / "mine")  # another name: not ours to tidy
+
+
+def test_what_others_put_beside_modulefiles_stays(tmp_path: Path) -> None:
+    prefix, gone = make_prefix(tmp_path, "1.0.0"), make_prefix(tmp_path, "0.9")
+    ddlce(tmp_path, gone)
+    for system, suffix, text in (("lua", ".lua", "-- a site's\n"), ("tcl", "", "#%Module\n")):
+        folder = tmp_path / "modulefiles" / system / "ddl-ce"
+        (folder / "README").write_text("notes")
+        (folder / f"2020.1{suffix}").write_text(text)
+        (folder / f"broken{suffix}").write_bytes(b"\xff\xfe")
+        (folder / f"attic{suffix}").mkdir()
+        # A copy that a site has changed, under a name of its own.
+        shutil.copy(folder / f"0.9{suffix}", folder / f"0.9-site{suffix}")
+        (folder / f"default{suffix}").symlink_to(f"0.9-site{suffix}")
+    shutil.rmtree(gone)
+    said = ddlce(tmp_path, prefix)
+    assert said.count("its release is gone") == 2
+    kept = {"README", "2020.1", "broken", "attic", "0.9-site", "default", "1.0.0", ".modulerc"}
+    names = {path.name for path in (tmp_path / "modulefiles/tcl/ddl-ce").iterdir()}
+    assert names == kept
+    names = {path.name for path in (tmp_path / "modulefiles/lua/ddl-ce").iterdir()}
+    assert names == {name if name == "README" else f"{name}.lua" for name in kept}
 
 
 def test_writing_again_changes_nothing(tmp_path: Path) -> None:

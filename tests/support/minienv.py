@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import importlib.metadata
+import multiprocessing
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ import sysconfig
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from support.minichannel import MANIFEST, PLACEHOLDER, Pkg, pack
 REPO = Path(__file__).parents[2]
 #: A user who owns nothing here.
 NOBODY = 65534
+FORK = multiprocessing.get_context("fork")
 #: An interpreter that other users may run; the one that runs the tests may be in a home.
 PUBLIC_PYTHON = "/usr/bin/python3"
 IMPORTS = (PUBLIC_PYTHON, "-c", "import rattler, pydantic, ddlce")
@@ -211,6 +213,25 @@ def run_as(user: int, *command: str | Path) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+def as_nobody(folder: Path, work: Callable[[], None]) -> None:
+    """Do some work as a user for whom a folder without write permission is closed."""
+
+    def change_and_work() -> None:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+        work()
+
+    if os.geteuid() == 0:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    process = FORK.Process(target=change_and_work)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
 
 
 def can_be_nobody() -> bool:

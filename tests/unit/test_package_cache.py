@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +23,11 @@ from ddlce.model.envlock import LockedPackage
 from ddlce.packagecache import LOCK, find, note_of, sha256_of
 from ddlce.trees import remove_tree
 from support.minichannel import Pkg, pack
+from support.minienv import FORK, as_nobody
 
-NOBODY = 65534
 #: Only children fill caches: after a fork, nothing of rattler's threads would be left.
 FILL = "import json, sys; from pathlib import Path; from ddlce.engine.unpack import fill; "
 FILL += "fill([json.loads(sys.argv[1])], [Path(sys.argv[2])])"
-FORK = multiprocessing.get_context("fork")
 
 
 def request(pkg: Pkg, channel: Path) -> dict[str, Any]:
@@ -46,25 +43,6 @@ def twins(folder: Path) -> list[dict[str, Any]]:
         request(Pkg("mpi", build="mpich", files={"share/a": text}), folder / text)
         for text in ("first", "second")
     ]
-
-
-def as_nobody(folder: Path, work: Callable[[], None]) -> None:
-    """Do some work as a user for whom a folder without write permission is closed."""
-
-    def change_and_work() -> None:
-        if os.geteuid() == 0:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-        work()
-
-    if os.geteuid() == 0:
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
-    process = FORK.Process(target=change_and_work)
-    process.start()
-    process.join(60)
-    assert process.exitcode == 0
 
 
 def test_a_rebuilt_package_takes_no_place_of_another(public: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ddlce.cli.common import JsonOption, RootOption, out, print_json
+from ddlce.cli.env._common import say_waiting
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +45,9 @@ def module(
 
     settings = load_settings(root)
     prefix = find_env(settings, env)
-    done = write_modulefiles(prefix, Layout(settings.root), into and into.absolute(), name)
+    done = write_modulefiles(
+        prefix, Layout(settings.root), into and into.absolute(), name, say_waiting
+    )
     if json:
         print_json(
             {

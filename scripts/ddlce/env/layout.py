@@ -124,6 +124,17 @@ def read_origin(prefix: Path) -> Origin | None:
         return None
 
 
+def is_gone(path: Path) -> bool:
+    """Whether there is nothing at `path`: one that cannot be looked at just now is not gone."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def clones_folder() -> Path:
     """Where clones go: the user's first folder of environments, else ~/.local/share/ddl-ce-envs.
 

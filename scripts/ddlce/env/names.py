@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ddlce.env.layout import CURRENT, Layout, read_origin
+from ddlce.env.layout import CURRENT, Layout, is_gone, read_origin
 from ddlce.files import explain_os_errors, link_atomic, make_folder
 
 
@@ -18,8 +18,8 @@ def name_releases(layout: Layout) -> None:
     """Make the links under `layout.names` those of the releases that are there now.
 
     Of two releases with one version, the default one has the name, else the newer one. Releases
-    for another platform have none: they run here only under emulation. Call it under the root's
-    lock.
+    for another platform have none: they run here only under emulation. A release that cannot be
+    read just now keeps its name. Call it under the root's lock.
 
     Raises:
         MachineError: the folder cannot be written.
@@ -34,7 +34,7 @@ def name_releases(layout: Layout) -> None:
             if not (link.is_symlink() and str(link.readlink()) == text):
                 link_atomic(link, text)
         for link in folder.iterdir():
-            if link.is_symlink() and link.name not in wanted:
+            if link.is_symlink() and link.name not in wanted and is_gone(link):
                 link.unlink()
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddlce.env.layout import (
+    CURRENT,
     LOCK_COPY,
     ORIGIN,
     Layout,
+    clones,
     find_env,
     opened,
     read_origin,
@@ -23,7 +25,14 @@ from ddlce.model.envlock import EnvLock
 from ddlce.ownership import check_place
 from ddlce.packagecache import find, note_of
 from ddlce.settings import Settings
-from ddlce.trees import PARTIAL, check_removable, obstacle, remove_tree, running_from
+from ddlce.trees import (
+    PARTIAL,
+    check_removable,
+    obstacle,
+    refuse_in_use,
+    remove_tree,
+    running_from,
+)
 from ddlce.waiting import OnWait, waiting_lock
 
 
@@ -68,11 +77,12 @@ def remove(settings: Settings, name: str, on_wait: OnWait | None = None) -> Path
     prefix = find_env(settings, name)
     record = read_origin(prefix)
     is_release = record is not None and record.kind == "release"
-    layout = Layout(prefix.parents[2])  # not always the root of the settings: a path may be given
+    layout = Layout(settings.root)
     if is_release:
+        layout = Layout(prefix.parents[2])  # not always that of the settings: a path may be given
         check_place(prefix.parent, "the root")
     with waiting_lock(layout.lock if is_release else user_lock(settings, prefix), on_wait):
-        if is_release and layout.current(prefix.parent.name) == prefix:
+        if is_release and (prefix.parent / CURRENT).resolve() == prefix:
             raise InputError(
                 f"{prefix} is the default release of {prefix.parent.name}, which users load",
                 "create another release first; this one can be removed after that",
@@ -80,11 +90,7 @@ def remove(settings: Settings, name: str, on_wait: OnWait | None = None) -> Path
         if read_origin(prefix) is None:
             raise InputError(f"{prefix} was removed by another process", "see: ddlce env list")
         check_removable(prefix)
-        for process in running_from([prefix]).values():
-            raise InputError(
-                f"{prefix} is in use: {process} runs from it",
-                "remove it when that has ended",
-            )
+        refuse_in_use(prefix)
         remove_tree(prefix)
         if is_release:
             name_releases(layout)
@@ -104,8 +110,8 @@ def collect(
 
     Args:
         settings: the root.
-        keep: how many releases of each environment stay, the default one among them; the
-            newest of the others are chosen by the time they were made.
+        keep: how many releases of each environment stay for each platform, the default one among
+            them; the newest of the others are chosen by the time they were made.
         dry_run: only say what would be removed.
         on_wait: told once who else is at work under the root.
 
@@ -119,10 +125,14 @@ def collect(
     with waiting_lock(layout.lock, on_wait):
         old: list[Path] = []
         for folder in sorted(layout.envs.glob("*/")):
-            current = layout.current(folder.name)
-            mine = [p for p in layout.releases() if p.parent == folder]
-            mine.sort(key=lambda p: (p.resolve() == current, p.stat().st_mtime), reverse=True)
-            old += mine[max(keep, 1) :]
+            current = (folder / CURRENT).resolve()
+            alike: dict[str, list[Path]] = {}
+            for prefix in layout.releases():
+                if prefix.parent == folder and (origin := read_origin(prefix)):
+                    alike.setdefault(origin.platform, []).append(prefix)
+            for mine in alike.values():
+                mine.sort(key=lambda p: (p.resolve() == current, p.stat().st_mtime), reverse=True)
+                old += mine[max(keep, 1) :]
         kept: list[Kept] = []
         doomed = _removable(old, kept)
         running = running_from(doomed)
@@ -156,12 +166,16 @@ def prune_packages(layout: Layout) -> None:
 def unused_packages(layout: Layout, without: list[Path] | None = None) -> list[Path]:
     """Folders in the package cache that no release needs, those in `without` not counted.
 
+    Nor does a clone of this user's that was made from the cache: its packages are read again where
+    it is cloned itself.
+
     Raises:
         MachineError: a release cannot be read, so it is not known what it needs.
     """
     _check_readable(layout)
     used: set[Path | None] = set()
-    for prefix in layout.releases():
+    own = [p for p in clones() if (origin := read_origin(p)) and origin.pkgs == str(layout.pkgs)]
+    for prefix in [*layout.releases(), *own]:
         if prefix not in (without or []):
             locked = EnvLock.load(prefix / LOCK_COPY).packages
             used |= {find(layout.pkgs, p.stem, p.sha256) for p in locked}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +105,8 @@ def environment_changes(prefix: Path, env: Origin) -> list[Change]:
 
 def compose(content: Content, writer: ModuleWriter) -> str:
     """The modulefile of `content` in the language of `writer`."""
-    writer.comment(f"{content.name} {content.version}")
+    # `install` reads it: it removes what was made for a release that is gone, and nothing else.
+    writer.comment(f"{content.name}/{content.version}: made for {json.dumps(str(content.prefix))}")
     writer.help(help_text(content))
     writer.whatis(f"Name: {content.name}")
     writer.whatis(f"Version: {content.version}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddlce.env.layout import Layout, read_origin
+from ddlce.env.layout import CURRENT, Layout, is_gone, read_origin
 from ddlce.errors import InputError
 from ddlce.files import write_atomic
 from ddlce.modulefile.content import compose, read_content
@@ -15,6 +16,7 @@ from ddlce.modulefile.lua import LuaWriter
 from ddlce.modulefile.tcl import TclWriter
 from ddlce.modulefile.writer import ModuleWriter
 from ddlce.ownership import check_place
+from ddlce.waiting import OnWait, waiting_lock
 
 WRITERS: tuple[type[ModuleWriter], ...] = (LuaWriter, TclWriter)
 
@@ -42,7 +44,11 @@ class Written:
 
 
 def write_modulefiles(
-    prefix: Path, layout: Layout, into: Path | None = None, name: str | None = None
+    prefix: Path,
+    layout: Layout,
+    into: Path | None = None,
+    name: str | None = None,
+    on_wait: OnWait | None = None,
 ) -> Written:
     """Write one modulefile per module system.
 
@@ -51,6 +57,7 @@ def write_modulefiles(
         layout: of the root that the environment's current release is looked up in.
         into: the folder to write to; `<root>/modulefiles` by default.
         name: the module's name; the environment's by default.
+        on_wait: told once who else is at work under the root, or writes into the same folder.
 
     Raises:
         InputError: not such an environment, not a name, or activation that no modulefile can do.
@@ -65,42 +72,58 @@ def write_modulefiles(
     # All text first: a modulefile that cannot be written stops before any is.
     texts = {writer: compose(content, writer()) for writer in WRITERS}
     files, trees = {}, {}
+    top = into or layout.root / "modulefiles"
     for writer in WRITERS:
-        folder = into or layout.root / "modulefiles"
-        check_place(folder / writer.folder / content.name, "the folder of modulefiles")
-    for writer, text in texts.items():
-        tree = (into or layout.root / "modulefiles") / writer.folder
-        path = tree / content.name / f"{content.version}{writer.suffix}"
-        write_atomic(path, text)
-        files[writer.system], trees[writer.system] = path, tree
-    folders = [path.parent for path in files.values()]
-    removed = [] if into or name else _remove_stale(layout, content.env.env, folders)
-    default = _default_version(layout, content.env.env, content.version, folders)
-    for writer in WRITERS:
-        path = files[writer.system].with_name(writer.default_file)
-        write_atomic(path, writer.default_version(content.name, default))
-    return Written(content.name, content.version, default, prefix, files, trees, removed)
+        check_place(top / writer.folder / content.name, "the folder of modulefiles")
+    with waiting_lock(top / ".lock" if into else layout.lock, on_wait):
+        for writer, text in texts.items():
+            tree = top / writer.folder
+            path = tree / content.name / f"{content.version}{writer.suffix}"
+            write_atomic(path, text)
+            files[writer.system], trees[writer.system] = path, tree
+        folders = [path.parent for path in files.values()]
+        removed = [] if into or name else _remove_stale(content.name, folders)
+        default = _default_version(layout, content.env.env, content.version, folders)
+        for writer in WRITERS:
+            path = files[writer.system].with_name(writer.default_file)
+            if default or not path.exists():
+                text = writer.default_version(content.name, default or content.version)
+                write_atomic(path, text)
+    return Written(
+        content.name, content.version, default or content.version, prefix, files, trees, removed
+    )
 
 
-def _remove_stale(layout: Layout, env: str, folders: Iterable[Path]) -> list[Path]:
-    """Remove the modulefiles whose release is no longer under the root."""
-    origins = (read_origin(prefix) for prefix in layout.releases())
-    kept = {origin.release for origin in origins if origin and origin.env == env}
+def _remove_stale(name: str, folders: Iterable[Path]) -> list[Path]:
+    """Remove the modulefiles that were made for a release that is gone."""
     removed = []
     for writer, folder in zip(WRITERS, folders, strict=True):
         for path in sorted(folder.glob(f"[!.]*{writer.suffix}")):
-            if path.name.removesuffix(writer.suffix) not in kept:
+            prefix = _made_for(path, f"{name}/{path.name.removesuffix(writer.suffix)}")
+            if prefix and is_gone(prefix):
                 path.unlink()
                 removed.append(path)
     return removed
 
 
+def _made_for(path: Path, module: str) -> Path | None:
+    """The release that a modulefile of this name was made for; None where others wrote it."""
+    try:
+        found = re.search(r"^(?:--|#) (.+): made for (\".+\")$", path.read_text("utf-8"), re.M)
+        return Path(json.loads(found[2])) if found and found[1] == module else None
+    except (OSError, ValueError):
+        return None
+
+
 def _default_version(layout: Layout, env: str, written: str, folders: Iterable[Path]) -> str:
-    """The current release's version if it has its modulefiles, else the one just written."""
+    """The current release's version if it has its modulefiles, else the one just written.
+
+    It is "" where there is a current release that cannot be read just now.
+    """
     current = layout.current(env)
     origin = read_origin(current) if current else None
     if origin is None:
-        return written
+        return written if is_gone(layout.folder(env) / CURRENT) else ""
     pairs = zip(WRITERS, folders, strict=True)
     there = all((folder / f"{origin.release}{writer.suffix}").is_file() for writer, folder in pairs)
     return origin.release if there else written

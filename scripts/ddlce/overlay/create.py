@@ -20,7 +20,7 @@ from ddlce.overlay.shell import activate_text
 from ddlce.ownership import check_place
 from ddlce.platforms import this_platform
 from ddlce.settings import Settings
-from ddlce.trees import check_removable, remove_tree
+from ddlce.trees import check_removable, refuse_in_use, remove_tree
 from ddlce.waiting import OnWait, waiting_lock
 
 CONSTRAINTS = "constraints.txt"
@@ -110,6 +110,7 @@ def remove_overlay(settings: Settings, name: str, on_wait: OnWait | None = None)
     """Remove the overlay with that name or path; None where there is none.
 
     Raises:
+        InputError: a process of this machine runs in it.
         MachineError: it belongs to another user; nothing was changed.
     """
     try:
@@ -119,7 +120,11 @@ def remove_overlay(settings: Settings, name: str, on_wait: OnWait | None = None)
     if read_overlay(prefix) is None:
         return None
     with waiting_lock(user_lock(settings, prefix), on_wait):
+        overlay = read_overlay(prefix)
+        if overlay is None:
+            raise InputError(f"{prefix} was removed by another process", "see: ddlce env list")
         check_removable(prefix)
+        refuse_in_use(prefix, Path(overlay.release))
         remove_tree(prefix)
     return prefix
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def gc(
-    keep: Annotated[int, typer.Option("--keep", min=1, help="Releases to keep per ENV.")] = 1,
+    keep: Annotated[int, typer.Option("--keep", min=1, help="Releases to keep of each ENV.")] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     root: RootOption = None,
     json: JsonOption = False,
