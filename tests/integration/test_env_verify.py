@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import http.server
 import json
 import os
 import py_compile
+import stat
+import struct
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from ddlce.env.verify import verify
+from ddlce.env.layout import LOCK_COPY, ORIGIN
+from ddlce.env.verify import Report, verify
+from ddlce.model.envlock import EnvLock
 from ddlce.trees import remove_tree
 from support.minienv import Site, served, site_of_channel
 
 LIB = "lib/python3.11"
+#: The id in entries of an access list that have none.
+NONE = 0xFFFFFFFF
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +201,37 @@ def test_permissions(prefix: Path) -> None:
     assert "bin/miniarch" in verify(prefix).modified
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_attributes(prefix: Path, quick: bool) -> None:
+    """What `setcap` and `setfacl` write: Linux's `vfs_cap_data` and `posix_acl_xattr`."""
+    # cap_net_raw in both masks; user::r-x, user:65534:rwx, group::r-x, mask::rwx, other::r-x.
+    capability = struct.pack("<5I", 0x02000001, 1 << 13, 1 << 13, 0, 0)
+    entries = [(1, 5, NONE), (2, 7, 65534), (4, 5, NONE), (16, 7, NONE), (32, 5, NONE)]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    given = {
+        prefix / "bin/miniarch": ("security.capability", capability),
+        prefix / "share/mini": ("system.posix_acl_access", acl),
+        prefix / "share/mini/plain.txt": ("user.note", b"mine"),
+    }
+    if os.geteuid() != 0:
+        del given[prefix / "bin/miniarch"]  # only root gives capabilities
+    assert verify(prefix, quick=quick).attributes == []
+    assert not Report(prefix, "release", attributes=["bin/x: security.capability"]).ok
+    modes = {path: path.stat().st_mode for path in given}
+    try:
+        for path, (name, value) in given.items():
+            path.chmod(modes[path] | stat.S_IWUSR)
+            os.setxattr(path, name, value)
+        report = verify(prefix, quick=quick)
+        wanted = {str(path.relative_to(prefix)): name for path, (name, _) in given.items()}
+        wanted["share/mini/"] = wanted.pop("share/mini")
+        assert report.attributes == sorted(f"{path}: {name}" for path, name in wanted.items())
+    finally:
+        for path, (name, _) in given.items():
+            os.removexattr(path, name)
+            path.chmod(modes[path])
+
+
 def test_what_a_release_has_beside_packages(prefix: Path, made: Site) -> None:
     edit(prefix / ".condarc", b"channels: [https://evil.example]\n")
     state = json.loads((prefix / "conda-meta/state").read_bytes())
@@ -257,6 +296,31 @@ def test_from_a_server(prefix: Path, made: Site) -> None:
         (problem,) = verify(prefix).problems
         assert problem.endswith(f"{url}/linux-64/libmini-1.2-h0_0.conda: 404 File not found")
     assert len([p for p in verify(prefix).problems if "cannot be proven" in p]) == 5
+
+
+def test_an_answer_that_is_cut_off(prefix: Path, made: Site) -> None:
+    """As when a server is restarted."""
+
+    class Cutting(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "100000")
+            self.end_headers()
+            self.wfile.write(b"half")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Cutting) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        origin = json.loads((prefix / ORIGIN).read_bytes())
+        edit(prefix / ORIGIN, json.dumps(origin | {"channels": {"ddl-ce": url}}).encode())
+        report = verify(prefix)
+        server.shutdown()
+    packages = len(EnvLock.load(prefix / LOCK_COPY).packages)
+    cut = [line for line in report.problems if f"{url}/" in line and "cannot be fetched" in line]
+    assert len(cut) == packages
 
 
 def test_a_prefix_that_does_not_fit_into_a_script(tmp_path: Path, mini_channel: Path) -> None:

@@ -247,6 +247,8 @@ def miniarch(version: str) -> Pkg:
         ["python >=3.11,<3.12.0a0"],
         {
             f"{SITE}/miniarch/__init__.py": f"VALUE = {version!r}\n",
+            # No module that can be imported by its name, but one that is compiled.
+            f"{SITE}/miniarch/settings.local.py": "DEBUG = True\n",
             "bin/miniarch": f"#!{PLACEHOLDER}/bin/python\nimport miniarch as m\nprint(m.VALUE)",
         },
     )

@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 import requests
 import zstandard
 from conda_package_streaming.package_streaming import stream_conda_component
+from urllib3.exceptions import HTTPError
 
 from ddlce import jsontext
 from ddlce.env.relink import SHEBANG, Unusual, replace_strings
@@ -100,6 +101,8 @@ def read_archives(
                 return Content(package.stem, _Archive(package, archive, place).files())
         except SourceError as error:
             return Content(package.stem, problem=error.message)
+        except HTTPError as error:  # the answer was cut off: what requests does not see
+            return Content(package.stem, problem=f"{url}: cannot be fetched: {error}")
         except (OSError, ValueError, KeyError, TypeError, Unusual) as error:
             return Content(package.stem, problem=f"{url}: cannot be read: {error}")
         except (tarfile.TarError, zstandard.ZstdError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import marshal
 import os
+import re
 import sys
 
 #: An older format has no references between objects, whose order differs from run to run.
@@ -21,7 +22,8 @@ def main(prefix: str) -> None:
     for line in sys.stdin.buffer:
         name = line.rstrip(b"\n").decode("utf-8", "surrogateescape")
         cached = f"{prefix}/{name}"
-        source = importlib.util.source_from_cache(cached)
+        folder, _, file = cached.rpartition("/__pycache__/")
+        source = f"{folder}/{source_name(file)}"
         with open(cached, "rb") as stream:  # noqa: PTH123 - thousands
             data = stream.read()
         with open(source, "rb") as stream:  # noqa: PTH123
@@ -37,6 +39,11 @@ def main(prefix: str) -> None:
             same = False
         if not same:
             print(name)
+
+
+def source_name(cached: str) -> str:
+    """`a.b.py` for `a.b.cpython-311.pyc`; importlib's own function refuses names with dots."""
+    return re.sub(r"^(.+?)\.[^.]+?(\.opt-\w+)?\.pyc$", r"\1.py", cached)
 
 
 def _heads(text: bytes, time: int) -> tuple[bytes, bytes]:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 from ddlce.elf import read_elf
+from ddlce.env.bytecheck import source_name
 from ddlce.env.freeze import FROZEN
 from ddlce.env.records import Entry, Record
 from ddlce.env.sharing import Sharing
@@ -168,9 +169,9 @@ def _pyc(name: str, tag: str) -> str:
 
 
 def module_of(pyc: str) -> str:
-    """The source of a compiled module."""
+    """The source of a compiled module, whose own name may have dots: `settings.local.py`."""
     folder, _, name = pyc.rpartition("__pycache__/")
-    return f"{folder}{name.partition('.')[0]}.py"
+    return f"{folder}{source_name(name)}"
 
 
 def _entry(prefix: Path, name: str) -> Entry:

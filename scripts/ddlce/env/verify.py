@@ -41,6 +41,11 @@ MARKERS = {
 }
 
 
+#: Extended attributes by which the kernel gives rights: to a program, or to users by lists.
+#: Not `system.nfs4_acl`: there, every file has one, which says no more than its permissions.
+RIGHTS = {"security.capability", "system.posix_acl_access", "system.posix_acl_default"}
+
+
 @dataclass
 class Report:
     """What is wrong with an environment; paths are relative to the prefix.
@@ -53,6 +58,8 @@ class Report:
         missing: a package has them, the prefix does not.
         extra: no package has them (only a problem in a release).
         writable: somebody could write them (only in a release).
+        attributes: `PATH: NAME` of what they have beside content and permissions: capabilities,
+            access lists, labels of users (only in a release).
         problems: what concerns the environment as a whole.
     """
 
@@ -63,13 +70,15 @@ class Report:
     missing: list[str] = field(default_factory=list)
     extra: list[str] = field(default_factory=list)
     writable: list[str] = field(default_factory=list)
+    attributes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
         """True when nothing is wrong; a clone may have files of its own."""
         extra = self.extra if self.kind == "release" else []
-        return not (self.modified or self.missing or extra or self.writable or self.problems)
+        wrong = (self.modified, self.missing, extra, self.writable, self.attributes, self.problems)
+        return not any(wrong)
 
 
 def verify(
@@ -110,8 +119,8 @@ def verify(
         _walk(prefix, expected.keys(), report)
     else:
         _against_archives(prefix, origin, made, expected, report)
-    for names in (report.modified, report.missing, report.extra, report.writable):
-        names.sort()
+    for label in ("modified", "missing", "extra", "writable", "attributes"):
+        getattr(report, label).sort()
     return report
 
 
@@ -206,10 +215,12 @@ def _check(prefix: Path, name: str, entry: Entry) -> str:
 
 
 def _walk(prefix: Path, expected: Collection[str], report: Report) -> None:
-    """Find what no package has, and what can be written."""
+    """Find what no package has, what can be written, and what has attributes."""
     frozen = report.kind == "release"
     for folder, names, files in os.walk(prefix):
         inside = os.path.relpath(folder, prefix)
+        if frozen:
+            report.attributes += _attributes(folder, f"{inside}/")
         if frozen and os.lstat(folder).st_mode & 0o222:
             report.writable.append(f"{inside}/")
         # A link to a folder is among the folders.
@@ -221,6 +232,20 @@ def _walk(prefix: Path, expected: Collection[str], report: Report) -> None:
             status = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - 30 000 files
             if frozen and stat.S_ISREG(status.st_mode) and can_be_written(status):
                 report.writable.append(path)
+            if frozen and stat.S_ISREG(status.st_mode):
+                report.attributes += _attributes(f"{folder}/{name}", path)
+
+
+def _attributes(file: str, name: str) -> list[str]:
+    """The extended attributes that say who may do what with a file, or that a user has set.
+
+    Others are the system's own: labels of SELinux, the layout of a file on Lustre.
+    """
+    try:
+        found = os.listxattr(file, follow_symlinks=False)
+    except OSError:  # a file system that has none
+        return []
+    return [f"{name}: {each}" for each in found if each in RIGHTS or each.startswith("user.")]
 
 
 def _is_ours(path: str) -> bool:

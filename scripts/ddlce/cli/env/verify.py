@@ -57,6 +57,8 @@ def _show_report(report: Report) -> None:
     for label in ("modified", "missing", "writable"):
         for name in getattr(report, label):
             out.print(f"{label:<9} {name}", markup=False)
+    for text in report.attributes:
+        out.print(f"attribute {text}", markup=False)
     if report.kind == "release":
         for name in report.extra:
             out.print(f"extra     {name}", markup=False)
