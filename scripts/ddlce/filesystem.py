@@ -53,12 +53,13 @@ def require(folder: Path, option: str) -> None:
         raise MachineError(problem, f"choose a folder on another one, with {option}")
 
 
-def check_length(prefix: Path) -> None:
-    """Refuse a prefix that is longer than packages have space for.
+def check_prefix(prefix: Path) -> None:
+    """Refuse a prefix that is longer than packages have space for, or that PATH cannot hold.
 
     Raises:
-        InputError: names it and both lengths.
+        InputError: names it and what is wrong.
     """
+    check_characters(prefix)
     length = len(os.fsencode(prefix))
     if length > PREFIX_LENGTH:
         raise InputError(
@@ -66,3 +67,14 @@ def check_length(prefix: Path) -> None:
             f"{PREFIX_LENGTH}",
             "choose a shorter path",
         )
+
+
+def check_characters(prefix: Path) -> None:
+    """Refuse the path of an environment that PATH or a line of a file cannot hold.
+
+    Raises:
+        InputError: names it and the character.
+    """
+    for character, why in ((":", "a colon, at which PATH is divided"), ("\n", "a line break")):
+        if character in str(prefix):
+            raise InputError(f"{str(prefix)!r} has {why}", "choose a path without it")

@@ -18,6 +18,7 @@ from ddlce.files import write_atomic
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL, Manifest, load_manifest
 from ddlce.settings import Settings
+from ddlce.userpath import absolute
 
 #: Of the target machines; the oldest kernel among the distributions that glibc 2.28+ comes with.
 LINUX = "4.18"
@@ -107,10 +108,21 @@ def channel_addresses(names: list[str], own: str) -> dict[str, str]:
 
 
 def channel_address(text: str | Path) -> str:
-    """A channel given as folder or URL, as URL."""
+    """A channel given as folder or URL, as URL.
+
+    Raises:
+        InputError: it looks like a URL, and is none.
+    """
     if isinstance(text, str) and "://" in text:
+        try:
+            urlsplit(text)
+        except ValueError as error:
+            raise InputError(
+                f"--channel: {text!r} is no address: {error}",
+                "write a folder, or e.g. http://HOST/",
+            ) from None
         return text.rstrip("/")
-    return Path(text).expanduser().absolute().as_uri()
+    return absolute(text, "--channel").as_uri()
 
 
 def explicit(lock: EnvLock, channels: dict[str, str]) -> str:

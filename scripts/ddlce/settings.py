@@ -11,6 +11,7 @@ from pathlib import Path
 from ddlce.errors import InputError
 from ddlce.ownership import check_place, others_may_change
 from ddlce.programs import absolute_only
+from ddlce.userpath import absolute
 
 #: The folders with compilers and build tools, where DDLCE_BUILD_PATH does not name them.
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -147,18 +148,16 @@ def load_settings(root: Path | None = None) -> Settings:
 
     Raises:
         InputError: a path starts with `~NAME`, and there is no such user.
-        MachineError: others could change the cache, or the root (see `ddlce.ownership`).
+        MachineError: this user has no home, where one is needed, or others could change the cache,
+            or the root (see `ddlce.ownership`).
     """
     env = os.environ
     named = env.get("DDLCE_REPO")
     repo = Path(named) if named else find_repo(Path.cwd())
     refused = doubts(repo) if repo and not named else None
-    home = Path.home()
-    cache = Path(env.get("DDLCE_CACHE") or home / ".cache" / "ddl-ce")
-    default = own_root() or home / ".local" / "share" / "ddl-ce"
-    chosen = root or Path(env.get("DDLCE_ROOT") or default)
-    cache = _absolute(cache, "DDLCE_CACHE")
-    chosen = _absolute(chosen, "--root" if root else "DDLCE_ROOT")
+    cache = absolute(env.get("DDLCE_CACHE") or "~/.cache/ddl-ce", "DDLCE_CACHE")
+    chosen = root or env.get("DDLCE_ROOT") or own_root() or "~/.local/share/ddl-ce"
+    chosen = absolute(chosen, "--root" if root else "DDLCE_ROOT")
     check_place(cache, "the cache")
     check_place(chosen, "the root", site=True)
     return Settings(
@@ -167,12 +166,3 @@ def load_settings(root: Path | None = None) -> Settings:
         root=Path(os.path.realpath(chosen)),
         refused=refused,
     )
-
-
-def _absolute(path: Path, argument: str) -> Path:
-    try:
-        return path.expanduser().absolute()
-    except RuntimeError:
-        raise InputError(
-            f"{argument}: {path}: there is no user {path.parts[0][1:]!r}", "write the whole path"
-        ) from None

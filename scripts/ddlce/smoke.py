@@ -27,6 +27,7 @@ from ddlce.modulefile.activation import run_activation
 from ddlce.modulefile.writer import HOME
 from ddlce.platforms import this_platform
 from ddlce.settings import Settings
+from ddlce.userpath import absolute
 
 PROGRAM = "ddlce-smoke"
 PACKAGE = "ddl-ce-smoke"
@@ -141,7 +142,7 @@ def find_prefix(settings: Settings, env: str) -> Path:
     Raises:
         InputError: neither.
     """
-    path = Path(env).expanduser()
+    path = absolute(env, "the environment") if "/" in env else Path(env)
     if "/" in env and (path / "conda-meta").is_dir() and not read_origin(path):
         return path.resolve()
     if "/" in env and path.is_dir() and not (path / "conda-meta").is_dir():

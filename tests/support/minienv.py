@@ -298,7 +298,9 @@ specs:
 
 def toy_site(folder: Path, *packages: Pkg) -> Site:
     """A site whose release holds the package `toy`; its channel has these packages too."""
-    for package in (Pkg("toy", files={"etc/toy": f"{PLACEHOLDER}\n"}), *packages):
+    if not any(package.name == "toy" for package in packages):
+        packages = (Pkg("toy", files={"etc/toy": f"{PLACEHOLDER}\n"}), *packages)
+    for package in packages:
         pack(package, folder / "channel")
     index_channel(folder / "channel")
     (folder / "repo" / "envs").mkdir(parents=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,10 +75,7 @@ def install_specs(
         wanted = [spec for spec in origin.specs if spec_name(spec) in before]
         wanted = list(dict.fromkeys([*wanted, *specs]))
         others = specs_of_others(records, wanted)
-        virtual = EnvLock.load(prefix / LOCK_COPY).virtual_packages
-        cache = settings.cache / "repodata"
-        with _explained(prefix, others):
-            packages = solve([*wanted, *others], channels, origin.platform, virtual, cache, prefix)
+        packages = _solve(settings, prefix, wanted, others, channels, origin.platform)
         install(
             packages,
             channels,
@@ -131,11 +126,19 @@ def _requested(record: Record) -> str:
     return next((text for text in texts if spec_name(text) == name), name)
 
 
-@contextmanager
-def _explained(prefix: Path, others: list[str]) -> Iterator[None]:
-    """Name, where nothing satisfies the specs, those that nobody gave this time."""
+def _solve(
+    settings: Settings,
+    prefix: Path,
+    wanted: list[str],
+    others: list[str],
+    channels: dict[str, str],
+    platform: str,
+) -> list[LockedPackage]:
+    """The packages of the changed clone; names, where there are none, what is in the way."""
+    virtual = EnvLock.load(prefix / LOCK_COPY).virtual_packages
+    cache = settings.cache / "repodata"
     try:
-        yield
+        return solve([*wanted, *others], channels, platform, virtual, cache, prefix)
     except InputError as error:
         if error.hint or not others:
             raise

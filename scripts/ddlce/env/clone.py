@@ -23,6 +23,7 @@ from ddlce.env.layout import (
     Origin,
     clone_target,
     read_origin,
+    refuse_name_of_release,
     staged,
     user_lock,
 )
@@ -31,7 +32,7 @@ from ddlce.env.relink import Unusual, link_files, plan_links
 from ddlce.env.sharing import EDITED, Sharing, compiled_time
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, write_atomic
-from ddlce.filesystem import check_length, require
+from ddlce.filesystem import check_prefix, require
 from ddlce.ownership import check_place
 from ddlce.settings import Settings
 from ddlce.waiting import OnWait, waiting_lock
@@ -98,15 +99,10 @@ def clone(
         )
     for place in (source, Path(origin.pkgs)):
         check_place(place, "the source", site=True)
-    if target.is_relative_to(source):
-        raise InputError(f"{target} is inside {source}", "choose another place for the clone")
-    check_length(target)
-    require(target, "a path instead of a name, or CONDA_ENVS_PATH")
-    locks = {user_lock(settings, target)}
-    if origin.kind == "clone":  # a release does not change
-        locks.add(user_lock(settings, source))
+    _check_target(settings, source, target)
+    changing = [target] if origin.kind == "release" else [source, target]
     with contextlib.ExitStack() as stack:
-        for lock in sorted(locks):
+        for lock in sorted(user_lock(settings, prefix) for prefix in changing):
             stack.enter_context(waiting_lock(lock, on_wait))
         origin = read_origin(source) or origin
         _check_free(target)
@@ -131,6 +127,15 @@ def clone(
                     own += _write_markers(staging, copy, source, command, records)
     why = None if linked or sharing.reflinked else _why_copied(source, target)
     return Cloned(target, source, len(records), linked, own, sharing.reflinked, why)
+
+
+def _check_target(settings: Settings, source: Path, target: Path) -> None:
+    """Refuse a place where a clone could not be used, or a name that means a release too."""
+    if target.is_relative_to(source):
+        raise InputError(f"{target} is inside {source}", "choose another place for the clone")
+    check_prefix(target)
+    refuse_name_of_release(settings, target)
+    require(target, "a path instead of a name, or CONDA_ENVS_PATH")
 
 
 def _why_copied(source: Path, target: Path) -> str | None:

@@ -35,7 +35,7 @@ from ddlce.env.records import leave_links_unhashed, read_records, write_history
 from ddlce.env.remove import prune_packages
 from ddlce.errors import InputError, MachineError
 from ddlce.files import explain_os_errors, link_atomic, write_atomic
-from ddlce.filesystem import check_length, require
+from ddlce.filesystem import check_prefix, require
 from ddlce.lock import channel_addresses
 from ddlce.model.envlock import EnvLock
 from ddlce.ownership import check_place
@@ -88,7 +88,7 @@ def create(
         runner: runs programs of the lock's platform, where it is not this machine's.
 
     Raises:
-        InputError: the prefix would be too long.
+        InputError: the prefix would be too long, or has a colon, a comma or a line break.
         MachineError: the lock is for other machines, the disk is full, the root read-only or on
             a file system that runs no programs.
         SourceError: a package is missing or is not the locked one.
@@ -98,10 +98,7 @@ def create(
     layout = Layout(settings.root)
     prefix = layout.prefix(lock.env, lock.release, lock.digest)
     channels = channel_addresses(lock.channels, channel)
-    check_length(prefix)
-    require(settings.root, "--root or DDLCE_ROOT")
-    for place in (prefix.parent, layout.pkgs):
-        check_place(place, "the root")
+    _check_root(layout, prefix)
     with waiting_lock(layout.lock, on_wait):
         if read_origin(prefix):
             result = Created(prefix, True, len(lock.packages), 0, {})
@@ -124,6 +121,19 @@ def create(
         if runner is None:
             _switch(layout, prefix)
     return result
+
+
+def _check_root(layout: Layout, prefix: Path) -> None:
+    """Refuse a root in which a release could not be used, or that others could change."""
+    check_prefix(prefix)
+    if "," in str(layout.pkgs):
+        raise InputError(
+            f"--root: {layout.root} has a comma, at which conda divides its list of caches",
+            "choose a path without one",
+        )
+    require(layout.root, "--root or DDLCE_ROOT")
+    for place in (prefix.parent, layout.pkgs):
+        check_place(place, "the root")
 
 
 def check_machine(lock: EnvLock) -> None:

@@ -25,8 +25,9 @@ from ddlce.env.records import read_records
 from ddlce.env.relink import Unusual, plan_links
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, make_folder, write_atomic
-from ddlce.filesystem import check_length
+from ddlce.filesystem import check_prefix
 from ddlce.ownership import check_place
+from ddlce.userpath import absolute
 from ddlce.waiting import OnWait, waiting_lock
 
 if TYPE_CHECKING:
@@ -115,8 +116,8 @@ def make_image(
     origin = _release(source)
     name = f"{origin.env}-{origin.release}-{_inputs(origin, place)[:12]}"
     check_node_place(place)
-    check_length(place / name)
-    folder = folder.expanduser().absolute() if folder else images_folder(settings)
+    check_prefix(place / name)
+    folder = absolute(folder, "--out") if folder else images_folder(settings)
     check_place(folder, "the folder of images")
     manifest = folder / f"{name}.json"
     with explain_os_errors(folder):

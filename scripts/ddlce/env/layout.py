@@ -26,6 +26,7 @@ from ddlce.safepath import Word
 from ddlce.settings import ORIGIN as ORIGIN
 from ddlce.settings import Settings
 from ddlce.trees import PARTIAL, remove_tree
+from ddlce.userpath import absolute, canonical
 
 LOCK_COPY = Path("conda-meta", "ddl-ce.lock")
 CURRENT = "current"
@@ -146,7 +147,8 @@ def clones_folder() -> Path:
         for path in os.environ.get(variable, "").split(os.pathsep)
         if path
     ]
-    return Path(listed[0] if listed else "~/.local/share/ddl-ce-envs").expanduser().absolute()
+    chosen = listed[0] if listed else "~/.local/share/ddl-ce-envs"
+    return Path(os.path.realpath(absolute(chosen, "CONDA_ENVS_PATH")))
 
 
 def clones() -> list[Path]:
@@ -157,13 +159,13 @@ def clones() -> list[Path]:
 
 
 def clone_target(name: str) -> Path:
-    """The prefix of a clone, given by name or by path.
+    """The prefix of a clone or an overlay, given by name or by path: `userpath.canonical`.
 
     Raises:
         InputError: not a usable name.
     """
     if "/" in name:
-        return Path(name).expanduser().absolute()
+        return canonical(absolute(name, "the path of an environment"))
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or name in ("base", "root"):
         raise InputError(
             f"{name!r} is not a name for an environment",
@@ -173,6 +175,34 @@ def clone_target(name: str) -> Path:
     return clones_folder() / name
 
 
+def refuse_name_of_release(settings: Settings, target: Path) -> None:
+    """Refuse a clone or an overlay whose name would mean a release as well.
+
+    Raises:
+        InputError: there is such an environment, or a release to which conda gives that name.
+    """
+    layout, name = Layout(settings.root), target.name
+    taken = layout.folder(name).is_dir() or os.path.lexists(layout.names / name)
+    if target.parent == clones_folder() and taken:
+        raise InputError(
+            f"{name} is the name of an environment under {layout.root}", "choose another name"
+        )
+
+
+def check_unambiguous(settings: Settings, name: str) -> None:
+    """Refuse a name that an environment of the root has and something of the user's, too.
+
+    Raises:
+        InputError: says how to name either.
+    """
+    layout, own = Layout(settings.root), clones_folder() / name
+    if "/" not in name and layout.current(name) and own.is_dir():
+        raise InputError(
+            f"{name} is an environment under {layout.root}, and there is {own} too",
+            f"give the whole path, or {name}/RELEASE",
+        )
+
+
 def find_env(settings: Settings, name: str) -> Path:
     """The prefix of an environment, given as ENV, ENV/RELEASE-DIGEST, a clone's name or a path.
 
@@ -180,10 +210,11 @@ def find_env(settings: Settings, name: str) -> Path:
         InputError: there is no such complete environment.
     """
     layout = Layout(settings.root)
-    path = Path(name).expanduser()
-    candidates = [layout.current(name), layout.envs / name, clones_folder() / name]
+    candidates: list[Path | None]
     if "/" in name or name in (".", ".."):
-        candidates = [path.absolute(), layout.envs / name]
+        candidates = [absolute(name, "the path of an environment"), layout.envs / name]
+    else:
+        candidates = [layout.current(name), layout.envs / name, clones_folder() / name]
     for candidate in candidates:
         if candidate and read_origin(candidate):
             return candidate.resolve()

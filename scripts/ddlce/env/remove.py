@@ -12,6 +12,7 @@ from ddlce.env.layout import (
     LOCK_COPY,
     ORIGIN,
     Layout,
+    check_unambiguous,
     clones,
     find_env,
     opened,
@@ -70,10 +71,11 @@ def remove(settings: Settings, name: str, on_wait: OnWait | None = None) -> Path
     """Remove a clone, or a release that is not the default one; returns its prefix.
 
     Raises:
-        InputError: there is none of that name, it is the default release, or a process of this
-            machine runs from it.
+        InputError: there is none of that name, or two, it is the default release, or a process of
+            this machine runs from it.
         MachineError: it belongs to another user; nothing was changed.
     """
+    check_unambiguous(settings, name)
     prefix = find_env(settings, name)
     record = read_origin(prefix)
     is_release = record is not None and record.kind == "release"

@@ -20,6 +20,7 @@ from ddlce.platforms import PLATFORMS
 from ddlce.recipes import Recipe, cuda_variants, load_cuda_recipes, load_recipes, room_files
 from ddlce.sets import load_set_recipes, set_names
 from ddlce.settings import Settings
+from ddlce.userpath import home
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def read_tree(settings: Settings) -> Tree:
     keys = yamltext.load(variants.read_text())
     if not isinstance(keys, dict):
         raise InputError(f"{variants}: it holds no variants", "see docs/packager-guide.md")
-    places = (settings.tree, settings.cache, Path.home())
+    places = (settings.tree, settings.cache, home())
     return Tree(
         locked=frozenset(s.sha256 for s in SourcesLock.load(lock).sources)
         if lock.exists()

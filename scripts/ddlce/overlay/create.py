@@ -8,11 +8,18 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddlce.env.layout import Origin, clone_target, staged, user_lock
+from ddlce.env.layout import (
+    Origin,
+    check_unambiguous,
+    clone_target,
+    refuse_name_of_release,
+    staged,
+    user_lock,
+)
 from ddlce.env.records import read_records
 from ddlce.errors import InputError, MachineError, WorkError
 from ddlce.files import explain_os_errors, write_atomic
-from ddlce.filesystem import require
+from ddlce.filesystem import check_characters, require
 from ddlce.modulefile.content import environment_changes
 from ddlce.overlay.model import MARKER, Overlay, read_overlay, require_release
 from ddlce.overlay.pins import Pin, constraints, release_pins
@@ -69,13 +76,13 @@ def make_overlay(
     origin = require_release(release)
     release = release.resolve()
     check_place(release, "the release", site=True)
-    if target.parent.resolve().joinpath(target.name).is_relative_to(release):
+    if target.is_relative_to(release):
         raise InputError(
             f"{target} is inside the release {release}, which is read-only",
             "choose another place for the overlay",
         )
-    if "\n" in str(target):
-        raise InputError(f"{str(target)!r} has a line break", "choose another place")
+    check_characters(target)
+    refuse_name_of_release(settings, target)
     if origin.platform != this_platform():
         raise InputError(
             f"{release} is for {origin.platform}, and this machine is {this_platform()}",
@@ -114,9 +121,10 @@ def remove_overlay(settings: Settings, name: str, on_wait: OnWait | None = None)
         MachineError: it belongs to another user; nothing was changed.
     """
     try:
-        prefix = clone_target(name)
+        prefix = clone_target(name).resolve()
     except InputError:
         return None
+    check_unambiguous(settings, name)
     if read_overlay(prefix) is None:
         return None
     with waiting_lock(user_lock(settings, prefix), on_wait):

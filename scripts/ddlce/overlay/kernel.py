@@ -23,6 +23,7 @@ from ddlce.modulefile.writer import HOME
 from ddlce.overlay.model import Overlay, read_overlay
 from ddlce.ownership import check_place
 from ddlce.programs import ask
+from ddlce.userpath import absolute
 
 #: Of kernel.json's metadata: whose kernel it is.
 OURS = "ddl-ce"
@@ -138,8 +139,8 @@ def kernels_folder(prefix: Path | None) -> Path:
     named = os.environ.get("JUPYTER_DATA_DIR")
     if named:
         return Path(named).absolute() / "kernels"
-    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(data).expanduser().absolute() / "jupyter" / "kernels"
+    data = absolute(os.environ.get("XDG_DATA_HOME") or "~/.local/share", "XDG_DATA_HOME")
+    return data / "jupyter" / "kernels"
 
 
 def write_kernel(

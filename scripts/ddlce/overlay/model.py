@@ -55,7 +55,7 @@ def find_overlay(name: str) -> tuple[Path, Overlay]:
     Raises:
         InputError: not a usable name, or there is no such overlay.
     """
-    prefix = clone_target(name)
+    prefix = clone_target(name).resolve()
     overlay = read_overlay(prefix)
     if overlay:
         return prefix, overlay
