@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from string import Template
 
 import pytest
 
+from ddlce.errors import InputError
 from ddlce.modulefile.classify import Change
 from ddlce.modulefile.writer import HOME
-from ddlce.overlay.kernel import kernel_variables
+from ddlce.overlay.kernel import Environment, kernel_variables, write_kernel
 from support.moduleprefix import TRICKY
 
 
@@ -33,3 +36,25 @@ def test_paths_and_homes() -> None:
         "MANPATH": "/r/man:",
         "CONDA_PKGS_DIRS": "/h/pkgs,/r/pkgs",
     }
+
+
+def test_of_two_at_once_one_gets_the_name(tmp_path: Path) -> None:
+    """A stand-in for a Python with ipykernel, which takes its time to answer."""
+    environments = []
+    for name in ("one", "two"):
+        python = tmp_path / name / "bin/python"
+        python.parent.mkdir(parents=True)
+        python.write_text("#!/bin/sh\nsleep 0.5; echo '{}'\n")
+        python.chmod(0o755)
+        environments.append(Environment(tmp_path / name, "same", name, {}, ""))
+
+    def write(environment: Environment) -> str:
+        try:
+            return str(write_kernel(environment, None, tmp_path / "kernels"))
+        except InputError as error:
+            return error.message
+
+    with ThreadPoolExecutor() as pool:
+        said = sorted(pool.map(write, environments))
+    assert said[0] == str(tmp_path / "kernels/same")
+    assert said[1].startswith(f"the kernel same in {tmp_path}/kernels is not that of {tmp_path}/")

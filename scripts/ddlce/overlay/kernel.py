@@ -24,6 +24,7 @@ from ddlce.overlay.model import Overlay, read_overlay
 from ddlce.ownership import check_place
 from ddlce.programs import ask
 from ddlce.userpath import absolute
+from ddlce.waiting import waiting_lock
 
 #: Of kernel.json's metadata: whose kernel it is.
 OURS = "ddl-ce"
@@ -178,7 +179,9 @@ def write_kernel(
         "metadata": {**own.get("metadata", {}), OURS: {"prefix": str(environment.prefix)}},
         "env": environment.variables,
     }
-    write_atomic(folder / "kernel.json", json.dumps(spec, indent=1) + "\n")
+    with waiting_lock(into / ".ddlce.lock"):
+        _check_free(folder, environment.prefix, force)  # asking ipykernel took its time
+        write_atomic(folder / "kernel.json", json.dumps(spec, indent=1) + "\n")
     return folder
 
 
