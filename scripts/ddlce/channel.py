@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ddlce.engine.index import index_is_current, publish_index, remove_leftovers
+from ddlce.engine.index import index_is_current, publish_index
 from ddlce.env.layout import LOCK_COPY, Layout, clones
 from ddlce.files import locked, sha256_file
 from ddlce.model.envlock import EnvLock
@@ -43,11 +43,10 @@ def update_channel(settings: Settings, *plans: Plan) -> tuple[int, list[str]]:
         for output in (o for s in plan.steps.values() for o in s.outputs):
             found[store.package(output.subdir, output.filename)] = output.subdir
     packages = [(subdir, path) for path, subdir in found.items()]
-    with locked(settings.cache / "locks" / "channel"):
+    with locked(settings.channel / ".lock"):
         kept = _kept_files(settings, store, {(subdir, path.name) for subdir, path in packages})
         if index_is_current(settings.channel, packages, kept):
             return len(packages), []
-        remove_leftovers(settings.channel)
         return len(packages), publish_index(settings.channel, packages, kept)
 
 

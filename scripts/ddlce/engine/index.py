@@ -1,25 +1,62 @@
-"""Indexing a channel folder: repodata.json, its .zst, CEP 16 shards, and the files beside them."""
+"""A channel's index: repodata.json, its .zst, CEP 16 shards, and the files beside them.
+
+All that clients read, the packages and each form of their index, is one generation: a hidden
+folder, which is complete before anything points to it.
+
+    channel/.generation-1a2b3c4d/linux-64/...    what clients get
+    channel/.generation -> .generation-1a2b3c4d  switched by one rename
+    channel/linux-64    -> .generation/linux-64  made once; so is channeldata.json
+
+So a client that asks for two files gets those of two generations at worst, as from any web
+server, but a killed run never leaves an index beside packages that it does not describe.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from ddlce.audit.facts import read_metadata
 from ddlce.engine.describe import CHANNELDATA, CURRENT, RUN_EXPORTS, describe_channel
-from ddlce.files import explain_os_errors, link_or_copy, make_folder, sha256_file
+from ddlce.files import (
+    explain_os_errors,
+    link_atomic,
+    link_or_copy,
+    make_folder,
+    on_disk_at_end,
+    sha256_file,
+)
 
-#: Of each subdir, in the order in which they are replaced: no index names a package of which
-#: the others do not know.
+#: The link that says which generation clients see; the begin of each one's name.
+GENERATION = ".generation"
+#: What a generation has; the last file that is written into it.
+RECORD = "generation.json"
+SHARDS = "shards"
+
+#: Of each subdir.
 REPODATA = (
     *(RUN_EXPORTS, f"{RUN_EXPORTS}.zst", "repodata.json", "repodata.json.zst"),
     *("repodata_shards.msgpack.zst", CURRENT, f"{CURRENT}.zst"),
 )
+
+
+class _Record(BaseModel):
+    """What a generation was made with.
+
+    Attributes:
+        packages: SUBDIR/FILE of each package that its index names.
+        index: path → sha256 of each file of the index.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    packages: list[str]
+    index: dict[str, str]
 
 
 def index_channel(folder: Path) -> None:
@@ -36,12 +73,11 @@ def index_channel(folder: Path) -> None:
 def publish_index(
     channel: Path, packages: Iterable[tuple[str, Path]], kept: Iterable[tuple[str, Path]] = ()
 ) -> list[str]:
-    """Make the channel's index name exactly these packages, readable at every moment.
+    """Make the channel a new generation, whose index names exactly these packages.
 
-    The new index is made in a folder beside the old one. Packages and shards, which nothing
-    refers to yet, are moved in first, then each repodata file by one rename, and only then are
-    the packages removed that the index does not name any more. Shards that the new index does
-    not name are kept until the next run: a client may still hold the old index.
+    What is no package and no index in the channel's folders stays there, and so do folders of
+    other platforms. Shards of the last index are kept until the next run: a client may still
+    hold it. The last generation is, too, for who is reading it. Call it under the channel's lock.
 
     Args:
         channel: the channel's folder.
@@ -54,98 +90,154 @@ def publish_index(
     Raises:
         WorkError: a package cannot be read; the channel is as it was.
     """
-    wanted: dict[str, dict[str, Path]] = {}
-    for subdir, path in packages:
-        wanted.setdefault(subdir, {})[path.name] = path
-    wanted.setdefault("noarch", {})
-    beside = set(kept)
-    added: list[str] = []
+    wanted = {(subdir, path.name): path for subdir, path in packages}
     # Before the engine, which panics on a broken package without its name.
-    metadata = {
-        f"{subdir}/{name}": read_metadata(path)
-        for subdir, files in wanted.items()
-        for name, path in files.items()
-    }
+    metadata = {f"{s}/{name}": read_metadata(path) for (s, name), path in wanted.items()}
     with explain_os_errors(channel):
         make_folder(channel)
-        staging = Path(tempfile.mkdtemp(dir=channel, prefix=".staging-"))
+        if (channel / GENERATION).is_dir():
+            _show(channel, channel / GENERATION)  # where a run was killed before it had done so
+        remove_leftovers(channel)
+        added = [f"{s}/{n}" for s, n in wanted if not (channel / s / n).exists()]
+        fresh = channel / f"{GENERATION}-{secrets.token_hex(4)}"
+        make_folder(fresh)
         try:
-            for subdir, files in wanted.items():
-                for name, path in files.items():
-                    link_or_copy(path, staging / subdir / name)
-            index_channel(staging)
-            describe_channel(staging, metadata)
-            for subdir, path in beside:
-                if not (channel / subdir / path.name).is_file():
-                    link_or_copy(path, channel / subdir / path.name)
-            for subdir, files in wanted.items():
-                names = {path.name for where, path in beside if where == subdir}
-                added += _publish_subdir(staging / subdir, channel / subdir, files, names)
-            _publish(staging / CHANNELDATA, channel / CHANNELDATA)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+            with on_disk_at_end(fresh):
+                _fill(fresh, channel, wanted, metadata, list(kept))
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        link_atomic(channel / GENERATION, fresh.name)
+        _show(channel, fresh)
     return added
 
 
-def _publish_subdir(
-    staged: Path, target: Path, packages: dict[str, Path], kept: set[str]
-) -> list[str]:
-    make_folder(target)
-    added = []
-    for name, path in packages.items():
-        current = target / name
-        # A reused name with other bytes (a store that was emptied in between) is replaced.
-        if not (current.exists() and current.samefile(path)):
-            if not current.exists():
-                added.append(f"{target.name}/{name}")
-            (staged / name).chmod(0o644)
-            os.replace(staged / name, current)  # noqa: PTH105 - rename over an existing file
-    shards = staged / "shards"
-    if shards.is_dir():
-        make_folder(target / "shards")
-        for shard in shards.iterdir():
-            shard.chmod(0o644)
-            shard.replace(target / "shards" / shard.name)
-    for name in REPODATA:
-        _publish(staged / name, target / name)
-    for old in target.glob("*.conda"):
-        if old.name not in packages and old.name not in kept:
-            old.unlink()
-    return added
+def _fill(
+    fresh: Path,
+    channel: Path,
+    wanted: dict[tuple[str, str], Path],
+    metadata: dict[str, dict[str, object]],
+    kept: list[tuple[str, Path]],
+) -> None:
+    """Make a generation in the empty folder `fresh`."""
+    subdirs = {subdir for subdir, _ in wanted} | {"noarch"}
+    for subdir in subdirs:
+        make_folder(fresh / subdir / SHARDS)
+    for (subdir, name), path in wanted.items():
+        _take(path, channel / subdir / name, fresh / subdir / name)
+    index_channel(fresh)
+    shutil.rmtree(fresh / ".tmp", ignore_errors=True)  # the engine's
+    describe_channel(fresh, metadata)
+    made = [path for path in fresh.rglob("*") if path.is_file()]
+    for path in made:
+        path.chmod(0o644)
+    for subdir, path in kept:
+        _take(path, channel / subdir / path.name, fresh / subdir / path.name)
+    for old in (path.parent for path in channel.glob("[!.]*/repodata.json")):
+        if old.name in subdirs:
+            _carry_over(old, fresh / old.name, _read_record(channel))
+        else:  # of another platform: as it is
+            _copy_all(old, fresh / old.name)
+    index = sorted(path for path in made if path.suffix != ".conda")
+    record = _Record(
+        packages=sorted(f"{subdir}/{name}" for subdir, name in wanted),
+        index={str(path.relative_to(fresh)): sha256_file(path) for path in index},
+    )
+    (fresh / RECORD).write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
-def _publish(staged: Path, target: Path) -> None:
-    staged.chmod(0o644)
-    staged.replace(target)
+def _take(path: Path, published: Path, target: Path) -> None:
+    """Link a package; where the store is on another file system, the one that is there already."""
+    there = published.is_file() and published.stat().st_dev != path.stat().st_dev
+    link_or_copy(published if there and _is_same(published, path) else path, target)
+
+
+def _carry_over(old: Path, new: Path, before: _Record | None) -> None:
+    """Bring into a subdir of the new generation what in the old one is not the index's."""
+    for entry in old.iterdir():
+        if entry.name == SHARDS:
+            for shard in entry.iterdir():
+                if before is None or f"{old.name}/{SHARDS}/{shard.name}" in before.index:
+                    _copy(shard, new / SHARDS / shard.name)
+        elif entry.is_dir() and not entry.is_symlink():
+            _copy_all(entry, new / entry.name)
+        elif entry.suffix != ".conda" and entry.name not in REPODATA:
+            _copy(entry, new / entry.name)
+
+
+def _copy_all(old: Path, new: Path) -> None:
+    shutil.copytree(old, new, symlinks=True, copy_function=_copy, dirs_exist_ok=True)
+
+
+def _copy(old: str | Path, new: str | Path) -> None:
+    if Path(old).is_symlink():
+        Path(new).symlink_to(Path(old).readlink())
+    elif not Path(new).exists():
+        link_or_copy(Path(old), Path(new))
+
+
+def _show(channel: Path, generation: Path) -> None:
+    """Make the names that clients ask for those of the generation, whichever that is."""
+    for name in _names(generation):
+        link = channel / name
+        if not _is_shown(link):
+            if link.is_dir() and not link.is_symlink():  # as channels were before
+                link.rename(channel / f"{GENERATION}-{secrets.token_hex(4)}")
+            link_atomic(link, f"{GENERATION}/{name}")
+
+
+def _is_shown(link: Path) -> bool:
+    return link.is_symlink() and str(link.readlink()) == f"{GENERATION}/{link.name}"
+
+
+def _names(generation: Path) -> list[str]:
+    """The names in a generation that clients ask for: its subdirs, and channeldata.json."""
+    return [CHANNELDATA, *(path.name for path in generation.glob("[!.]*/"))]
 
 
 def index_is_current(
     channel: Path, packages: Iterable[tuple[str, Path]], kept: Iterable[tuple[str, Path]] = ()
 ) -> bool:
-    """Whether the channel holds exactly these files, and its index names those not only kept."""
+    """Whether the channel holds exactly these files, and its index is one made of them.
+
+    Each file of the index must have the bytes that it was made with.
+    """
     wanted = {(subdir, path.name): path for subdir, path in packages}
-    subdirs = {subdir for subdir, _ in wanted} | {"noarch"}
-    files = [channel / s / name for s in subdirs for name in REPODATA]
-    if not all(file.is_file() for file in (*files, channel / CHANNELDATA)):
+    record = _read_record(channel)
+    if record is None or record.packages != sorted(f"{s}/{name}" for s, name in wanted):
         return False
+    if not all(_is_shown(channel / name) for name in _names(channel / GENERATION)):
+        return False
+    for name, digest in record.index.items():
+        path = channel / GENERATION / name
+        if not path.is_file() or sha256_file(path) != digest:
+            return False
+    subdirs = {subdir for subdir, _ in wanted} | {"noarch"}
     present = {(p.parent.name, p.name): p for s in subdirs for p in (channel / s).glob("*.conda")}
     beside = {(subdir, path.name) for subdir, path in kept}
     if present.keys() != wanted.keys() | {key for key in beside if key[0] in subdirs}:
         return False
-    indexed = {
-        (subdir, name)
-        for subdir in subdirs
-        for name in json.loads((channel / subdir / "repodata.json").read_text())["packages.conda"]
-    }
-    # Links to the store where the file system allows; copies elsewhere.
-    same = all(
-        present[k].samefile(p) or sha256_file(present[k]) == sha256_file(p)
-        for k, p in wanted.items()
-    )
-    return indexed == wanted.keys() and same
+    return all(_is_same(present[key], path) for key, path in wanted.items())
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Links to the store where the file system allows; copies elsewhere."""
+    return one.samefile(other) or sha256_file(one) == sha256_file(other)
+
+
+def _read_record(channel: Path) -> _Record | None:
+    try:
+        text = (channel / GENERATION / RECORD).read_text(encoding="utf-8")
+        return _Record.model_validate_json(text)
+    except (OSError, UnicodeDecodeError, ValidationError):
+        return None
 
 
 def remove_leftovers(channel: Path) -> None:
-    """Delete staging folders that a killed run left in the channel; call under its lock."""
-    for folder in channel.glob(".staging-*"):
+    """Delete what no client sees any more but the generation they see; call under its lock."""
+    seen = (channel / GENERATION).resolve()
+    for folder in channel.glob(f"{GENERATION}-*"):
+        if folder != seen and folder.resolve() != seen:
+            shutil.rmtree(folder, ignore_errors=True)
+    for folder in channel.glob(".staging-*"):  # as they were called before
         shutil.rmtree(folder, ignore_errors=True)

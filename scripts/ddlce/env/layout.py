@@ -21,7 +21,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ddlce.errors import InputError
-from ddlce.files import explain_os_errors, is_shared, make_folder
+from ddlce.files import explain_os_errors, is_shared, make_folder, on_disk_at_end, rename_synced
 from ddlce.safepath import Word
 from ddlce.settings import ORIGIN as ORIGIN
 from ddlce.settings import Settings
@@ -288,9 +288,10 @@ def staged(prefix: Path) -> Iterator[Path]:
         staging = prefix.with_name(f".{prefix.name}{PARTIAL}{os.getpid()}")
         staging.mkdir(0o755)
     try:
-        yield staging
+        with on_disk_at_end(staging):
+            yield staging
         with explain_os_errors(prefix):
-            staging.rename(prefix)
+            rename_synced(staging, prefix)
     except BaseException:
         remove_tree(staging)
         raise
