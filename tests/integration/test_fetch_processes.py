@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+from ddlce.files import locked
 from ddlce.settings import Settings
 from ddlce.sources import SourceStore
 from support.sourceserver import MB, Server, ddlce, environment, lock, publish
@@ -66,3 +68,31 @@ def test_an_interrupt_ends_quickly_and_says_how_to_go_on(
     assert running.returncode == 130
     assert "run the same command again" in errors
     assert "Traceback" not in errors
+
+
+def test_an_interrupt_ends_a_run_that_waits_for_another(server: Server, settings: Settings) -> None:
+    source = publish(server, "a.tar")
+    lock(settings, source)
+    with locked(settings.sources / source.sha256 / ".lock"):
+        running = subprocess.Popen(
+            [sys.executable, "-m", "ddlce", "fetch"],
+            env=environment(settings),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while not waits_for_lock(running.pid):
+            assert running.poll() is None
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "Traceback" not in errors
+
+
+def waits_for_lock(process: int) -> bool:
+    """Whether a process has the source's lock file open, which it then cannot lock."""
+    try:
+        names = [path.readlink() for path in Path(f"/proc/{process}/fd").iterdir()]
+    except OSError:  # a descriptor that was closed meanwhile
+        return False
+    return any(name.name == ".lock" for name in names)

@@ -129,3 +129,20 @@ def test_a_file_that_is_swapped_after_it_was_hashed_is_not_taken(
         file.chmod(mode)
         taken = SourceStore(tmp_path / f"store-{mode:o}").add(source, file)
         assert taken.read_bytes() == DATA
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_a_link_is_taken_as_the_file_that_it_names(
+    tmp_path: Path, source: Source, absolute: bool
+) -> None:
+    """A store that has links depends on files outside."""
+    file = tmp_path / "outside"
+    file.write_bytes(DATA)
+    carried = SourceStore(tmp_path / "carried").path(source)
+    carried.parent.mkdir(parents=True)
+    carried.symlink_to(file if absolute else os.path.relpath(file, carried.parent))
+    store = SourceStore(tmp_path / "store")
+    taken = store.add(source, carried)
+    assert not taken.is_symlink()
+    file.unlink()
+    store.verify(source)

@@ -23,8 +23,8 @@ from pathlib import Path
 from threading import Event
 
 from ddlce.errors import MachineError
-from ddlce.files import locked, write_atomic
-from ddlce.sources.client import DownloadError, Report, run_client
+from ddlce.files import write_atomic
+from ddlce.sources.client import DownloadError, Report, locked_until, run_client
 
 ETC = Path("/etc/apt")
 HELPER = "/usr/lib/apt/apt-helper"
@@ -58,7 +58,15 @@ class Apt:
         area: of the suite's archive, "contrib" or "non-free"; "" for the machine's.
     """
 
-    def __init__(self, folder: Path, architecture: str, suite: str = "", area: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        architecture: str,
+        suite: str = "",
+        area: str = "",
+        stop: Event | None = None,
+    ) -> None:
+        self.stop = stop or Event()
         self.home = folder / "-".join(part for part in (suite, area, architecture) if part)
         self.architecture = architecture
         self.suite = suite
@@ -208,7 +216,7 @@ class Apt:
                 "run this on a Debian machine with apt set up, or give the folder made by "
                 "`ddlce fetch --into DIR` with `ddlce fetch --from DIR`",
             )
-        with locked(self.home / ".lock"):
+        with locked_until(self.home / ".lock", self.stop):
             parts = self.home / "sources.list.d"
             wanted = {name: self._sources(name, text) for name, text in _machine_sources()}
             for stale in [p for p in parts.glob("*") if p.name not in wanted]:
@@ -249,7 +257,7 @@ Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
 """
 
     def _update(self) -> None:
-        with locked(self.home / ".update.lock"):
+        with locked_until(self.home / ".update.lock", self.stop):
             self._get("--quiet", "--error-on=any", "update")
 
     def _get(self, *arguments: str) -> str:

@@ -6,13 +6,15 @@ A client leaves the file in the folder that it is given; checking the bytes is t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Event
 
 from ddlce.errors import MachineError
+from ddlce.files import locked
 
 POLL_S = 0.1
 
@@ -36,6 +38,24 @@ class DownloadError(Exception):
 
 class Cancelled(Exception):
     """Another download failed for good, or the user interrupted."""
+
+
+@contextlib.contextmanager
+def locked_until(path: Path, stop: Event) -> Iterator[None]:
+    """`files.locked`, in a thread that must end when the user says so: nothing ends a flock.
+
+    Raises:
+        Cancelled: `stop` was set while another process had the lock.
+    """
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(locked(path, wait=False))
+                break
+            except BlockingIOError:
+                if stop.wait(POLL_S):
+                    raise Cancelled from None
+        yield
 
 
 def run_client(

@@ -68,7 +68,7 @@ def _by_client(source: Source, folder: Path, cache: Path, report: Report, stop: 
             python=_python_of(source),
         )
     debian = get_platform(source.subdir or BUILD_PLATFORM).debian
-    apt = Apt(cache / "apt", debian, source.suite, source.area)
+    apt = Apt(cache / "apt", debian, source.suite, source.area, stop)
     if source.pool:
         with contextlib.suppress(DownloadError):  # the lists know where it is now, if anywhere
             return apt.from_pool(source.pool, source.sha256, folder / source.file, report, stop)

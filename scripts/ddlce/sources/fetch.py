@@ -129,7 +129,7 @@ def _fetch(
     start = time.monotonic()
     how: How = "present"
     if not store.intact(source):
-        with store.writing(source) as partial:
+        with store.writing(source, stop) as partial:
             if not store.intact(source):  # another process may have brought it meanwhile
                 show.begin(source)
                 if origin is not None:
@@ -139,7 +139,7 @@ def _fetch(
                     how = "downloaded"
                     _download(source, store, cache, partial, show, stop)
     else:
-        store.tidy(source)
+        store.tidy(source, stop)
     fetched = Fetched(source, how, store.path(source), time.monotonic() - start)
     show.end(fetched)
     return fetched

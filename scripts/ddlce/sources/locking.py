@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,11 +16,23 @@ from ddlce.sets import load_set_recipes, set_names
 from ddlce.settings import SOURCES_LOCK, Settings
 from ddlce.sources.resolve import Request, Resolver, merged, request_for
 
+LOCK = f".{SOURCES_LOCK}.lock"
+
 
 def load_lock(settings: Settings) -> SourcesLock:
     """The tree's sources.lock; an empty one where there is none."""
     path = settings.sources_lock
     return SourcesLock.load(path) if path.exists() else SourcesLock()
+
+
+@contextlib.contextmanager
+def changing(settings: Settings) -> Iterator[None]:
+    """Hold the lock of sources.lock and of the tables whose lines follow it.
+
+    It is in the tree, as they are: whoever changes them meets it, whatever their cache.
+    """
+    with locked(settings.tree / LOCK):
+        yield
 
 
 def lock_sources(
@@ -44,7 +57,7 @@ def lock_sources(
     found = Resolver(settings, subdir, suite=suite, area=area).resolve(
         request, files=files, url=url, sha256=sha256
     )
-    with locked(settings.cache / "sources.lock.lock"):
+    with changing(settings):
         merged(load_lock(settings), found, keep_versions).dump(settings.sources_lock)
     return found
 
@@ -108,7 +121,7 @@ def lock_missing(settings: Settings) -> Iterator[Source]:
 def drop_unused(settings: Settings) -> list[Source]:
     """Take the sources out of the lock that no recipe uses; returns them."""
     used = used_sources(settings)
-    with locked(settings.cache / "sources.lock.lock"):
+    with changing(settings):
         sources = load_lock(settings).sources
         unused = [source for source in sources if source.sha256 not in used]
         if unused:

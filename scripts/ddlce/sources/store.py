@@ -11,8 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ddlce.errors import MachineError, SourceError
-from ddlce.files import explain_os_errors, link_or_copy, locked, sha256_file, write_atomic
+from ddlce.files import (
+    explain_os_errors,
+    link_or_copy,
+    rename_synced,
+    sha256_file,
+    write_atomic,
+)
 from ddlce.model.source import Source
+from ddlce.sources.client import locked_until
 
 #: Beside each stored file: the size and mtime it had when its digest was last computed.
 STAMP = ".verified"
@@ -73,7 +80,7 @@ class SourceStore:
             take(file, partial)
             check_bytes(partial, source, file)
             with explain_os_errors(path):
-                partial.replace(path)
+                rename_synced(partial, path)
         except BaseException:
             partial.unlink(missing_ok=True)
             for folder in (path.parent, self.root):  # if nothing else is in them
@@ -84,13 +91,16 @@ class SourceStore:
         return path
 
     @contextlib.contextmanager
-    def writing(self, source: Source) -> Iterator[Path]:
+    def writing(self, source: Source, stop: threading.Event) -> Iterator[Path]:
         """Hold the source's lock and give its folder for unfinished files.
 
         What a killed run left in the folder is still there; a run that ends well removes it.
+
+        Raises:
+            Cancelled: `stop` was set while another process had the lock.
         """
         home = self.root / source.sha256
-        with locked(home / LOCK):
+        with locked_until(home / LOCK, stop):
             partial = home / PARTIAL
             with explain_os_errors(partial):
                 partial.mkdir(exist_ok=True)
@@ -100,10 +110,10 @@ class SourceStore:
                     left.unlink(missing_ok=True)
             shutil.rmtree(partial, ignore_errors=True)
 
-    def tidy(self, source: Source) -> None:
+    def tidy(self, source: Source, stop: threading.Event) -> None:
         """Remove what a run left that was killed after it had stored the file."""
         if (self.root / source.sha256 / PARTIAL).exists():
-            with contextlib.suppress(MachineError), self.writing(source):  # may be read-only
+            with contextlib.suppress(MachineError), self.writing(source, stop):  # may be read-only
                 pass
 
     def _stamp(self, path: Path) -> None:
@@ -116,14 +126,7 @@ def take(file: Path, target: Path) -> None:
 
     It is linked if that holds already, else copied. Check the bytes of `target`, not of `file`.
     """
-    with explain_os_errors(target):
-        status = file.stat()
-        if status.st_uid == os.geteuid() and not status.st_mode & 0o022:
-            link_or_copy(file, target)
-            return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target)
-        target.chmod(0o644)
+    link_or_copy(file, target, closed=True)
 
 
 def check_bytes(path: Path, source: Source, origin: Path | None = None) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from ddlce import yamltext
 from ddlce.engine.variants import glibc_floor, python_version
 from ddlce.errors import InputError
-from ddlce.files import locked, write_atomic
+from ddlce.files import write_atomic
 from ddlce.model.source import Source, WheelMetadata
 from ddlce.settings import Settings
 from ddlce.sources.closure import Closure, find_missing
-from ddlce.sources.locking import load_lock
+from ddlce.sources.locking import changing, load_lock
 from ddlce.sources.resolve import Request, Resolver, merged
 from ddlce.wheels.depends import Package, applying, conda_version_spec, marker_environment
 from ddlce.wheels.gaps import find_gaps
@@ -77,13 +78,22 @@ def add_with_dependencies(
     for each in closure.missing:
         found += resolver.resolve(Request("pypi-wheel", each.name, each.version))
     added = [_addition(settings, source, subdir, closure, known, without) for source in found]
-    if added:
+    if not added:
+        return []
+    with changing(settings):
         before = table.read_text(encoding="utf-8") if table.is_file() else HEAD
+        there = _names(before)  # another run may have added some of them since `known` was read
+        added = [addition for addition in added if addition.name not in there]
         after = before.rstrip("\n") + "\n" + "".join(addition.text for addition in added)
-        with locked(settings.cache / "sources.lock.lock"):
-            merged(load_lock(settings), found).dump(settings.sources_lock)
+        sources = [addition.source for addition in added]
+        merged(load_lock(settings), sources).dump(settings.sources_lock)
         write_atomic(table, after)
     return added
+
+
+def _names(table: str) -> set[str]:
+    """The packages of a table, by canonical name."""
+    return {canonicalize_name(str(name)) for name in yamltext.load(table)["wheels"] or ()}
 
 
 def _addition(
