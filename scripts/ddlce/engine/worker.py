@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,17 +69,20 @@ def call(
         WorkError: the worker died without an answer.
     """
     answer: dict[str, Any] | None = None
-    with subprocess.Popen(
-        own_python("-m", module),
-        env={**os.environ, **certificates()},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    # A file, not a pipe: a worker that says much must not wait for somebody to read it.
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as complaints,
+        subprocess.Popen(
+            own_python("-m", module),
+            env={**os.environ, **certificates()},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            text=True,
+        ) as process,
+    ):
         assert process.stdin is not None
         assert process.stdout is not None
-        assert process.stderr is not None
         try:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(request))
@@ -92,10 +96,12 @@ def call(
                         on_wait(message["waiting"])
                     elif "answer" in message or "error" in message:
                         answer = message
-            complaint = process.stderr.read()
         except BaseException:
             process.kill()
             raise
+        process.wait()
+        complaints.seek(0)
+        complaint = complaints.read()
     if answer is None:
         last = (complaint.strip().splitlines() or ["no message"])[-1]
         raise WorkError(
