@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from ddlce.errors import InputError, SourceError
 from ddlce.files import write_atomic
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL, Manifest, load_manifest
+from ddlce.repodata import read_records
 from ddlce.settings import Settings
 from ddlce.userpath import absolute
 
@@ -103,7 +103,13 @@ def lock_path(settings: Settings, env: str, platform: str) -> Path:
 
 
 def channel_addresses(names: list[str], own: str) -> dict[str, str]:
-    """Channel name → address: our own channel by its name, others by their URL."""
+    """Channel name → address: our own channel by its name, others by their URL.
+
+    Raises:
+        InputError: one is no URL.
+    """
+    for name in names:
+        _refuse_no_url(name, "channels")
     return {name: own if name == OWN_CHANNEL else name for name in names}
 
 
@@ -114,15 +120,18 @@ def channel_address(text: str | Path) -> str:
         InputError: it looks like a URL, and is none.
     """
     if isinstance(text, str) and "://" in text:
-        try:
-            urlsplit(text)
-        except ValueError as error:
-            raise InputError(
-                f"--channel: {text!r} is no address: {error}",
-                "write a folder, or e.g. http://HOST/",
-            ) from None
+        _refuse_no_url(text, "--channel")
         return text.rstrip("/")
     return absolute(text, "--channel").as_uri()
+
+
+def _refuse_no_url(text: str, what: str) -> None:
+    try:
+        urlsplit(text)
+    except ValueError as error:
+        raise InputError(
+            f"{what}: {text!r} is no address: {error}", "write a folder, or e.g. http://HOST/"
+        ) from None
 
 
 def explicit(lock: EnvLock, channels: dict[str, str]) -> str:
@@ -211,9 +220,7 @@ def _only_elsewhere(channel: str, manifest: Manifest, platform: str) -> list[str
 
 
 def _names(subdir: Path) -> set[str]:
-    path = subdir / "repodata.json"
-    data = json.loads(path.read_text()) if path.is_file() else {}
-    return {record["name"] for record in data.get("packages.conda", {}).values()}
+    return {record["name"] for record in read_records(subdir / "repodata.json").values()}
 
 
 def _compare(platform: str, target: Path, lock: EnvLock, *, check: bool) -> Locked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 from rattler.explicit_environment import ExplicitEnvironmentSpec
 
@@ -98,6 +99,23 @@ def test_no_channel(site: Site) -> None:
     message = site.fails(4, "lock", "mini")
     assert "nowhere has none of its platforms (linux-64)" in message
     assert "hint:  build it first: ddlce build && ddlce index\n" in message
+
+
+def test_an_address_that_is_none(site: Site) -> None:
+    site.channel = "http://[bad"
+    message = site.fails(2, "lock", "mini")
+    assert message.startswith("error: --channel: 'http://[bad' is no address: Invalid IPv6 URL\n")
+    site.channel = str(site.folder)
+    site.manifest.write_text(site.manifest.read_text() + 'channels: ["https://[bad"]\n')
+    assert "error: channels: 'https://[bad' is no address: " in site.fails(2, "lock", "mini")
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"packages.conda": {"a.conda": 1}}'])
+def test_a_damaged_index_is_named(site: Site, text: str) -> None:
+    index = Path(site.channel) / "linux-64/repodata.json"
+    index.write_text(text)
+    message = site.fails(4, "lock", "mini")
+    assert message.startswith(f"error: {index}: not the index of a channel: ")
 
 
 def test_no_manifest(site: Site) -> None:

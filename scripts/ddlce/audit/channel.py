@@ -13,6 +13,7 @@ import zstandard
 
 from ddlce.audit.facts import Info, read_info
 from ddlce.audit.model import Finding
+from ddlce.repodata import read_records
 
 #: The fields of an index record that the package itself decides.
 OWN_FIELDS = (
@@ -53,8 +54,7 @@ def indexed(folder: Path) -> list[Path]:
     index = folder / "repodata.json"
     if not index.is_file():
         return sorted(folder.glob("*.conda"))
-    names = json.loads(index.read_bytes()).get("packages.conda", ())
-    return sorted(folder / name for name in names)
+    return sorted(folder / name for name in read_records(index))
 
 
 def audit_index(folder: Path) -> list[Finding]:
@@ -65,8 +65,7 @@ def audit_index(folder: Path) -> list[Finding]:
     """
     text = (folder / "repodata.json").read_bytes()
     found = list(_zst(folder, text))
-    data = json.loads(text)
-    records = {**data.get("packages", {}), **data.get("packages.conda", {})}
+    records = read_records(folder / "repodata.json")
     present = {path.name for path in folder.iterdir() if path.suffix == ".conda"}
     for name in sorted(records.keys() - present):
         found.append(

@@ -14,8 +14,15 @@ SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 def registry_hosts() -> frozenset[str]:
     """Hosts that pip, apt and npm fetch from; a client that is absent adds none."""
     text = "\n".join([*_pip(), *_apt(), *_npm()])
-    hosts = (urlsplit(url).hostname for url in re.findall(r"https?://[^\s'\"\]]+", text))
-    return frozenset(host for host in hosts if host and "." in host and not _is_number(host))
+    hosts = map(_host, re.findall(r"https?://[^\s'\"\]]+", text))
+    return frozenset(host for host in hosts if "." in host and not _is_number(host))
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:  # a setting that is no address names no host
+        return ""
 
 
 def _is_number(host: str) -> bool:

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from werkzeug.exceptions import HTTPException, NotFound
+from werkzeug.exceptions import HTTPException, InternalServerError, NotFound
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
 from ddlce.engine.describe import CHANNELDATA
+from ddlce.errors import SourceError
 from ddlce.model.channel import Channel
 from ddlce.serve.catalogue import read_catalogue
 from ddlce.serve.files import find_file, send_file
@@ -58,6 +59,8 @@ class ChannelApp:
             response = getattr(self, endpoint)(Request(environ), **values)
         except HTTPException as error:
             response = error.get_response(environ)
+        except SourceError as error:  # a damaged index: the packages can still be fetched
+            response = InternalServerError(error.message).get_response(environ)
         response.headers["X-Content-Type-Options"] = "nosniff"
         return response(environ, start_response)  # type: ignore[no-any-return]
 

@@ -14,6 +14,7 @@ from conda_package_streaming.package_streaming import stream_conda_info, zstd
 
 from ddlce import jsontext
 from ddlce.engine.versions import version_key
+from ddlce.repodata import read_records
 
 #: The two files of a package's `info/` that the index does not carry.
 INFO_FILES = ("info/about.json", "info/run_exports.json")
@@ -105,11 +106,13 @@ def read_catalogue(channel: Path, subdirs: Iterable[str]) -> dict[str, Package]:
 
     A subdir without an index is empty; a package that the index names but that is no longer
     there (the index is about to be replaced) is left out.
+
+    Raises:
+        SourceError: an index is damaged.
     """
     packages: dict[str, Package] = {}
     for subdir in subdirs:
-        index = channel / subdir / "repodata.json"
-        for file, record in _records(index).items():
+        for file, record in read_records(channel / subdir / "repodata.json").items():
             path = channel / subdir / file
             if path.is_file():
                 package = packages.setdefault(record["name"], Package(record["name"]))
@@ -121,10 +124,3 @@ def read_catalogue(channel: Path, subdirs: Iterable[str]) -> dict[str, Package]:
             if needed in packages:
                 packages[needed].needed_by.add(package.name)
     return dict(sorted(packages.items()))
-
-
-def _records(index: Path) -> dict[str, dict[str, Any]]:
-    if not index.is_file():
-        return {}
-    data = jsontext.load(index.read_bytes())
-    return {**data.get("packages", {}), **data.get("packages.conda", {})}

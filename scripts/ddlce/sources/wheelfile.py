@@ -6,6 +6,7 @@ import configparser
 import re
 import tempfile
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -63,6 +64,14 @@ TOOLKIT = re.compile(r"nvidia/[^/]+/lib/[^/]+")
 NOT_IMPORTED = {"test", "tests", "doc", "docs", "example", "examples", "benchmarks"}
 
 
+#: What a wheel may be instead of one that can be installed. Scripts of one name, and texts that
+#: are not UTF-8, are for the installer of wheels, too.
+UNREADABLE = (
+    *(InvalidWheelFilename, zipfile.BadZipFile, KeyError, InvalidRequirement, NotImplementedError),
+    *(configparser.Error, UnicodeDecodeError, zlib.error, EOFError),
+)
+
+
 @dataclass
 class _Elf:
     """What the compiled files of a wheel say together."""
@@ -83,8 +92,9 @@ def read_wheel(path: Path) -> WheelMetadata:
         _, _, _, tags = parse_wheel_filename(path.name)
         with zipfile.ZipFile(path) as wheel:
             return _read(wheel, sorted(str(tag) for tag in tags))
-    except (InvalidWheelFilename, zipfile.BadZipFile, KeyError, InvalidRequirement) as error:
-        raise SourceError(f"{path}: not a readable wheel: {error}") from error
+    except UNREADABLE as error:
+        reason = " ".join(str(error).split())
+        raise SourceError(f"{path}: not a readable wheel: {reason}") from error
 
 
 def _read(wheel: zipfile.ZipFile, tags: list[str]) -> WheelMetadata:
