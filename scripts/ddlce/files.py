@@ -19,8 +19,6 @@ import hashlib
 import os
 import shutil
 import stat
-import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -127,41 +125,76 @@ def rename_synced(old: Path, new: Path) -> None:
         sync_path(new.parent)
 
 
+def partial_name(path: Path) -> Path:
+    """What a file is called while it is written: the next run meets what a killed one left."""
+    return path.with_name(f".{path.name}.{os.geteuid()}.new")
+
+
 def write_atomic(path: Path, data: str | bytes, mode: int = 0o644) -> None:
     """Write `data` beside `path`, then rename: a reader sees the old file or the new one."""
     with explain_os_errors(path):
         make_folder(path.parent)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with _written_alone(partial_name(path)) as (partial, handle):
+            os.ftruncate(handle, 0)
+            rest = memoryview(data.encode() if isinstance(data, str) else data)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            os.fchmod(handle, mode)
+            if not _in_stage.get():
+                os.fsync(handle)
+            rename_synced(partial, path)
+
+
+@contextlib.contextmanager
+def _written_alone(partial: Path) -> Iterator[tuple[Path, int]]:
+    """A file's descriptor that no other writer of the same file has; it is renamed or removed."""
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                handle = os.open(
+                    partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+                )
+            except PermissionError:  # left read-only
+                partial.unlink()
+                continue
+            closing = stack.enter_context(contextlib.ExitStack())
+            closing.callback(os.close, handle)
+            with contextlib.suppress(OSError):  # no locks here: the callers have one of their own
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(partial.lstat(), os.fstat(handle)):
+                    break
+            closing.close()  # while we waited, its writer has renamed it
         try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data.encode() if isinstance(data, str) else data)
-                os.fchmod(handle, mode)
-                if not _in_stage.get():
-                    stream.flush()
-                    os.fsync(handle)
-            rename_synced(Path(name), path)
+            yield partial, handle
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
             raise
 
 
 def link_atomic(link: Path, text: str) -> None:
-    """Make `link` a symbolic link that says `text`, in one step."""
+    """Make `link` a symbolic link that says `text`, in one step; call it under a lock."""
     with explain_os_errors(link):
-        partial = link.with_name(f".{link.name}.{os.getpid()}")
-        partial.unlink(missing_ok=True)
-        try:
+        with _made_anew(partial_name(link)) as partial:
             partial.symlink_to(text)
             rename_synced(partial, link)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
+
+
+@contextlib.contextmanager
+def _made_anew(partial: Path) -> Iterator[Path]:
+    partial.unlink(missing_ok=True)
+    try:
+        yield partial
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def link_or_copy(source: Path, target: Path, *, closed: bool = False) -> None:
     """Hard-link `source` to `target` where the file system allows, else copy; atomic.
 
     A symbolic link is followed: `target` is always a file of its own, not a name for another.
+    Call it under a lock.
 
     Args:
         source: the file.
@@ -170,9 +203,7 @@ def link_or_copy(source: Path, target: Path, *, closed: bool = False) -> None:
     """
     with explain_os_errors(target):
         make_folder(target.parent)
-        partial = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
-        partial.unlink(missing_ok=True)
-        try:
+        with _made_anew(partial_name(target)) as partial:
             with source.open("rb") as stream:
                 if not _link(stream, partial, closed):
                     with partial.open("xb") as copy:
@@ -181,9 +212,8 @@ def link_or_copy(source: Path, target: Path, *, closed: bool = False) -> None:
             if not _in_stage.get():
                 sync_path(partial)
             rename_synced(partial, target)
-        except BaseException:
+            # Of two names for one file, a rename makes none.
             partial.unlink(missing_ok=True)
-            raise
 
 
 def _link(stream: IO[bytes], name: Path, closed: bool) -> bool:

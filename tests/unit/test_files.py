@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +18,11 @@ from ddlce.errors import MachineError
 from ddlce.files import (
     explain_os_error,
     explain_os_errors,
+    link_atomic,
     link_or_copy,
     locked,
     make_folder,
+    on_disk_at_end,
     write_atomic,
 )
 
@@ -127,3 +132,66 @@ def test_many_make_the_same_folders_at_once(tmp_path: Path) -> None:
 def test_a_folder_that_nobody_can_make_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         make_folder(Path("/proc/none/below"))
+
+
+def kill_in(function: str, code: str, *arguments: Path) -> None:
+    """Run code in a process that ends, as by a kill, where it calls a function of `os`."""
+    script = f"import os, sys\nfrom pathlib import Path\nos.{function} = lambda *_: os._exit(9)\n"
+    script += f"Path.replace = Path.symlink_to = lambda *_: os._exit(9)\n{code}"
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    assert subprocess.run(command, check=False).returncode == 9
+
+
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [
+        ("fchmod", "from ddlce.files import write_atomic as f; f(Path(sys.argv[1]), 'longer')"),
+        ("write", "from ddlce.files import write_atomic as f; f(Path(sys.argv[1]), 'longer')"),
+        ("x", "from ddlce.files import link_atomic as f; f(Path(sys.argv[1]), 'longer')"),
+        (
+            "x",
+            "from ddlce.files import link_or_copy as f; f(Path('/etc/passwd'), Path(sys.argv[1]))",
+        ),
+    ],
+)
+def test_what_a_killed_writer_left_is_gone_after_the_next(
+    tmp_path: Path, function: str, code: str
+) -> None:
+    kill_in(function, code, tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+    write = link_atomic if "link_atomic" in code else write_atomic
+    if "link_or_copy" in code:
+        link_or_copy(Path(__file__), tmp_path / "file")
+    else:
+        write(tmp_path / "file", "new")
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+    if write is write_atomic and "link_or_copy" not in code:
+        assert (tmp_path / "file").read_text() == "new"
+
+
+def test_many_write_one_file_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    texts = [str(number) * 5000 for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(write_atomic, path, text) for text in texts * 20]:
+            done.result()
+            assert path.read_text() in texts
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_brought_to_the_disk_is_not_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    write_atomic(path, "old")
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(MachineError, match=f"cannot write {path}: Input/output error"):
+        write_atomic(path, "new")
+    assert path.read_text() == "old"
+    with on_disk_at_end(tmp_path):  # it is brought there with all the others
+        write_atomic(path, "new")
+    assert path.read_text() == "new"

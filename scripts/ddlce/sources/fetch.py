@@ -115,7 +115,8 @@ def export_sources(sources: Iterable[Source], settings: Settings, into: Path) ->
     target = SourceStore(into)
     for source in sources:
         if not target.intact(source):
-            target.add(source, store.path(source))
+            with target.writing(source, Event()):
+                target.add(source, store.path(source))
 
 
 def _fetch(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from ddlce.errors import MachineError, SourceError
 from ddlce.files import (
     explain_os_errors,
     link_or_copy,
+    partial_name,
     rename_synced,
     sha256_file,
     write_atomic,
@@ -75,7 +75,7 @@ class SourceStore:
             SourceError: not the locked bytes.
         """
         path = self.path(source)
-        partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+        partial = partial_name(path)
         try:
             take(file, partial)
             check_bytes(partial, source, file)
