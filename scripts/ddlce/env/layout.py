@@ -9,6 +9,7 @@ next run removes.
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import os
 import re
@@ -275,6 +276,11 @@ def opened(pkgs: Path) -> Iterator[None]:
             pkgs.chmod(0o555)
 
 
+def left_open(pkgs: Path) -> bool:
+    """Whether a killed run left the package cache writable."""
+    return pkgs.is_dir() and bool(pkgs.stat().st_mode & 0o222) and not is_shared(pkgs)
+
+
 @contextlib.contextmanager
 def staged(prefix: Path) -> Iterator[Path]:
     """A new hidden folder beside `prefix` that becomes `prefix` when the block ends well.
@@ -302,6 +308,11 @@ def remove_partials(prefix: Path) -> None:
 
     Those of others may be at work: each user has locks of their own for clones.
     """
-    for leftover in prefix.parent.glob(f".{prefix.name}{PARTIAL}*"):
-        if leftover.lstat().st_uid == os.geteuid():
-            remove_tree(leftover)
+    for leftover in partials(prefix):
+        remove_tree(leftover)
+
+
+def partials(prefix: Path) -> list[Path]:
+    """The folders beside `prefix` in which this user is or was filling or removing it."""
+    found = prefix.parent.glob(f".{glob.escape(prefix.name)}{PARTIAL}*")
+    return [path for path in found if path.lstat().st_uid == os.geteuid()]

@@ -13,10 +13,14 @@ from ddlce.env.layout import (
     ORIGIN,
     Layout,
     check_unambiguous,
+    clone_target,
     clones,
     find_env,
+    left_open,
     opened,
+    partials,
     read_origin,
+    remove_partials,
     user_lock,
 )
 from ddlce.env.names import name_releases
@@ -70,13 +74,20 @@ class Collected:
 def remove(settings: Settings, name: str, on_wait: OnWait | None = None) -> Path:
     """Remove a clone, or a release that is not the default one; returns its prefix.
 
+    Where a run before was killed, what it left is removed.
+
     Raises:
         InputError: there is none of that name, or two, it is the default release, or a process of
             this machine runs from it.
         MachineError: it belongs to another user; nothing was changed.
     """
     check_unambiguous(settings, name)
-    prefix = find_env(settings, name)
+    try:
+        prefix = find_env(settings, name)
+    except InputError:
+        if gone := _remove_rest(settings, name, on_wait):
+            return gone
+        raise
     record = read_origin(prefix)
     is_release = record is not None and record.kind == "release"
     layout = Layout(settings.root)
@@ -97,6 +108,22 @@ def remove(settings: Settings, name: str, on_wait: OnWait | None = None) -> Path
         if is_release:
             name_releases(layout)
     return prefix
+
+
+def _remove_rest(settings: Settings, name: str, on_wait: OnWait | None) -> Path | None:
+    """Remove what is left of an environment whose removal was killed; where it was, if anywhere."""
+    layout = Layout(settings.root)
+    places = {layout.envs / name: layout.lock}
+    with contextlib.suppress(InputError):  # no name of a clone
+        target = clone_target(name)
+        places[target] = user_lock(settings, target)
+    for place, lock in places.items():
+        if partials(place):
+            with waiting_lock(lock, on_wait):
+                if partials(place):  # else another process was filling it
+                    remove_partials(place)
+                    return place
+    return None
 
 
 def collect(
@@ -147,8 +174,7 @@ def collect(
             for folder in [*doomed, *leftovers]:
                 remove_tree(folder)
             remove_packages(layout, packages)
-            if doomed:
-                name_releases(layout)
+            name_releases(layout)
         return Collected(doomed, packages, leftovers, kept)
 
 
@@ -199,7 +225,7 @@ def _check_readable(layout: Layout) -> None:
 
 def remove_packages(layout: Layout, packages: list[Path]) -> None:
     """Remove folders from the package cache, with rattler's notes beside them."""
-    if not packages:
+    if not packages and not left_open(layout.pkgs):
         return
     with explain_os_errors(layout.pkgs):
         with opened(layout.pkgs):
