@@ -15,10 +15,12 @@ import contextvars
 import ctypes
 import errno
 import fcntl
+import glob
 import hashlib
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -100,18 +102,49 @@ def sync_path(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def on_disk_at_end(folder: Path) -> Iterator[None]:
-    """Fill a folder that nobody reads yet: all of it is brought to the disk at the block's end.
-
-    Within, this thread's `write_atomic` leaves that out for each file.
-    """
+def not_yet_on_disk() -> Iterator[None]:
+    """Within, this thread brings nothing to the disk: what it writes is needed for a while only."""
     token = _in_stage.set(True)
     try:
         yield
-        with explain_os_errors(folder):
-            sync_files(folder)
     finally:
         _in_stage.reset(token)
+
+
+@contextlib.contextmanager
+def on_disk_at_end(folder: Path) -> Iterator[None]:
+    """Fill a folder that nobody reads yet: all of it is brought to the disk at the block's end."""
+    with not_yet_on_disk():
+        yield
+    with explain_os_errors(folder):
+        sync_files(folder)
+
+
+@contextlib.contextmanager
+def scratch(parent: Path, prefix: str) -> Iterator[Path]:
+    """A new folder below `parent`, until the block's end; those of killed runs are removed.
+
+    Args:
+        parent: the user's own.
+        prefix: how its name begins.
+    """
+    with explain_os_errors(parent):
+        make_folder(parent)
+        with locked(parent / f"{prefix}lock"):
+            for left in parent.glob(f"{glob.escape(prefix)}*/"):
+                handle = os.open(left, os.O_RDONLY | os.O_CLOEXEC)
+                with contextlib.suppress(BlockingIOError):  # its process works
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(left)
+                os.close(handle)
+            folder = Path(tempfile.mkdtemp(dir=parent, prefix=prefix))
+            handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
 
 
 def rename_synced(old: Path, new: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 import stat
@@ -98,7 +99,10 @@ def snapshot(folder: Path) -> dict[str, str]:
             found[name] = f"folder {stat.S_IMODE(status.st_mode):o}"
         else:
             volatile = VOLATILE.fullmatch(path.name) or VOLATILE.fullmatch(name)
-            digest = "" if volatile else hashlib.sha256(path.read_bytes()).hexdigest()
+            data = path.read_bytes()
+            if path.parent.name == "conda-meta" and path.suffix == ".json":
+                data = json.dumps(json.loads(data), sort_keys=True).encode()
+            digest = "" if volatile else hashlib.sha256(data).hexdigest()
             found[name] = f"file {stat.S_IMODE(status.st_mode):o} {digest[:12]}"
     return found
 
@@ -226,8 +230,6 @@ def index(folder: Path) -> Scene:
 
 
 def _index_is_whole(folder: Path) -> None:
-    import json
-
     subdir = folder / "repo/channel/noarch"
     named = json.loads((subdir / "repodata.json").read_bytes())["packages.conda"]
     exports = json.loads((subdir / "run_exports.json").read_bytes())["packages.conda"]

@@ -23,6 +23,7 @@ from ddlce.files import (
     locked,
     make_folder,
     on_disk_at_end,
+    scratch,
     write_atomic,
 )
 
@@ -195,3 +196,15 @@ def test_a_file_that_cannot_be_brought_to_the_disk_is_not_renamed(
     with on_disk_at_end(tmp_path):  # it is brought there with all the others
         write_atomic(path, "new")
     assert path.read_text() == "new"
+
+
+def test_a_killed_run_s_scratch_is_removed_and_a_working_one_s_is_not(tmp_path: Path) -> None:
+    code = "import os, sys\nfrom pathlib import Path\nfrom ddlce.files import scratch\n"
+    code += "with scratch(Path(sys.argv[1]), '.add-') as f:\n    (f / 'x').touch(); os._exit(9)\n"
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
+    (left,) = tmp_path.glob(".add-*/")
+    with scratch(tmp_path, ".add-") as one, scratch(tmp_path, ".add-") as two:
+        assert not left.exists()
+        assert one.is_dir()
+        assert two.is_dir()
+    assert list(tmp_path.glob(".add-*/")) == []

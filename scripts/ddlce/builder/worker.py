@@ -29,7 +29,7 @@ from ddlce.engine.render import (
 )
 from ddlce.engine.variants import glibc_floor, load_variants
 from ddlce.errors import DdlceError, SourceError, WorkError
-from ddlce.files import link_or_copy, sha256_file
+from ddlce.files import link_or_copy, not_yet_on_disk, sha256_file
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.programs import own_python
 from ddlce.runner import Runner
@@ -76,6 +76,19 @@ class Worker:
     def run(self) -> None:
         """Build, repack, check, test and publish all outputs of the recipe."""
         job = self.job
+        with not_yet_on_disk():
+            made = self.make()
+        self.enter("publish", job.name)
+        packages = []
+        for output, final in made:
+            link_or_copy(final, job.store / output.subdir / output.filename)
+            packages.append(f"{output.subdir}/{output.filename}")
+        shutil.rmtree(job.staging, ignore_errors=True)
+        self.enter("done", packages=packages)
+
+    def make(self) -> list[tuple[Output, Path]]:
+        """Build, repack, check and test all outputs; each with its package in the job's folder."""
+        job = self.job
         self.enter("prepare")
         shutil.rmtree(job.staging, ignore_errors=True)
         make_home(job.staging)
@@ -105,13 +118,7 @@ class Worker:
             self.refuse_findings(final, channel)
             self.enter("test")
             self.log(f"{test_package(final, channel, self.log)} test(s) passed")
-        self.enter("publish", job.name)
-        packages = []
-        for output, final in made:
-            link_or_copy(final, job.store / output.subdir / output.filename)
-            packages.append(f"{output.subdir}/{output.filename}")
-        shutil.rmtree(job.staging, ignore_errors=True)
-        self.enter("done", packages=packages)
+        return made
 
     def metadata(self, output: Output) -> dict[str, object]:
         """What goes into the package as info/ddl-ce.json."""

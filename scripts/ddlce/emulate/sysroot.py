@@ -7,11 +7,10 @@ machine that the prefix is for.
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 from ddlce.errors import InputError
-from ddlce.files import explain_os_errors, locked
+from ddlce.files import explain_os_errors, locked, on_disk_at_end, rename_synced, scratch
 from ddlce.model.source import Source, SourcesLock
 from ddlce.settings import OWN_GLIBC_FOLDER, Settings
 from ddlce.sources import fetch_sources
@@ -57,16 +56,15 @@ def machine_of(settings: Settings, platform: str, prefix: Path) -> Path:
 
 def make_sysroot(deb: Path, folder: Path) -> None:
     """Unpack a glibc package into `folder`, which appears complete or not at all."""
-    with explain_os_errors(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".sysroot-") as name:
-            partial = Path(name) / "root"
+    with explain_os_errors(folder), scratch(folder.parent, ".sysroot-") as place:
+        partial = place / "root"
+        with on_disk_at_end(place):
             unpack_deb(deb, partial)
             for top in ("lib", "lib64"):  # Debian makes these links in another package
                 if not (partial / top).exists():
                     (partial / top).symlink_to(f"usr/{top}")
             relative_links(partial)
-            partial.replace(folder)
+        rename_synced(partial, folder)
 
 
 def relative_links(root: Path) -> None:

@@ -18,6 +18,7 @@ import zstandard
 from ddlce.env.freeze import EXTERNAL
 from ddlce.env.relink import PackagePlan
 from ddlce.errors import SourceError
+from ddlce.files import rename_synced
 from ddlce.trees import PARTIAL as PARTIAL
 
 if TYPE_CHECKING:
@@ -118,10 +119,12 @@ def write_image(
             )
             with squeeze.stream_writer(cast(IO[bytes], hashed), closefd=False) as packed:
                 unpacked, files = _write_tar(packed, content, progress)
+            stream.flush()
             os.fchmod(stream.fileno(), 0o644)
+            os.fsync(stream.fileno())
         sha256 = hashed.digest.hexdigest()
         path = folder / f"{name}-{sha256[:16]}.tar.zst"
-        partial.replace(path)
+        rename_synced(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

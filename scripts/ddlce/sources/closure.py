@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event
 
 from packaging.requirements import Requirement
@@ -13,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from ddlce.engine.variants import glibc_floor, python_version
 from ddlce.errors import InputError, SourceError
+from ddlce.files import scratch
 from ddlce.settings import Settings
 from ddlce.sources.client import DownloadError
 from ddlce.sources.pip import Resolved, pip_resolve
@@ -64,12 +63,11 @@ def find_missing(
     held = {name: package.version for name, package in known.items() if package.version}
     python = python_version(settings.recipes, subdir)
     glibc = glibc_floor(settings.recipes, subdir)
-    settings.sources.mkdir(parents=True, exist_ok=True)
 
     def resolve(constraints: Mapping[str, str]) -> dict[str, Resolved]:
-        with tempfile.TemporaryDirectory(dir=settings.sources, prefix=".add-") as name:
+        with scratch(settings.sources, ".add-") as folder:
             found = pip_resolve(
-                *(wanted, constraints, Path(name), lambda _: None, Event()),
+                *(wanted, constraints, folder, lambda _: None, Event()),
                 subdir=subdir,
                 python=python,
                 glibc=glibc,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -15,7 +14,7 @@ from packaging.utils import parse_sdist_filename, parse_wheel_filename
 
 from ddlce.engine.variants import glibc_floor, python_version
 from ddlce.errors import InputError, SourceError
-from ddlce.files import sha256_file
+from ddlce.files import scratch, sha256_file
 from ddlce.model.source import Client, Source, SourcesLock
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.settings import Settings
@@ -153,9 +152,7 @@ class Resolver:
             SourceError: nothing to be had, or other bytes than `sha256` or `url` serve.
             InputError: `url` without `sha256`.
         """
-        self.settings.sources.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.settings.sources, prefix=".add-") as name:
-            folder = Path(name)
+        with scratch(self.settings.sources, ".add-") as folder:
             try:
                 if request.client == "url":
                     sources = [self._url(request.package, sha256, folder)]
