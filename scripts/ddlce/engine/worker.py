@@ -68,7 +68,6 @@ def call(
         WorkerError: the worker's function raised.
         WorkError: the worker died without an answer.
     """
-    answer: dict[str, Any] | None = None
     # A file, not a pipe: a worker that says much must not wait for somebody to read it.
     with (
         tempfile.TemporaryFile("w+", errors="replace") as complaints,
@@ -81,21 +80,8 @@ def call(
             text=True,
         ) as process,
     ):
-        assert process.stdin is not None
-        assert process.stdout is not None
         try:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps(request))
-                process.stdin.close()
-            for line in process.stdout:
-                with contextlib.suppress(ValueError):
-                    message = json.loads(line)
-                    if "progress" in message and progress:
-                        progress(*message["progress"])
-                    elif "waiting" in message and on_wait:
-                        on_wait(message["waiting"])
-                    elif "answer" in message or "error" in message:
-                        answer = message
+            answer = _converse(process, request, progress, on_wait)
         except BaseException:
             process.kill()
             raise
@@ -111,6 +97,31 @@ def call(
     if "error" in answer:
         raise WorkerError(*answer["error"])
     return answer["answer"]
+
+
+def _converse(
+    process: subprocess.Popen[str],
+    request: dict[str, Any],
+    progress: Progress | None,
+    on_wait: OnWait | None,
+) -> dict[str, Any] | None:
+    """Give a worker its request and listen to the end; its last word, if it says any."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    answer: dict[str, Any] | None = None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(json.dumps(request))
+        process.stdin.close()
+    for line in process.stdout:
+        with contextlib.suppress(ValueError):
+            message = json.loads(line)
+            if "progress" in message and progress:
+                progress(*message["progress"])
+            elif "waiting" in message and on_wait:
+                on_wait(message["waiting"])
+            elif "answer" in message or "error" in message:
+                answer = message
+    return answer
 
 
 def certificates() -> dict[str, str]:

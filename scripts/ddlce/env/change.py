@@ -12,8 +12,9 @@ from ddlce.env.clone import locked_package
 from ddlce.env.freeze import protect_links, refuse_frozen
 from ddlce.env.layout import LOCK_COPY, ORIGIN, Origin, read_origin, user_lock
 from ddlce.env.records import Record, leave_links_unhashed, read_records, write_history
+from ddlce.env.unfinished import put_in_order
 from ddlce.errors import InputError
-from ddlce.files import explain_os_errors, write_atomic
+from ddlce.files import explain_os_errors, on_disk_at_end, write_atomic
 from ddlce.lock import spec_name
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
@@ -70,6 +71,7 @@ def install_specs(
         if origin is None:
             raise InputError(f"{prefix} is not an environment of ddlce", "see: ddlce env list")
         channels = origin.channels | ({OWN_CHANNEL: channel} if channel else {})
+        put_in_order(prefix, settings.pkgs)
         records = read_records(prefix)
         before = {p.name: p for p in map(locked_package, records)}
         wanted = [spec for spec in origin.specs if spec_name(spec) in before]
@@ -168,9 +170,10 @@ def _note(
         after = {p.name: p for p in map(locked_package, records)}
         new = [each for each in records if each.stem not in known]
         leave_links_unhashed(new)
-        for each in new:
-            each.save()
-        protect_links(prefix, new)
+        with on_disk_at_end(prefix):
+            for each in new:
+                each.save()
+            protect_links(prefix, new)
         write_atomic(prefix / ORIGIN, origin.model_dump_json(indent=2) + "\n")
         write_history(prefix, f"ddlce env install {' '.join(specs)}", specs, records)
     return after

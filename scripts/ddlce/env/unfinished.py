@@ -1,0 +1,61 @@
+"""A clone in which an installation was killed: what the installer left, and half-made records."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from ddlce.engine.view import VIEW
+from ddlce.env.freeze import protect_links
+from ddlce.env.records import Record, leave_links_unhashed, read_records
+from ddlce.files import explain_os_errors
+from ddlce.packagecache import find
+from ddlce.trees import PARTIAL, remove_tree
+
+#: What rattler makes in a prefix to find out what its file system can do, and its unfinished
+#: records; our own ones, and the view of the caches.
+LEFTOVERS = (
+    *("symtest_*", ".refprobe-*", "conda-meta/prefix_record_*", "conda-meta/.*.new"),
+    *(VIEW, f".{VIEW}{PARTIAL}*"),
+)
+
+
+def put_in_order(prefix: Path, cache: Path) -> None:
+    """Bring a clone to where an installation that was killed would have brought it.
+
+    Call it under the clone's lock.
+
+    Args:
+        prefix: the clone.
+        cache: the package cache that it was installing from.
+    """
+    with explain_os_errors(prefix):
+        for pattern in LEFTOVERS:
+            for path in prefix.glob(pattern):
+                if path.is_dir() and not path.is_symlink():
+                    remove_tree(path)
+                else:
+                    path.unlink()
+        records = [record for record in read_records(prefix) if _is_unfinished(record)]
+        leave_links_unhashed(records)
+        for record in records:
+            unpacked = find(cache, record.stem, str(record.data.get("sha256")))
+            if unpacked and _names_view(record):
+                record.data["extracted_package_dir"] = str(unpacked)
+                record.data["link"]["source"] = str(unpacked)
+            record.save()
+        protect_links(prefix, records)
+
+
+def _is_unfinished(record: Record) -> bool:
+    """Whether it is as rattler wrote it: for its user alone, or with what is not in ours."""
+    links = [entry for entry in record.entries if entry.get("path_type") == "softlink"]
+    return (
+        stat.S_IMODE(record.path.stat().st_mode) == 0o600
+        or _names_view(record)
+        or any("sha256_in_prefix" in entry for entry in links)
+    )
+
+
+def _names_view(record: Record) -> bool:
+    return f"/{VIEW}/" in str(record.data.get("extracted_package_dir"))
