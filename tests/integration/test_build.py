@@ -296,7 +296,7 @@ def test_killed_index_leaves_a_readable_channel(tree: MiniTree) -> None:
         assert len(named) == 3
         assert all((channel / name).stat().st_size == named[name]["size"] for name in named)
     assert tree.ddlce("index").returncode == 0
-    assert list((tree.repo / "channel").glob(".staging-*")) == []
+    assert len(list((tree.repo / "channel").glob(".generation-*"))) <= 2  # the last one, too
 
 
 @pytest.mark.skipif(

@@ -30,6 +30,7 @@ from ddlce.files import (
     make_folder,
     on_disk_at_end,
     sha256_file,
+    write_atomic,
 )
 
 #: The link that says which generation clients see; the begin of each one's name.
@@ -143,7 +144,7 @@ def _fill(
         packages=sorted(f"{subdir}/{name}" for subdir, name in wanted),
         index={str(path.relative_to(fresh)): sha256_file(path) for path in index},
     )
-    (fresh / RECORD).write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    write_atomic(fresh / RECORD, record.model_dump_json(indent=1) + "\n")
 
 
 def _take(path: Path, published: Path, target: Path) -> None:
