@@ -268,6 +268,16 @@ def test_activated_twice(made: Site, tmp_path: Path) -> None:
     assert done.stdout == f"{prefix}/bin:{made.current}/bin:/usr/bin:/bin\n/usr/bin:/bin\n"
 
 
+def test_programs_named_deactivate_are_not_run(made: Site, tmp_path: Path) -> None:
+    """As pyenv-virtualenv has one: a script inherits VIRTUAL_ENV, and no function."""
+    program = tmp_path / "deactivate"
+    program.write_text("#!/bin/sh\necho the wrong one\n")
+    program.chmod(0o755)
+    activate = f". '{made.clones / 'mine'}/bin/activate'"
+    done = run_bash(f"PATH={tmp_path}:$PATH; VIRTUAL_ENV=/other; {activate}; echo $VIRTUAL_ENV")
+    assert (done.stdout, done.stderr) == (f"{made.clones / 'mine'}\n", "")
+
+
 def test_a_path_of_odd_characters(made: Site) -> None:
     prefix = made.folder / 'it\'s $HOME `id` @BIN@ "x"'
     made.ok("env", "overlay", prefix)

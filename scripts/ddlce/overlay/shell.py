@@ -21,7 +21,8 @@ _ddlce_activate() {
         printf 'error: %s\nhint:  %s\n' @GONE@ @GONE_HINT@ >&2
         return 1
     fi
-    if [ -n "${VIRTUAL_ENV:-}" ] && command -v deactivate >/dev/null 2>&1; then
+    # A function: programs of that name are not of an environment that this shell has activated.
+    if [ -n "${VIRTUAL_ENV:-}" ] && [ "$(command -v deactivate)" = deactivate ]; then
         deactivate
     fi
     if [ -n "${CONDA_PREFIX:-}" ] && ! [ "$CONDA_PREFIX" -ef @RELEASE@ ]; then
