@@ -19,6 +19,7 @@ import cases_move  # noqa: E402, F401
 import cases_optimizers  # noqa: E402, F401
 import cases_reduce  # noqa: E402, F401
 import cases_refused  # noqa: E402, F401
+import cases_tf1  # noqa: E402, F401
 from harness import CASES, RANK  # noqa: E402
 
 

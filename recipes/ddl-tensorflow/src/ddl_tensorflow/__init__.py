@@ -1,8 +1,8 @@
 """DDL-CE's collectives in TensorFlow and Keras.
 
 Users name what is here as `ddl.DDLCallback`, `ddl.grads_reduce` and so on. `import ddl` in a
-program that `ddlrun` started is enough for Keras: optimizers average their gradients over the
-ranks, and `fit` begins with rank 0's variables.
+program that `ddlrun` started is enough for Keras and for TensorFlow 1: optimizers average their
+gradients over the ranks, and `fit`, or a session's first step, begins with rank 0's variables.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ _HOMES = {
 
 
 def activate() -> None:
-    """Let Keras average by itself, once it is imported; `ddl` calls this under `ddlrun`.
+    """Let optimizers average by themselves, once imported; `ddl` calls this under `ddlrun`.
 
     It costs next to nothing: neither TensorFlow nor MPI is loaded.
     """
     from ddl_tensorflow import _import_hook, _threads
 
     _threads.share_cores()
+    _import_hook.when_imported("tensorflow", "ddl_tensorflow.tf1", "average_always")
     _import_hook.when_imported("keras", "ddl_tensorflow.optimizers", "average_always")
     _import_hook.when_imported("tf_keras", "ddl_tensorflow.keras2", "average_always")
 

@@ -1,7 +1,7 @@
 """The optimizers that average their gradients over the ranks, and how, for every Keras.
 
 Each Keras registers its kind of optimizers here as soon as it is loaded (optimizers.py for
-Keras 3, keras2.py for tf-keras). This module loads neither Keras nor TensorFlow.
+Keras 3, keras2.py for tf-keras), and so does TensorFlow (tf1.py). This module loads none of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class Kind:
         check: raises an error where they cannot average.
         hook: changes that Keras so that they can, once.
         build: makes an optimizer's variables, unless there are some.
+        state: an optimizer's variables.
         always: whether every one of them averages, not only those that were chosen.
     """
 
@@ -30,6 +31,7 @@ class Kind:
     check: Callable[[], None]
     hook: Callable[[], None]
     build: Callable[[Any, Any], None]
+    state: Callable[[Any], Sequence[Any]]
     always: bool = False
 
 
@@ -43,8 +45,8 @@ def kind_of(optimizer: Any) -> Kind | None:
 
 
 def inner(optimizer: Any) -> Any:
-    """The optimizer that a LossScaleOptimizer wraps, or the optimizer itself."""
-    return getattr(optimizer, "inner_optimizer", optimizer)
+    """The optimizer that a LossScaleOptimizer or tf-keras wraps, or the optimizer itself."""
+    return getattr(optimizer, "inner_optimizer", getattr(optimizer, "optimizer", optimizer))
 
 
 def is_distributed(optimizer: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import ddl
 import keras
 import numpy as np
+import tensorflow as tf
 
 from ddl_tensorflow._wrap import around
 from ddl_tensorflow.averaging import is_distributed, kind_of
@@ -106,10 +107,10 @@ class DDLGlobalVariablesCallback(_Callback):
         """Give out the variables; a model that is built by its first batch comes after that."""
         _check_averages(self.model)
         self._has_begun = False
-        self._is_done = False
         if ready() > 1:
             self._begin_with_rank_0s_epoch()
-        if self.model.built:
+        self._is_done = not tf.executing_eagerly()  # sessions begin with them (sessions.py)
+        if self.model.built and not self._is_done:
             if kind := kind_of(self.model.optimizer):
                 kind.build(self.model.optimizer, self.model.trainable_variables)
             self._give_out()
@@ -138,8 +139,9 @@ class DDLGlobalVariablesCallback(_Callback):
         self._is_done = True
         if ready() == 1:
             return
-        state = self.model.optimizer.variables
-        variables = [*self.model.weights, *(state() if callable(state) else state)]
+        optimizer = self.model.optimizer
+        kind = kind_of(optimizer)
+        variables = [*self.model.weights, *(kind.state(optimizer) if kind else ())]
         numbers = [one for one in variables if one.dtype != "string"]
         for variable, value in zip(numbers, broadcast_n(numbers, name="variables"), strict=True):
             variable.assign(value)

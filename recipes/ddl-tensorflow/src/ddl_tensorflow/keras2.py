@@ -13,9 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 import tf_keras
+from tf_keras.src.engine import training_v1
 from tf_keras.src.engine.training import Model
 from tf_keras.src.mixed_precision.loss_scale_optimizer import BaseLossScaleOptimizer
+from tf_keras.src.optimizers.optimizer_v1 import TFOptimizer
 
+from ddl_tensorflow._import_hook import when_imported
 from ddl_tensorflow._wrap import around
 from ddl_tensorflow.averaging import KINDS, Kind, averaged, is_distributed
 
@@ -40,13 +43,24 @@ def hook() -> None:
     around(tf_keras.optimizers.legacy.Optimizer, "_aggregate_gradients", _aggregate)
     for name in ("fit", "evaluate"):
         around(Model, name, functools.partial(_with_callbacks, name))
+    # In TensorFlow 1's graphs its models train in sessions, which begin with rank 0's variables.
+    around(training_v1.Model, "evaluate", functools.partial(_with_callbacks, "evaluate"))
+    when_imported("tensorflow", "ddl_tensorflow.tf1", "hook")
     _compile_without_xla()
 
 
 def _build(optimizer: Any, variables: Any) -> None:
     """Make the optimizer's variables, unless there are some."""
+    if isinstance(optimizer, TFOptimizer):  # makes them in its first step, each rank alike
+        return
     make = getattr(optimizer, "build", None) or optimizer._create_all_weights
     make(variables)
+
+
+def _state(optimizer: Any) -> Any:
+    if isinstance(optimizer, TFOptimizer):
+        return [optimizer.iterations, *optimizer.optimizer.variables()]
+    return optimizer.variables() if callable(optimizer.variables) else optimizer.variables
 
 
 def _aggregate(original: Callable[..., Any], self: Any, grads_and_vars: Any) -> Any:
@@ -88,8 +102,10 @@ KIND = Kind(
         tf_keras.optimizers.Optimizer,
         tf_keras.optimizers.legacy.Optimizer,
         BaseLossScaleOptimizer,
+        TFOptimizer,
     ),
     check=lambda: None,
     hook=hook,
     build=_build,
+    state=_state,
 )

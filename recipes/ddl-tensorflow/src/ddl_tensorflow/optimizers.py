@@ -62,7 +62,7 @@ def DistributedOptimizer(optimizer: OptimizerT) -> OptimizerT:
     Under `ddlrun` every optimizer does so by itself. Models that use it are not compiled by XLA.
 
     Args:
-        optimizer: of Keras 3 or tf-keras, also a LossScaleOptimizer.
+        optimizer: of Keras 3, tf-keras or tf.compat.v1.train, also a LossScaleOptimizer.
 
     Raises:
         TypeError: no such optimizer.
@@ -71,14 +71,14 @@ def DistributedOptimizer(optimizer: OptimizerT) -> OptimizerT:
     kind = kind_of(optimizer)
     if kind is None:
         raise TypeError(
-            f"DistributedOptimizer: {type(optimizer).__name__} is no optimizer of Keras; "
-            "use keras.optimizers, or average the gradients with ddl.grads_reduce"
+            f"DistributedOptimizer: {type(optimizer).__name__} is no optimizer of Keras, nor of "
+            "tf.compat.v1.train; use one, or average the gradients with ddl.grads_reduce"
         )
     kind.check()
     kind.hook()
     marked: Any = optimizer
     marked._ddl_averages = True
-    if kind is not KIND:  # of tf-keras, each optimizer does so for itself
+    if kind is not KIND:  # elsewhere than in Keras 3, each optimizer does so for itself
         inner(marked)._ddl_averages = True
     return optimizer
 
@@ -180,6 +180,7 @@ def _fit(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> 
     return fit(original, self, *args, **kwargs)
 
 
-KIND = Kind((BaseOptimizer,), _check, hook, _build)
+KIND = Kind((BaseOptimizer,), _check, hook, _build, lambda optimizer: optimizer.variables)
 KINDS.append(KIND)
+when_imported("tensorflow", "ddl_tensorflow.tf1", "register")
 when_imported("tf_keras", "ddl_tensorflow.keras2", "register")

@@ -16,6 +16,7 @@ from typing import Any
 import ddl
 import tensorflow as tf
 
+from ddl_tensorflow import sessions
 from ddl_tensorflow.library import (
     call,
     check_reducible,
@@ -93,7 +94,10 @@ def reduce_labelled(
     grads: Sequence[Any], labels: Sequence[str], average: bool = True, name: str = ""
 ) -> list[Any]:
     """Do `allreduce_n` on gradients that messages call by `labels`."""
-    return _reduce(grads, "average" if average else "sum", name, labels)
+    results = _reduce(grads, "average" if average else "sum", name, labels)
+    for result in results:
+        sessions.mark(result)
+    return results
 
 
 def reduce_scatter(x: Any, op: str = "sum", name: str = "") -> tf.Tensor:
