@@ -145,6 +145,27 @@ def test_tensorflow_gets_this_ranks_share_of_the_cores(ddlrun: Run) -> None:
     assert "threads 7 " in result.stdout
 
 
+def test_autograph_has_nothing_to_warn_of(ddlrun: Run, tmp_path: Path) -> None:
+    """In a tf.function with each collective, in `fit`, and in a step of TensorFlow 1's."""
+    file = tmp_path / "program.py"  # it translates no code that it cannot read
+    code = program() + (
+        "import tensorflow as tf\n"
+        "calls = [ddl.allreduce, ddl.broadcast, ddl.bcast, ddl.allgather, ddl.reduce_scatter,\n"
+        "         ddl.alltoall]\n"
+        "def each(x):\n"
+        "    for call in calls: call(x)\n"
+        "    ddl.allreduce_n([x]); ddl.broadcast_n([x]); ddl.grads_reduce([(x, w)])\n"
+        "    tf.compat.v1.train.GradientDescentOptimizer(1.0).apply_gradients([(x, w)])\n"
+        "w = tf.Variable(tf.ones(2))\n"
+        "tf.function(each)(tf.ones(2))\n"
+        "print('weights', w.numpy())\n"
+    )
+    file.write_text(code)
+    result = ddlrun(2, str(file))
+    assert "weights [0. 0.]" in result.stdout, result.stderr[-4000:]
+    assert "AutoGraph" not in result.stdout + result.stderr
+
+
 def test_an_allreduce_takes_the_memory_of_an_input_that_nobody_needs(ddlrun: Run) -> None:
     """The peak is that of one such tensor, not of two."""
     code = (

@@ -42,6 +42,8 @@ def also_of_frameworks(function: Callable[P, T]) -> Callable[P, T]:
         result: T = getattr(module, function.__name__)(*args, **kwargs)
         return result
 
+    # Within a tf.function, TensorFlow would translate all of this: it leaves its own alone by that.
+    vars(call)["autograph_info__"] = {}
     return call
 
 
