@@ -12,6 +12,7 @@ assert not {"tensorflow", "keras", "ddl._core"} & set(sys.modules), "import ddl 
 
 import cases_callbacks  # noqa: E402, F401
 import cases_data  # noqa: E402, F401
+import cases_faults  # noqa: E402, F401
 import cases_fit  # noqa: E402, F401
 import cases_gradients  # noqa: E402, F401
 import cases_keras2  # noqa: E402, F401

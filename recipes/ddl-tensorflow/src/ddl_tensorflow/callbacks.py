@@ -154,15 +154,23 @@ def fit(original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> 
     call = inspect.signature(original).bind(model, *args, **kwargs)
     given: Any = call.arguments.get("callbacks")
     ours = DDLGlobalVariablesCallback()
-    if hasattr(given, "callbacks"):  # Keras's own list of them
-        if not any(isinstance(one, DDLGlobalVariablesCallback) for one in given.callbacks):
-            ours.set_model(model)
-            given.callbacks.append(ours)
-    else:
-        listed = list(given) if isinstance(given, (list, tuple)) else [given] if given else []
-        if not any(isinstance(one, DDLGlobalVariablesCallback) for one in listed):
-            call.arguments["callbacks"] = [*listed, ours]
-    return original(*call.args, **call.kwargs)
+    users = getattr(given, "callbacks", None)  # Keras's own list of them, which the user has made
+    listed = _as_list(given) if users is None else users
+    if any(isinstance(one, DDLGlobalVariablesCallback) for one in listed):
+        return original(model, *args, **kwargs)
+    if users is None:
+        call.arguments["callbacks"] = [*listed, ours]
+        return original(*call.args, **call.kwargs)
+    ours.set_model(model)
+    users.append(ours)
+    try:
+        return original(model, *args, **kwargs)
+    finally:
+        users.remove(ours)
+
+
+def _as_list(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, (list, tuple)) else [given] if given else []
 
 
 def evaluate(original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
