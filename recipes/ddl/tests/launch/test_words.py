@@ -36,6 +36,12 @@ def test_options_with_one_dash_or_two(dashes: str) -> None:
     assert options.command == ["python", "-H", "x"]
 
 
+def test_backends_that_ddl_stands_in_for() -> None:
+    made = job("-instead_of", "NCCL,gloo")
+    assert made.environment["DDL_INSTEAD_OF"] == "nccl,gloo"
+    assert "DDL_INSTEAD_OF" not in job().environment
+
+
 def test_two_dashes_end_the_options() -> None:
     assert parse(["-np", "1", "--", "-program"]).command == ["-program"]
 
@@ -56,6 +62,7 @@ def test_two_dashes_end_the_options() -> None:
         ("-timeout 5m true", "-timeout 5m: not a number of seconds above 0", ""),
         ("-grace 0 true", "-grace 0: not a number of seconds above 0", ""),
         ("-grace 1 -grace 2 true", "-grace is given twice", ""),
+        ("-instead_of mpi true", "-instead_of mpi: ddl cannot stand in for these", "gloo,nccl"),
         ("-dry-run=1 true", "unknown option -dry-run=1", ""),
         ("", "no program given", "Example: ddlrun -H localhost:4 python train.py"),
         ("-v", "no program given", ""),

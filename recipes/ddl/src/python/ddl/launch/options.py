@@ -31,6 +31,7 @@ How:
                       see -ddlarg "-schedule ..." for that
   -ddlarg, -ddloption TEXT    more text for DDL_OPTIONS
   -no_ddloptions      leave DDL_OPTIONS alone
+  -instead_of LIST    torch programs that ask for these backends get ddl: gloo, nccl or gloo,nccl
   -x VAR[=VALUE]      an environment variable for the ranks
   -tf_config          TF_CONFIG for tf.distribute: every rank is a worker
   -ps N               the same, but the first N ranks are parameter servers, the next the chief
@@ -77,6 +78,7 @@ VALUES = {
     "launcher": "launcher",
     "mpiarg": "mpi_arguments",
     "x": "exports",
+    "instead_of": "exports",  # as the variable that ddl_torch reads
     "ps": "parameter_servers",
     "timeout": "timeout",
     "grace": "grace",
@@ -101,6 +103,7 @@ FLAGS = {
 
 
 LAUNCHERS = ("hydra", "jsrun")
+BACKENDS = ("gloo", "nccl")  # of torch.distributed, as in ddl_torch/_names.py
 
 
 @dataclass
@@ -207,6 +210,8 @@ def _store(options: Options, name: str, value: str, option: str) -> None:
         return
     field_name = VALUES[name]
     current = getattr(options, field_name)
+    if name == "instead_of":
+        value = f"DDL_INSTEAD_OF={_backends(value, option)}"
     if isinstance(current, list):
         current.append(value)
         return
@@ -224,6 +229,15 @@ def _store(options: Options, name: str, value: str, option: str) -> None:
     elif field_name == "launcher" and value not in LAUNCHERS:
         raise LaunchError(f"{option} {value}: there is no such launcher", "Write hydra or jsrun.")
     setattr(options, field_name, converted)
+
+
+def _backends(value: str, option: str) -> str:
+    names = value.lower().split(",")
+    if not set(names) <= set(BACKENDS):
+        raise LaunchError(
+            f"{option} {value}: ddl cannot stand in for these", f"Write {','.join(BACKENDS)}."
+        )
+    return value.lower()
 
 
 def _positive_number(value: str, option: str) -> int:
