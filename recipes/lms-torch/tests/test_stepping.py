@@ -1,5 +1,10 @@
 """An optimizer with paged state makes the same steps, in less memory."""
 
+import copy
+import gc
+import pickle
+import weakref
+
 import lms
 import pytest
 import torch
@@ -72,3 +77,116 @@ def test_no_closure() -> None:
     lms.page_optimizer(optimizer, device=device)
     with device, pytest.raises(lms.LMSError, match="takes no closure"):
         optimizer.step(lambda: model(batch(2)).sum())
+
+
+def flat_state(page: bool) -> list[torch.Tensor]:
+    """Trains with state that lies in one buffer, as fused trainers and some loaders keep it."""
+    model, device = mlp(1), lms.SimulatedDevice("1GiB", SPEED)
+    optimizer = Adam(model.parameters(), lr=0.01)
+    with device:
+        for step in range(4):
+            optimizer.zero_grad()
+            model(batch(8)).square().mean().backward()
+            optimizer.step()
+            if step:
+                continue
+            states = [optimizer.state[p] for p in model.parameters()]
+            flat = torch.cat([state["exp_avg"].flatten() for state in states])
+            parts = flat.split([state["exp_avg"].numel() for state in states])
+            for state, part in zip(states, parts, strict=True):
+                state["exp_avg"] = part.view_as(state["exp_avg"])
+            alone = torch.stack([states[0]["exp_avg_sq"]] * 2)
+            states[0]["exp_avg_sq"] = alone[1]  # at an offset, in a storage of its own
+            del alone, parts, part
+            if page:
+                lms.page_optimizer(optimizer, bucket="40KiB", smallest=1024, device=device)
+    return [*model.parameters(), flat]
+
+
+def test_state_that_lies_in_larger_storages() -> None:
+    assert all(map(torch.equal, flat_state(False), flat_state(True)))
+
+
+def trained(bucket: str = "40KiB") -> tuple[nn.Module, Adam, lms.SimulatedDevice]:
+    """A model after one step, its optimizer with paged state, and the device."""
+    model, device = mlp(2), lms.SimulatedDevice("1GiB", SPEED)
+    optimizer = Adam(model.parameters(), lr=0.01)
+    lms.page_optimizer(optimizer, bucket=bucket, smallest=1024, device=device)
+    with device:
+        model(batch(8)).square().mean().backward()
+        optimizer.step()
+    return model, optimizer, device
+
+
+def test_a_kept_state_dict_stays_as_it_was() -> None:
+    _, optimizer, device = trained()
+    with device:
+        used = device.used
+        kept = optimizer.state_dict()
+        assert device.used == used  # the next iteration has the memory that it had
+        before = copy.deepcopy(kept)
+        optimizer.step()
+    for key, state in before["state"].items():
+        assert all(torch.equal(value, kept["state"][key][name]) for name, value in state.items())
+
+
+def test_state_that_is_loaded_leaves_at_once() -> None:
+    model, optimizer, device = trained()
+    with device:
+        used = device.used
+        optimizer.load_state_dict(optimizer.state_dict())
+        assert device.used <= used
+        optimizer.step()
+    plain = mlp(2)
+    other = Adam(plain.parameters(), lr=0.01)
+    plain(batch(8)).square().mean().backward()
+    other.step()
+    other.step()
+    assert all(map(torch.equal, plain.parameters(), model.parameters()))
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_of_the_optimizer_is_whole(way: object) -> None:
+    _, optimizer, device = trained()
+    with device:
+        expected = list(optimizer.state_dict()["state"].values())
+        copied = list(way(optimizer).state.values())  # type: ignore[operator]
+    assert len(copied) == len(expected) > 0
+    for one, other in zip(copied, expected, strict=True):
+        assert all(torch.equal(one[name], value) for name, value in other.items())
+
+
+def test_state_that_is_away_says_so() -> None:
+    model, optimizer, _ = trained()
+    away = optimizer.state[next(model.parameters())]["exp_avg"]
+    for use in (lambda: torch.norm(away), lambda: away.sum(), lambda: torch.ones(1).mul(away)):
+        with pytest.raises(lms.LMSError, match=r"take the copy that optimizer.state_dict\(\) has"):
+            use()
+
+
+def test_hooks_of_the_program_run_once_and_see_all_parameters() -> None:
+    model, optimizer, device = trained()
+    seen: list[int] = []
+
+    def hook(one: Optimizer, *_: object) -> None:
+        seen.append(len(one.param_groups[0]["params"]))
+
+    optimizer.register_step_pre_hook(hook)
+    optimizer.register_step_post_hook(hook)
+    with device:
+        optimizer.step()
+    assert seen == [len(list(model.parameters()))] * 2
+
+
+def test_twice_is_refused() -> None:
+    _, optimizer, device = trained()
+    with pytest.raises(lms.LMSError, match="the state of this Adam is paged already"):
+        lms.page_optimizer(optimizer, device=device)
+
+
+def test_an_optimizer_can_die() -> None:
+    _, optimizer, _ = trained()
+    gone = weakref.ref(optimizer)
+    del optimizer
+    gc.collect()
+    assert gone() is None

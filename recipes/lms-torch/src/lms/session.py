@@ -65,7 +65,8 @@ class LMS:
         self._hooks = torch.autograd.graph.saved_tensors_hooks(engine.pack, engine.unpack)
         self._hooks.__enter__()
         self._steps = [
-            register_optimizer_step_pre_hook(lambda opt, *_: before_step(opt, engine.step_begins)),
+            register_optimizer_step_pre_hook(lambda *_: engine.step_begins()),
+            register_optimizer_step_pre_hook(lambda optimizer, *_: before_step(optimizer)),
             register_optimizer_step_post_hook(lambda optimizer, *_: after_step(optimizer)),
             register_optimizer_step_post_hook(lambda optimizer, *_: engine.stepped(optimizer)),
         ]

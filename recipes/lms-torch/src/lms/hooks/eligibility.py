@@ -6,7 +6,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from lms.paging.device import Device
-from lms.paging.tensors import is_plain
+from lms.paging.tensors import is_plain, may_be_shared_outside
 
 
 class EligibleTensors:
@@ -35,7 +35,7 @@ class EligibleTensors:
         reference = self._parameters.get(storage._cdata)
         if reference is not None and not reference.expired():
             return False
-        if _may_be_shared_outside(storage):
+        if may_be_shared_outside(storage):
             return False
         nbytes = storage.nbytes()
         return nbytes >= max(self.smallest, 1) and nbytes % tensor.element_size() == 0
@@ -45,11 +45,3 @@ class EligibleTensors:
         if tensor.layout is torch.strided:
             reference = StorageWeakRef(tensor.untyped_storage())
             self._parameters.setdefault(reference.cdata, reference)
-
-
-def _may_be_shared_outside(storage: torch.UntypedStorage) -> bool:
-    """Whether others, of whom torch does not know, may hold its memory too, and write there.
-
-    Such is memory from NumPy, by DLPack, or from another process; torch cannot resize that.
-    """
-    return not storage.resizable() or (storage.device.type != "cuda" and storage.is_shared())

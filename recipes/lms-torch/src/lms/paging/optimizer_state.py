@@ -10,14 +10,16 @@ only where an optimizer treats every parameter by itself; others are refused.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 from lms.errors import LMSError
-from lms.paging.device import Copy, Device, HostMemory
+from lms.paging.device import Device
 from lms.paging.paged_parameter import PagedParameter, paged_among
-from lms.paging.tensors import flat_view, nbytes_of
+from lms.paging.state_on_host import Arrival, Departure, StateOnHost, can_leave
+from lms.paging.tensors import nbytes_of
 from lms.sizes import Size, parse_size
 
 #: Optimizers whose step treats every parameter by itself.
@@ -34,40 +36,6 @@ _SEPARABLE = (
     torch.optim.Rprop,
     torch.optim.SGD,
 )
-
-
-class _StateTensor:
-    """One tensor of the state. On the host its storage on the device is empty."""
-
-    def __init__(self, device: Device, tensor: torch.Tensor) -> None:
-        self.device, self.tensor = device, tensor
-        self.shape, self.stride = tensor.shape, tensor.stride()
-        self._host: HostMemory | None = None
-        self._copy: Copy | None = None
-
-    def page_out(self) -> None:
-        """Begins the copy to the host; `release` gives up the memory."""
-        self._host, self._copy = self.device.page_out(flat_view(self.tensor))
-
-    def release(self) -> None:
-        """Computing waits for the copy; then the memory is given up."""
-        if self._copy is not None:
-            self._copy.join()
-            self._copy = None
-            self.tensor.data = self.tensor.new_empty(0)
-
-    def page_in(self) -> None:
-        """Begins the copy to the device."""
-        if self._host is not None:
-            whole, self._copy = self.device.page_in(self._host, self.tensor.new_empty(0))
-            self.tensor.data = whole.as_strided(self.shape, self.stride)
-            self._host = None
-
-    def ready(self) -> None:
-        """Computing waits for the copy to the device."""
-        if self._copy is not None:
-            self._copy.join()
-            self._copy = None
 
 
 def bring_in(parameters: list[PagedParameter]) -> None:
@@ -95,19 +63,27 @@ def release(parameters: list[PagedParameter]) -> None:
             parameter.release()
 
 
-#: Optimizers that step in buckets.
-_by_optimizer: weakref.WeakKeyDictionary[torch.optim.Optimizer, PagedOptimizer] = (
-    weakref.WeakKeyDictionary()
-)
+#: Optimizers whose state is paged. Their hooks keep the paging alive, and nothing else may.
+_by_optimizer: weakref.WeakKeyDictionary[
+    torch.optim.Optimizer, weakref.ReferenceType[PagedOptimizer]
+] = weakref.WeakKeyDictionary()
 
 
-def paged_optimizer(optimizer: torch.optim.Optimizer) -> PagedOptimizer | None:
-    """The paging of an optimizer's state, if it is paged."""
-    return _by_optimizer.get(optimizer)
+def has_paged_state(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether an optimizer's state is paged: it then brings in paged parameters itself."""
+    return optimizer in _by_optimizer
+
+
+#: The parameters of one bucket, with the group that each of them is in.
+Bucket = list[tuple[dict[str, Any], list[torch.Tensor]]]
 
 
 class PagedOptimizer:
     """Keeps an optimizer's state on the host between its steps.
+
+    A step takes one bucket of parameters after the other. If it ends by an exception between two of
+    them, the optimizer is torn: it refuses further steps and its `state_dict()`, until
+    `load_state_dict()` has made it whole.
 
     Args:
         optimizer: one of torch's that treat every parameter by itself.
@@ -115,7 +91,8 @@ class PagedOptimizer:
         smallest: tensors of fewer bytes stay.
 
     Raises:
-        LMSError: the optimizer is of another kind.
+        LMSError: the optimizer is of another kind, or paged already.
+        LimitError: a size makes no sense.
     """
 
     def __init__(
@@ -131,129 +108,180 @@ class PagedOptimizer:
                 f"the state of {type(optimizer).__name__} cannot be paged: stepping some of its "
                 f"parameters at a time might not give the same result; it can for {names}"
             )
+        if has_paged_state(optimizer):
+            raise LMSError(
+                f"the state of this {type(optimizer).__name__} is paged already; to page it "
+                "otherwise, call remove() of what lms.page_optimizer returned"
+            )
         self.optimizer, self.device = optimizer, device
         self.bucket = parse_size(bucket, "bucket")
         self.smallest = parse_size(smallest, "smallest")
-        self._state: dict[torch.Tensor, list[_StateTensor]] = {}
-        self._groups: list[list[torch.Tensor]] = []
-        self.stepping = False
+        self._torn = ""
+        self._on_the_way: dict[tuple[torch.Tensor, str], Arrival | Departure] = {}
+        self._stand_in = _stand_in(optimizer, self._groups_in_turn)
         self._hooks = [
             optimizer.register_step_pre_hook(self._before_step),
-            optimizer.register_step_post_hook(self._after_step),
-            optimizer.register_state_dict_pre_hook(lambda _: self.bring_back()),
+            optimizer.register_state_dict_pre_hook(lambda _: self._refuse_if_torn()),
+            optimizer.register_state_dict_post_hook(self._copy_to_host),
+            optimizer.register_load_state_dict_post_hook(self._loaded),
         ]
-        self._last: list[torch.Tensor] = []
-        _by_optimizer[optimizer] = self
+        _by_optimizer[optimizer] = weakref.ref(self)
 
-    @torch.no_grad()
-    def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        """Steps all buckets but the last, which the step that follows is for."""
-        if self.stepping:
-            return
-        if (args and args[-1] is not None and callable(args[-1])) or kwargs.get("closure"):
+    def _before_step(
+        self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any
+    ) -> tuple[tuple[Any, ...], Any]:
+        """Has the step that follows take its groups from `_groups_in_turn`."""
+        if any(one is not None for one in (*args[1:], *kwargs.values())):
             raise LMSError("an optimizer with paged state takes no closure: step once per call")
+        self._refuse_if_torn()
+        return (self._stand_in,), {}
+
+    def _refuse_if_torn(self) -> None:
+        if self._torn:
+            raise LMSError(self._torn)
+
+    def _groups_in_turn(self) -> Iterator[dict[str, Any]]:
+        """The groups of a step, bucket by bucket, each while its state is on the device."""
         buckets = self._buckets()
-        self._groups = [group["params"] for group in optimizer.param_groups]
-        self._fetch(buckets[0])
-        self.stepping = True
+        parts, stepped = sum(map(len, buckets)), 0
+        before = _Before([], {})
         try:
-            for number, parameters in enumerate(buckets):
-                self._ready(parameters)
+            self._fetch(buckets[0])
+            for number, bucket in enumerate(buckets):
+                self._ready(bucket)
                 if number + 1 < len(buckets):
                     self._fetch(buckets[number + 1])
-                self._restrict(parameters)
-                if number + 1 < len(buckets):
-                    optimizer.step()
-                    self._send(parameters)
-                    if number:
-                        self._release(buckets[number - 1])
+                for group, parameters in bucket:
+                    before = _Before(parameters, self.optimizer.state)
+                    yield {**group, "params": parameters}
+                    stepped += 1
+                self._send(bucket)
+                if number:
+                    self._release(buckets[number - 1])
+            self._release(buckets[-1])
         except BaseException:
-            self._restrict(None)
+            # The step's own exception closes this generator, at its yield.
+            if not stepped and not before.changed:
+                before.forget_new_state()
+            elif stepped < parts:
+                self._torn = (
+                    f"a step of this {type(self.optimizer).__name__} ended by an exception after "
+                    f"{stepped} of {parts} parts, and its parameters are of two steps now: load "
+                    "model and optimizer from a checkpoint to go on"
+                )
+            self._give_up(buckets)
             raise
-        finally:
-            self.stepping = False
-        self._last = buckets[-1]
-        if len(buckets) > 1:
-            self._release(buckets[-2])
 
-    @torch.no_grad()
-    def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        """Sends the last bucket's state out."""
-        if not self.stepping:
-            self._restrict(None)
-            self._send(self._last)
-            self._release(self._last)
+    def _buckets(self) -> list[Bucket]:
+        """Parameters in order, about `bucket` bytes at a time; at least one bucket.
 
-    def _buckets(self) -> list[list[torch.Tensor]]:
-        """Parameters in order, about `bucket` bytes at a time; at least one list."""
-        buckets: list[list[torch.Tensor]] = [[]]
+        Those with sparse gradients come first: optimizers that refuse these do so before they
+        change anything.
+        """
+        buckets: list[Bucket] = [[]]
         size = 0
         for group in self.optimizer.param_groups:
+            part: list[torch.Tensor] = []
+            buckets[-1].append((group, part))
             for parameter in group["params"]:
                 nbytes = nbytes_of(parameter)
-                if buckets[-1] and size + nbytes > self.bucket:
-                    buckets.append([])
-                    size = 0
-                buckets[-1].append(parameter)
+                if size and size + nbytes > self.bucket:
+                    part, size = [], 0
+                    buckets.append([(group, part)])
+                part.append(parameter)
                 size += nbytes
-        return buckets
+        for bucket in buckets:
+            bucket.sort(key=lambda part: not _has_sparse_gradients([part]))
+        return sorted(buckets, key=lambda bucket: not _has_sparse_gradients(bucket))
 
-    def _restrict(self, parameters: list[torch.Tensor] | None) -> None:
-        """Leaves the optimizer only some parameters; all again with None."""
-        only = None if parameters is None else {id(parameter) for parameter in parameters}
-        for group, everything in zip(self.optimizer.param_groups, self._groups, strict=True):
-            group["params"] = [p for p in everything if only is None or id(p) in only]
+    def _state_of(self, parameters: Iterable[torch.Tensor]) -> list[tuple[torch.Tensor, str, Any]]:
+        """The state of some parameters: of each entry the parameter, the name and the value."""
+        return [
+            (parameter, name, value)
+            for parameter in parameters
+            for name, value in self.optimizer.state.get(parameter, {}).items()
+        ]
 
-    def _fetch(self, parameters: list[torch.Tensor]) -> None:
-        """Begins the copies of a bucket to the device."""
-        for parameter in parameters:
-            for tensor in self._state.get(parameter, ()):
-                tensor.page_in()
-        with self.device.aside():
-            for paged in paged_among(parameters):
-                paged.page_in()
-
-    def _ready(self, parameters: list[torch.Tensor]) -> None:
-        """Computing waits until a bucket is on the device."""
-        for parameter in parameters:
-            for tensor in self._state.pop(parameter, ()):
-                tensor.ready()
-        with self.device.aside():
-            bring_in(paged_among(parameters))
-
-    def _send(self, parameters: list[torch.Tensor]) -> None:
-        """Begins the copies of a bucket to the host."""
-        with self.device.aside():
-            for parameter in parameters:
-                state = [
-                    _StateTensor(self.device, tensor)
-                    for tensor in self.optimizer.state.get(parameter, {}).values()
-                    if isinstance(tensor, torch.Tensor)
-                    and nbytes_of(tensor) >= self.smallest
-                    and self.device.owns(tensor)
-                ]
-                for tensor in state:
-                    tensor.page_out()
-                self._state[parameter] = state
-            copy_out(paged_among(parameters))
-
-    def _release(self, parameters: list[torch.Tensor]) -> None:
-        """Gives up a bucket's memory on the device."""
-        with self.device.aside():
-            for parameter in parameters:
-                for tensor in self._state.get(parameter, ()):
-                    tensor.release()
-            release(paged_among(parameters))
+    # -- a bucket's way to the device and back
 
     @torch.no_grad()
+    def _fetch(self, bucket: Bucket) -> None:
+        """Begins the copies of a bucket to the device."""
+        with self.device.aside():
+            for parameter, name, value in self._state_of(_parameters(bucket)):
+                if isinstance(value, StateOnHost):
+                    self._on_the_way[parameter, name] = Arrival(value)
+            for paged in paged_among(_parameters(bucket)):
+                paged.page_in()
+
+    @torch.no_grad()
+    def _ready(self, bucket: Bucket) -> None:
+        """Computing waits until a bucket is on the device."""
+        with self.device.aside():
+            self._arrive(bucket)
+            bring_in(paged_among(_parameters(bucket)))
+
+    @torch.no_grad()
+    def _send(self, bucket: Bucket) -> None:
+        """Begins the copies of a bucket to the host."""
+        with self.device.aside():
+            for parameter, name, value in self._state_of(_parameters(bucket)):
+                if can_leave(value, self.device, self.smallest):
+                    self._on_the_way[parameter, name] = Departure(self.device, value)
+            copy_out(paged_among(_parameters(bucket)))
+
+    @torch.no_grad()
+    def _release(self, bucket: Bucket) -> None:
+        """Gives up a bucket's memory on the device."""
+        with self.device.aside():
+            self._arrive(bucket)
+            release(paged_among(_parameters(bucket)))
+
+    def _arrive(self, bucket: Bucket) -> None:
+        """The state gets what has been on its way."""
+        for parameter, name, _ in self._state_of(_parameters(bucket)):
+            move = self._on_the_way.get((parameter, name))
+            if move is not None:
+                self.optimizer.state[parameter][name] = move.done()
+                del self._on_the_way[parameter, name]
+
+    @torch.no_grad()
+    def _give_up(self, buckets: list[Bucket]) -> None:
+        """A step has ended by an exception: all state stays where it is whole."""
+        with self.device.aside():
+            while self._on_the_way:
+                _, move = self._on_the_way.popitem()
+                move.give_up()
+            for paged in paged_among(p for bucket in buckets for p in _parameters(bucket)):
+                paged.mark_changed()
+                paged.watch(True)
+
+    # -- outside of steps
+
+    def _copy_to_host(
+        self, optimizer: torch.optim.Optimizer, packed: dict[str, Any]
+    ) -> dict[str, Any]:
+        """In a `state_dict`, copies on the host: all state at once need not fit on the device."""
+        with self.device.aside():
+            state = {
+                key: {name: _on_host(value) for name, value in values.items()}
+                for key, values in packed["state"].items()
+            }
+        return {**packed, "state": state}
+
+    def _loaded(self, optimizer: torch.optim.Optimizer) -> None:
+        """All state was replaced: it is whole, and leaves at once."""
+        self._torn = ""
+        bucket = [(group, group["params"]) for group in optimizer.param_groups]
+        self._send(bucket)
+        self._release(bucket)
+
     def bring_back(self) -> None:
-        """All state to the device again, as for a checkpoint."""
-        for state in self._state.values():
-            for tensor in state:
-                tensor.release()
-                tensor.page_in()
-                tensor.ready()
-        self._state.clear()
+        """All state to the device again."""
+        everything = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for parameter, name, value in self._state_of(everything):
+            if isinstance(value, StateOnHost):
+                self.optimizer.state[parameter][name] = value.fetched()
 
     def remove(self) -> None:
         """Brings the state back and leaves the optimizer alone from now on."""
@@ -261,3 +289,61 @@ class PagedOptimizer:
         _by_optimizer.pop(self.optimizer, None)
         for hook in self._hooks:
             hook.remove()
+
+
+class _Before:
+    """Some parameters and their state before a step of them."""
+
+    def __init__(self, parameters: list[torch.Tensor], state: dict[torch.Tensor, Any]) -> None:
+        self._state = state
+        self._new = [parameter for parameter in parameters if not state.get(parameter)]
+        values = [value for parameter in parameters for value in state.get(parameter, {}).values()]
+        tensors = [one for one in (*parameters, *values) if isinstance(one, torch.Tensor)]
+        self._versions = [(tensor, tensor._version) for tensor in tensors]
+
+    @property
+    def changed(self) -> bool:
+        """Whether the step has changed any of them."""
+        return any(tensor._version != version for tensor, version in self._versions)
+
+    def forget_new_state(self) -> None:
+        """Takes back the state that the step was making: torch would take it for whole."""
+        for parameter in self._new:
+            self._state.pop(parameter, None)
+
+
+def _parameters(bucket: Bucket) -> list[torch.Tensor]:
+    return [parameter for _, parameters in bucket for parameter in parameters]
+
+
+def _has_sparse_gradients(bucket: Bucket) -> bool:
+    gradients = [parameter.grad for parameter in _parameters(bucket)]
+    return any(one is not None and one.layout is not torch.strided for one in gradients)
+
+
+def _on_host(value: Any) -> Any:
+    if isinstance(value, StateOnHost):
+        value = value.fetched()
+    if isinstance(value, torch.Tensor):
+        return value.detach().to("cpu", copy=True)
+    return value
+
+
+def _stand_in(
+    optimizer: torch.optim.Optimizer, groups: Callable[[], Iterator[dict[str, Any]]]
+) -> torch.optim.Optimizer:
+    """An optimizer of the same kind, with the same attributes but for its groups.
+
+    A step of it goes over `groups()`. The optimizer itself always has all of its parameters.
+    """
+    kind = type(optimizer)
+    members: dict[str, Any] = {"param_groups": property(lambda _: groups())}
+    for check in (
+        "_accelerator_graph_capture_health_check",
+        "_cuda_graph_capture_health_check",  # until torch 2.10
+    ):
+        if hasattr(kind, check):  # goes over the groups as well
+            members[check] = lambda _, check=check: getattr(optimizer, check)()
+    stand_in: torch.optim.Optimizer = object.__new__(type(kind.__name__, (kind,), members))
+    stand_in.__dict__ = optimizer.__dict__
+    return stand_in

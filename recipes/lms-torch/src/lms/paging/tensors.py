@@ -48,3 +48,11 @@ def is_fake(tensor: torch.Tensor) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
 
     return type(tensor) is FakeTensor
+
+
+def may_be_shared_outside(storage: torch.UntypedStorage) -> bool:
+    """Whether others, of whom torch does not know, may hold its memory too, and write there.
+
+    Such is memory from NumPy, by DLPack, or from another process; torch cannot resize that.
+    """
+    return not storage.resizable() or (storage.device.type != "cuda" and storage.is_shared())
