@@ -54,6 +54,18 @@ def test_it_sees_the_release_and_pip_installs_into_it(made: Site, tmp_path: Path
     assert "1 packages" in made.ok("env", "check", prefix)
 
 
+def test_programs_of_the_release_see_the_overlay(user: Site, tmp_path: Path) -> None:
+    """The release's miniarch names the release's Python in its first line."""
+    user.ok("env", "overlay", "mine")
+    prefix = user.clones / "mine"
+    # Whatever the release has: the overlay's own module of that name is found first.
+    (prefix / SITE_PACKAGES / "miniarch.py").write_text("VALUE = 'the overlay'\n")
+    done = subprocess.run(
+        [prefix / "bin" / "miniarch"], env={}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "the overlay\n", done.stderr
+
+
 def test_pip_names_the_conflict(made: Site, tmp_path: Path) -> None:
     prefix = made.clones / "mine"
     lines = (prefix / "constraints.txt").read_text().splitlines()

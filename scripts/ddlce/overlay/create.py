@@ -23,6 +23,7 @@ from ddlce.filesystem import check_characters, require
 from ddlce.modulefile.content import environment_changes
 from ddlce.overlay.model import MARKER, Overlay, read_overlay, require_release
 from ddlce.overlay.pins import Pin, constraints, release_pins
+from ddlce.overlay.scripts import scripts
 from ddlce.overlay.shell import activate_text
 from ddlce.ownership import check_place
 from ddlce.platforms import this_platform
@@ -177,6 +178,9 @@ def _fill(
     activate: str,
 ) -> None:
     """Write what a venv does not have by itself."""
+    for name, text in scripts(target, release).items():
+        if not os.path.lexists(staging / "bin" / name):
+            write_atomic(staging / "bin" / name, text, 0o755)
     write_atomic(staging / "bin" / "activate", activate)
     write_atomic(
         staging / CONSTRAINTS, constraints(f"{origin.env} {origin.release} ({release})", pins)
