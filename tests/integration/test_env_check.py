@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,45 @@ def test_check_names_modules_and_programs_under_other_names(
     (overlay / SITE_PACKAGES / "minimod.py").touch()
     report = json.loads(user.ddlce("env", "check", "mine", "--json").stdout)
     assert report["shadowed"][0]["version"] == "no package"
+
+
+def test_check_imports_what_was_installed(user: Site, overlay: Path, tmp_path: Path) -> None:
+    """And names libraries that nobody has: a package may keep the fault to itself at first."""
+    library = tmp_path / "libgone.so.13"
+    subprocess.run(
+        ["cc", "-shared", f"-Wl,-soname,{library.name}", "-o", library, "-xc", "/dev/null"],
+        check=True,
+    )
+    linked = tmp_path / "_C.so"
+    command = ["cc", "-shared", "-Wl,--no-as-needed", "-o", linked, "-xc", "/dev/null", "-xnone"]
+    subprocess.run([*command, library], check=True)
+    files = {
+        "vision/__init__.py": "",
+        "loud.py": "raise RuntimeError('no operator nms')",
+        "_own.py": "x",
+    }
+    done = pip(overlay, wheel(tmp_path, "vision", "1.0", {**files, "vision/_C.so": ""}))
+    assert done.returncode == 0, done.stderr
+    (overlay / SITE_PACKAGES / "vision" / "_C.so").write_bytes(linked.read_bytes())
+    checked = user.ddlce("env", "check", "mine")
+    assert checked.returncode == 1
+    assert checked.stdout.splitlines()[:-1] == [
+        f"broken    vision 1.0: {SITE_PACKAGES}/vision/_C.so needs libgone.so.13, which neither "
+        "the overlay nor the release nor this machine has",
+        "broken    vision 1.0: import loud fails: RuntimeError: no operator nms",
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_nobody_runs_what_others_have_installed(user: Site, overlay: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "sprung"
+    done = pip(overlay, wheel(tmp_path, "trap", "1.0", {"trap.py": f"open({str(trap)!r}, 'w')"}))
+    assert done.returncode == 0, done.stderr
+    os.chown(overlay, 65534, 65534)
+    assert "note      its modules were not imported: it belongs to" in user.ok(
+        "env", "check", "mine"
+    )
+    assert not trap.exists()
 
 
 def test_check_names_what_is_broken(user: Site, overlay: Path, tmp_path: Path) -> None:

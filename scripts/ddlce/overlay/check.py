@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from ddlce.env.records import Record, read_records
 from ddlce.errors import DdlceError
 from ddlce.overlay.create import CONSTRAINTS, PTH, pip_conf
 from ddlce.overlay.installed import Installed, installed, unmet
+from ddlce.overlay.loading import failing_imports, missing_libraries
 from ddlce.overlay.model import Overlay, require_release
 from ddlce.overlay.pins import (
     Pin,
@@ -58,7 +60,7 @@ class Checked:
         against: the release that it was compared with; another one where that is gone.
         packages: how many distributions the overlay has.
         shadowed: what it hides of the release.
-        broken: requirements of its packages that are not met.
+        broken: requirements of its packages that are not met, and modules that cannot be loaded.
         problems: what concerns the overlay as a whole.
         notes: what is good to know, and no fault.
     """
@@ -116,7 +118,17 @@ def check(layout: Layout, prefix: Path, overlay: Overlay, against: Path | None =
         done.broken += unmet(mine, versions, packages.get("python", overlay.python))
         if done.against == release:
             _check_pins(done, overlay, pins)
+            done.broken += missing_libraries(prefix, mine, records)
+            done.broken += _failing_imports(done, mine)
     return done
+
+
+def _failing_imports(done: Checked, mine: list[Installed]) -> list[str]:
+    """Nobody runs the code of another user's overlay, root least of all."""
+    if done.prefix.stat().st_uid != os.geteuid():
+        done.notes.append("its modules were not imported: it belongs to another user")
+        return []
+    return list(failing_imports(done.prefix, mine))
 
 
 def _check_itself(done: Checked, overlay: Overlay) -> None:

@@ -1,0 +1,99 @@
+"""Whether what is in an overlay can be loaded: its modules, and the libraries that these need.
+
+pip compares versions only. A wheel that is linked to another build of a framework, as for CUDA, is
+installed without a word, and fails when it is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+
+from ddlce.elf import MAGIC, read_elf
+from ddlce.env.records import Record
+from ddlce.overlay.installed import Installed
+from ddlce.programs import ask
+
+#: Of a driver: a machine without its device has none, and programs ask before they call it.
+_OF_DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
+_LIBRARY = re.compile(r"\.so(\.[\w.]+)?$")
+_MODULE = re.compile(r"([A-Za-z]\w*)(?:/__init__\.py|\.py|(?:\.cpython-[^/]*|\.abi3)?\.so)")
+
+#: Of one import, a framework's first one on a shared file system included.
+SECONDS = 300
+
+
+def missing_libraries(
+    prefix: Path, mine: Iterable[Installed], records: Iterable[Record]
+) -> Iterator[str]:
+    """One line for each library that a file of the overlay needs and nobody has.
+
+    Args:
+        prefix: the overlay.
+        mine: its distributions.
+        records: those of its release.
+    """
+    there = {PurePosixPath(path).name for record in records for path in _paths(record)}
+    libraries = [(each, path) for each in mine for path in _libraries(each)]
+    there |= {path.name for _, path in libraries} | _of_the_machine() | _OF_DRIVERS
+    for each, path in libraries:
+        data = path.read_bytes()
+        elf = read_elf(data) if data.startswith(MAGIC) else None
+        for soname in elf.needed if elf else ():
+            if soname not in there:
+                yield (
+                    f"{each.name} {each.version}: {path.relative_to(prefix)} needs {soname}, which "
+                    "neither the overlay nor the release nor this machine has"
+                )
+
+
+def failing_imports(prefix: Path, mine: Sequence[Installed]) -> Iterator[str]:
+    """One line for each module at the top of a distribution that cannot be imported.
+
+    It runs code of the overlay: call it for the owner of the overlay only.
+    """
+    python = str(prefix / "bin" / "python")
+
+    def attempt(each: Installed, module: str) -> str:
+        try:
+            # As its user does, with nothing of the current folder.
+            done = ask([python, "-P", "-c", f"import {module}"], timeout=SECONDS)
+        except OSError as error:
+            return f"{each.name} {each.version}: import {module}: {error}"
+        if not done.returncode:
+            return ""
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        return f"{each.name} {each.version}: import {module} fails: {said[-1]}"
+
+    pairs = [(each, module) for each in mine for module in modules(each)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from filter(None, pool.map(lambda pair: attempt(*pair), pairs))
+
+
+def modules(each: Installed) -> list[str]:
+    """The modules at the top of a distribution, those for its own use left out."""
+    return sorted({found[1] for file in each.files if (found := _MODULE.fullmatch(file))})
+
+
+def _paths(record: Record) -> Iterator[str]:
+    return (entry["_path"] for entry in record.entries)
+
+
+def _libraries(each: Installed) -> Iterator[Path]:
+    """The shared libraries of a distribution that are there."""
+    for file in each.files:
+        path = each.where.parent / file
+        if _LIBRARY.search(file) and path.is_file():
+            yield path
+
+
+def _of_the_machine() -> set[str]:
+    """The sonames that the machine's loader finds."""
+    try:
+        told = ask(["/sbin/ldconfig", "-p"]).stdout
+    except OSError:
+        return set()
+    return {line.split()[0] for line in told.splitlines() if "=>" in line}
