@@ -141,6 +141,31 @@ def test_frameworks_of_one_process_end_one_by_one(ddlrun: Run, first: str, opera
     assert result.stdout.count("is content") == 2
 
 
+FORK = """
+import os, sys, torch, horovod.torch as hvd
+hvd.init()
+def total(): return hvd.allreduce(torch.ones(3), op=hvd.Sum, name='x').tolist()
+assert total() == [2.0] * 3
+child = os.fork() if hvd.rank() == 0 else None
+if child == 0: sys.exit(3)
+if child: assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+assert total() == [2.0] * 3
+print("went on", flush=True)
+"""
+
+
+def test_a_forked_process_ends_for_itself(ddlrun: Run) -> None:
+    result = ddlrun(2, code=FORK)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("went on") == 2
+
+
+def test_an_exception_that_a_console_caught_ends_nothing(ddlrun: Run) -> None:
+    catch = "import code; code.InteractiveInterpreter().runsource('1 / 0')\n"
+    result = ddlrun(2, code=f"import horovod.torch as hvd; hvd.init()\n{catch}")
+    assert result.returncode == 0, result.stderr
+
+
 def test_a_program_goes_on_with_ddl_after_shutdown(ddlrun: Run) -> None:
     """Horovod has started the library, and the program makes use of it."""
     code = (
