@@ -93,23 +93,6 @@ API cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) {
   *priority = 0;
   return cudaSuccess;
 }
-// No stream is ever recorded into a graph.
-API cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-#if CUDART_VERSION >= 13000
-API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status,
-                                         unsigned long long* id, cudaGraph_t*,
-                                         const cudaGraphNode_t**, const cudaGraphEdgeData**,
-                                         std::size_t* count) {
-  if (id != nullptr) *id = 0;
-  if (count != nullptr) *count = 0;
-  *status = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-#endif
-API cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
 API cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
                                                  unsigned long long,
                                                  cudaDriverEntryPointQueryResult* found) {

@@ -47,6 +47,9 @@ cudaError_t copy(Lock& lock, void* to, const void* from, std::size_t nbytes, cud
   const Side source = side_of(from);
   if (!fits(kind, target, source)) return cudaErrorInvalidMemcpyDirection;
   if (nbytes == 0) return cudaSuccess;
+  if (stream->capture && (is_waiting || !source.is_cuda || !target.is_cuda)) {
+    return sim::refuse(stream->capture, cudaErrorStreamCaptureUnsupported);
+  }
   // What is not pinned is read before the call returns, and written before it returns.
   std::shared_ptr<std::byte[]> staged;
   const std::byte* begin = sim::alias_of(from);
@@ -77,6 +80,7 @@ cudaError_t fill(Lock& lock, void* data, int value, std::size_t nbytes, cudaStre
 cudaError_t take(void** pointer, Kind kind, std::size_t nbytes) {
   *pointer = nullptr;
   if (nbytes == 0) return cudaSuccess;
+  if (const auto code = sim::refuse_unsafe(); code != cudaSuccess) return code;
   *pointer = sim::allocate(kind, sim::current_device(), nbytes);
   return *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
@@ -99,6 +103,7 @@ API cudaError_t cudaMallocHost(void** pointer, std::size_t nbytes) {
 API cudaError_t cudaFree(void* pointer) {
   return call([&](Lock& lock) {
     if (pointer == nullptr) return cudaSuccess;
+    if (const auto code = sim::refuse_unsafe(); code != cudaSuccess) return code;
     sim::wait_for_device(lock);
     const bool was_there = sim::release(pointer, Kind::kDevice, machine().program);
     return was_there ? machine().broken : cudaErrorInvalidValue;

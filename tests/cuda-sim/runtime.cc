@@ -42,6 +42,14 @@ constexpr Words kWords[] = {
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
      "an illegal memory access was encountered"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent",
+     "operation not permitted on an event last recorded in a capturing stream"},
 };
 
 const Words* words_of(cudaError_t code) {
@@ -118,6 +126,7 @@ API cudaError_t cudaSetDevice(int device) {
 }
 API cudaError_t cudaDeviceSynchronize() {
   return call([&](Lock& lock) {
+    if (const auto code = sim::refuse_unsafe(); code != cudaSuccess) return code;
     sim::wait_for_device(lock);
     return machine().broken;
   });
@@ -153,6 +162,7 @@ API cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return call([&](Lock&) {
     const auto stream = sim::stream_of(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
+    if (stream->capture) return sim::refuse(stream->capture, cudaErrorStreamCaptureUnsupported);
     return sim::has_come(stream->last) ? cudaSuccess : cudaErrorNotReady;
   });
 }
@@ -160,6 +170,7 @@ API cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return call([&](Lock& lock) {
     const auto stream = sim::stream_of(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
+    if (stream->capture) return sim::refuse(stream->capture, cudaErrorStreamCaptureUnsupported);
     sim::wait_for(lock, stream->last);
     return machine().broken;
   });
@@ -168,6 +179,10 @@ API cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsi
   return call([&](Lock&) {
     const auto stream = sim::stream_of(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
+    if (event_of(event).capture) {
+      stream->capture = event_of(event).capture;  // it joins
+      return cudaSuccess;
+    }
     // Never recorded: nothing to wait for.
     const auto point = event_of(event).point;
     if (point) sim::give(*stream, "cudaStreamWaitEvent", {}, nullptr, point);
@@ -187,7 +202,7 @@ API cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, v
 
 API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   return call([&](Lock&) {
-    *event = reinterpret_cast<cudaEvent_t>(new sim::Event{sim::current_device(), nullptr});
+    *event = reinterpret_cast<cudaEvent_t>(new sim::Event{sim::current_device(), nullptr, nullptr});
     return cudaSuccess;
   });
 }
@@ -204,6 +219,7 @@ API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   return call([&](Lock&) {
     const auto stream = sim::stream_of(handle);
     if (!stream || stream->device != event_of(event).device) return cudaErrorInvalidResourceHandle;
+    event_of(event).capture = stream->capture;
     event_of(event).point = sim::give(*stream, "cudaEventRecord", {}, nullptr);
     return cudaSuccess;
   });
@@ -224,11 +240,15 @@ API cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cud
 }
 API cudaError_t cudaEventQuery(cudaEvent_t event) {
   return call([&](Lock&) {
+    if (event_of(event).capture)
+      return sim::refuse(event_of(event).capture, cudaErrorCapturedEvent);
     return sim::has_come(event_of(event).point) ? cudaSuccess : cudaErrorNotReady;
   });
 }
 API cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return call([&](Lock& lock) {
+    if (event_of(event).capture)
+      return sim::refuse(event_of(event).capture, cudaErrorCapturedEvent);
     sim::wait_for(lock, event_of(event).point);
     return machine().broken;
   });

@@ -126,6 +126,10 @@ void close_stream(const std::shared_ptr<Stream>& stream) {
 std::shared_ptr<Point> give(Stream& stream, const std::string& what,
                             const std::vector<Range>& ranges, std::function<void()> body,
                             std::shared_ptr<Point> after) {
+  if (stream.capture) {
+    if (body) stream.capture->nodes.push_back({what, ranges, std::move(body)});
+    return nullptr;
+  }
   Machine& all = machine();
   const std::string who = what +
                           (is_default(stream) ? " in the default stream"

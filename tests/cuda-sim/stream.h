@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph.h"
 #include "memory.h"
 #include "order.h"
 
@@ -46,12 +47,14 @@ struct Stream {
   std::deque<Operation> queue;
   std::condition_variable has_work;  // or an end; its own, since PyTorch opens 128 streams at once
   std::shared_ptr<Point> last;
+  std::shared_ptr<Capture> capture;  // null: it is not captured
   bool is_ended = false;
 };
 
 struct Event {
   int device;
-  std::shared_ptr<Point> point;  // null: never recorded
+  std::shared_ptr<Point> point;      // null: never recorded
+  std::shared_ptr<Capture> capture;  // in which it was recorded last; null: in none
 };
 
 // What all threads share. The lock is held for everything but the bodies of operations.
@@ -78,7 +81,7 @@ std::shared_ptr<Stream> stream_of(cudaStream_t handle);
 cudaStream_t open_stream(bool is_blocking);
 void close_stream(const std::shared_ptr<Stream>& stream);
 
-// Gives the stream an operation. `lock` is of the machine.
+// Gives the stream an operation, or the graph that it is captured into: then there is no point.
 std::shared_ptr<Point> give(Stream& stream, const std::string& what,
                             const std::vector<Range>& ranges, std::function<void()> body,
                             std::shared_ptr<Point> after = nullptr);

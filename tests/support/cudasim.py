@@ -12,7 +12,7 @@ SOURCES = Path(__file__).parents[1] / "cuda-sim"
 FLAGS = ("-std=c++17", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 
 #: The sources of each library.
-RUNTIME = ("settings", "memory", "stream", "runtime", "copies", "attributes", "launch")
+RUNTIME = ("settings", "memory", "stream", "runtime", "copies", "attributes", "graph", "launch")
 DRIVER = ("driver",)
 NCCL = ("nccl", "communicator", "group", "settings")
 

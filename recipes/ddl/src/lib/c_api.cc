@@ -186,6 +186,7 @@ DDL_Result ddl_comm_send(ddl_comm_t comm, const void* buffer, size_t nbytes, int
     check_rank("send", "dest", dest, group);
     check_message_tag("send", tag);
     check_buffer("send", "buffer", buffer, nbytes);
+    check_not_captured("send", buffer);
     const HostInput input(group, buffer, nbytes);
     group.mailbox().send(input.data(), nbytes, dest, tag);
   });
@@ -198,6 +199,7 @@ DDL_Result ddl_comm_recv(ddl_comm_t comm, void* buffer, size_t nbytes, int sourc
     check_rank("recv", "source", source, group);
     check_message_tag("recv", tag);
     check_buffer("recv", "buffer", buffer, nbytes);
+    check_not_captured("recv", buffer);
     HostOutput output(group, buffer, nbytes);
     group.mailbox().recv(output.data(), nbytes, source, tag);
     output.deliver(0, nbytes);
@@ -210,6 +212,7 @@ DDL_Result ddl_comm_recv_any(ddl_comm_t comm, void* buffer, size_t nbytes, int t
     Comm& group = ctx->resolve(comm);
     check_message_tag("recv_any", tag);
     check_buffer("recv_any", "buffer", buffer, nbytes);
+    check_not_captured("recv_any", buffer);
     HostOutput output(group, buffer, nbytes);
     const int sender = group.mailbox().recv(output.data(), nbytes, Batch::kAnyRank, tag);
     output.deliver(0, nbytes);

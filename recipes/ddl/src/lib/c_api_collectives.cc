@@ -29,10 +29,16 @@ void check_threads(const char* function) {
        "or use the blocking calls");
 }
 
+void check_not_captured(const char* function, const Arguments& args) {
+  ddl::check_not_captured(function, args.send);
+  ddl::check_not_captured(function, args.recv);
+}
+
 void call(ddl_comm_t comm, const Row& row, const Arguments& args) {
   const auto ctx = context();
   Comm& group = ctx->resolve(comm);
   row.check(row.name, group, args);
+  check_not_captured(row.name, args);
   run(group, row, args);
 }
 
@@ -44,6 +50,7 @@ void submit(ddl_comm_t comm, const Row& row, const Arguments& args, ddl_request_
   }
   check_threads(row.async_name);
   row.check(row.async_name, group, args);
+  check_not_captured(row.async_name, args);
   auto handle = std::make_unique<ddl_request>();
   handle->state = start(group, row, args);
   *request = handle.release();

@@ -111,7 +111,8 @@ DDL_API const char* ddl_mpi_library(void);
  * else it is DDL_ERROR_MISMATCH; the other calls do not mind.
  *
  * A call begins after the work that has been given to the thread's stream so far, and when it (or
- * its request) is done, the result is in place for every stream.
+ * its request) is done, the result is in place for every stream. While that stream is captured into
+ * a CUDA graph, a call is refused (DDL_ERROR_ARGUMENT).
  *
  * Sums inside a host are NCCL's: it decides on their order, 16-bit floats are rounded at every
  * addition, MIN and MAX need not pass a NaN on, and an average multiplies each input by 1/size

@@ -39,6 +39,10 @@ class StreamScope {
 // Throws unless there is a GPU to communicate with, and the reason why there is none.
 void check_device_present(const char* function);
 
+// Throws where the buffer is on a GPU and the thread's stream is being captured into a CUDA graph:
+// what runs at the capture would be missing in the graph, and CUDA would end both with errors.
+void check_not_captured(const char* function, const void* buffer);
+
 // The ranks of one host, each on a GPU of its own: rows name one of these operations. All buffers
 // are on GPUs.
 class DeviceGroup {
