@@ -1,11 +1,11 @@
 """Gives mpiexec's proxies all of a job, whatever the user's settings say of the job's steps.
 
 Hydra starts its proxies by the batch system's own program. srun takes options from the environment,
-where sbatch, sites and users have left some: proxies would be bound to one CPU, see one GPU, or
-wait for another step to end. So mpiexec gets an environment of its own. The ranks get back the
-user's, in rank.py, which imports this file: it imports next to nothing.
+where sbatch, sites and users have left some. By these, proxies would be bound to one CPU, see one
+GPU, or wait for another step to end. So mpiexec gets an environment of its own. The ranks get back
+the user's, in rank.py, which imports this file: it imports next to nothing.
 
-Sources: srun(1) of Slurm, "input environment variables"; LSF's reference, "LSB_DJOB_TASK_BIND".
+Sources: srun(1) of Slurm, "input environment variables". LSF's reference, "LSB_DJOB_TASK_BIND".
 """
 
 from collections.abc import Mapping, MutableMapping
