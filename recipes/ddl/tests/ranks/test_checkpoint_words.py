@@ -180,6 +180,17 @@ def test_a_job_of_slurm_without_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert said == "job 7 was not requeued: scontrol show job: scontrol is not on PATH"
 
 
+def test_the_end_of_the_job_may_be_quicker_than_the_request(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Slurm kills all of the job, and so the command that asked for its next start."""
+    program = tmp_path / "scontrol"
+    program.write_text("#!/bin/sh\n[ $1 = requeue ] && kill $$\necho JobState=RUNNING\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert requeue({"SLURM_JOB_ID": "7"}) == "job 7 was requeued"
+
+
 def test_importing_it_imports_no_framework() -> None:
     code = "import ddl.checkpoint, sys; print({'torch', 'keras', 'horovod'} & set(sys.modules))"
     env = {name: value for name, value in os.environ.items() if name != "DDL_OPTIONS"}

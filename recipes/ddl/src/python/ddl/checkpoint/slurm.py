@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from ddl.launch.scontrol import facts_of, own_job, scontrol
+from ddl.launch.scontrol import KILLED, facts_of, own_job, scontrol
 
 
 def requeue(environ: Mapping[str, str] = os.environ) -> str:
@@ -26,7 +26,8 @@ def requeue(environ: Mapping[str, str] = os.environ) -> str:
     if reason:
         return f"job {job} was not requeued: {reason}"
     done = scontrol("requeue", job)
-    if isinstance(done, str):
+    # To start a job again, Slurm first ends it: the command itself may have been quicker to go.
+    if isinstance(done, str) and done != KILLED:
         return f"job {job} was not requeued: scontrol requeue: {done}"
     return f"job {job} was requeued"
 

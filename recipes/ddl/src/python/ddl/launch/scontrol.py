@@ -15,6 +15,9 @@ LIMIT = 60.0
 # As "gpu:tesla:2(IDX:0-1)", "gpu:2(IDX:0-1),fpga:1(IDX:0)".
 _GPUS = re.compile(r"(?:^|,)gpu:(?:[^:(,]+:)?(\d+)(?:\(|,|$)")
 
+KILLED = "it was killed"
+"""Why a command has not ended well: Slurm, too, kills it, as by the end of its job."""
+
 Facts = list[tuple[str, str]]
 
 
@@ -78,4 +81,6 @@ def scontrol(*words: str, limit: float = LIMIT) -> subprocess.CompletedProcess[s
         return f"scontrol: {error.strerror}"
     except subprocess.TimeoutExpired:
         return f"no answer within {limit:g} s"
+    if done.returncode < 0:
+        return KILLED
     return done.stderr.strip() if done.returncode else done
