@@ -28,8 +28,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ddlce.env.layout import Layout, read_origin
-from ddlce.trees import remove_tree
 from ddlce.settings import load_settings
+from ddlce.trees import remove_tree
 
 OUT = Path(__file__).parent / "out" / "clone.json"
 

@@ -5,7 +5,9 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from programs import SLEEP, libmpi, ranks
@@ -139,6 +141,24 @@ def test_a_stopped_rank_may_go_on(start: Start, marked: Marked) -> None:
     out, errors = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "[0@localhost] well\n")
     assert errors == "ddlrun: rank 0 on localhost goes on.\n"
+
+
+def test_ctrl_c_while_hosts_are_asked(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before there is a job."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\necho $$ > pid\nmv pid asked\nexec sleep 600\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    process = start("-H", "far.invalid:2", "true")
+    while not (tmp_path / "asked").exists():
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (128 + signal.SIGINT, "")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "asked").read_text()), 0)
 
 
 CATCH = """

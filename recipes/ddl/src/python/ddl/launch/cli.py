@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import sys
 
 from ddl.launch.errors import LaunchError
@@ -39,6 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         if error.hint:
             print(f"  {error.hint}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # before there is a job; run.py has handlers of its own
+        return 128 + signal.SIGINT
 
 
 def _launch(options: Options, words: list[str]) -> int:

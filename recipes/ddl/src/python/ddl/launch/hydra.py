@@ -180,13 +180,18 @@ def _check_remote(hosts: list[str], files: list[Path]) -> None:
         for host in hosts
     ]
     problems = []
-    for host, process in zip(hosts, asked, strict=True):
-        _, errors = process.communicate()
-        words = errors.decode(errors="replace").strip().splitlines()
-        if process.returncode == 99:
-            problems.append(f"{host} has no {files[0]} or no {files[1]}")
-        elif process.returncode:
-            problems.append(f"{host}: {words[-1] if words else 'ssh failed'}")
+    try:
+        for host, process in zip(hosts, asked, strict=True):
+            _, errors = process.communicate()
+            words = errors.decode(errors="replace").strip().splitlines()
+            if process.returncode == 99:
+                problems.append(f"{host} has no {files[0]} or no {files[1]}")
+            elif process.returncode:
+                problems.append(f"{host}: {words[-1] if words else 'ssh failed'}")
+    finally:
+        for process in asked:
+            process.kill()  # at Ctrl-C; else it has ended
+            process.wait()
     if problems:
         raise LaunchError(
             "cannot use " + "; ".join(problems),
