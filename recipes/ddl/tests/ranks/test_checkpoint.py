@@ -114,7 +114,9 @@ def test_all_ranks_save_at_one_step(
     [
         pytest.param("torch", marks=[needs("torch", "ddl_torch"), pytest.mark.slow]),
         pytest.param("batches", marks=needs("torch", "ddl_torch")),
+        pytest.param("zero", marks=needs("torch", "ddl_torch")),
         pytest.param("fsdp", marks=needs("torch", "ddl_torch")),
+        pytest.param("fsdp1", marks=needs("torch", "ddl_torch")),
         pytest.param("horovod", marks=needs("torch", "horovod")),
         pytest.param("keras", marks=needs("keras", "ddl_tensorflow")),
     ],
@@ -351,3 +353,25 @@ def test_a_second_signal_and_a_stuck_rank_still_end_the_job(tmp_path: Path) -> N
     _, errors = job.communicate(timeout=60)
     assert job.returncode == 143, errors
     assert time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param("gloo", marks=needs("torch")),
+        pytest.param("ddl", marks=needs("torch", "ddl_torch")),
+    ],
+)
+def test_torchs_ranks_wait_for_one_that_saves(tmp_path: Path, backend: str) -> None:
+    """For longer than their group's timeout, which it has again afterwards."""
+    done = subprocess.run(
+        [*DDLRUN, sys.executable, PROGRAMS / "patient.py", tmp_path / "saved", backend],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert re.findall(r"rank (\d) has saved", done.stdout) in (["0", "1"], ["1", "0"]), done.stderr
+    assert "rank 1 was not met" in done.stdout, done.stdout + done.stderr
+    assert steps(tmp_path / "saved") == [1]

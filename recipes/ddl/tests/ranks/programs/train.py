@@ -17,7 +17,8 @@ from ddl.checkpoint import Checkpointer, CheckpointError
 
 ask = argparse.ArgumentParser()
 ask.add_argument("folder")
-ask.add_argument("engine", choices=["numpy", "torch", "batches", "fsdp", "horovod", "keras"])
+ENGINES = ["numpy", "torch", "zero", "batches", "fsdp", "fsdp1", "horovod", "keras"]
+ask.add_argument("engine", choices=ENGINES)
 ask.add_argument("--steps", type=int, default=12)
 ask.add_argument("--signal", nargs="*", default=[], help="RANK:STEP:NAME, from inside that step")
 ask.add_argument("--every", type=int, default=1)
@@ -102,15 +103,18 @@ def torch_model() -> Any:
     return nn.Sequential(nn.Linear(8, options.width), nn.Dropout(0.5), nn.Linear(options.width, 3))
 
 
-def with_torch() -> list[np.ndarray]:
+def with_torch(zero: bool = False) -> list[np.ndarray]:
     import torch
     import torch.distributed as dist
+    from torch.distributed.optim import ZeroRedundancyOptimizer
     from torch.nn.parallel import DistributedDataParallel
 
     dist.init_process_group("ddl")
     model = DistributedDataParallel(torch_model())
     torch.manual_seed(dist.get_rank())
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    if zero:  # each rank has the state of some weights
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01)
     rate = torch.optim.lr_scheduler.StepLR(optimizer, 5)
     objects = {"model": model, "optimizer": optimizer, "rate": rate}
     with Checkpointer(options.folder, **objects, **settings()) as saver:
@@ -125,6 +129,10 @@ def with_torch() -> list[np.ndarray]:
     weights = [value.numpy() for value in model.state_dict().values()]
     dist.destroy_process_group()
     return weights
+
+
+def with_zero() -> list[np.ndarray]:
+    return with_torch(zero=True)
 
 
 def with_batches() -> list[np.ndarray]:
@@ -152,15 +160,18 @@ def with_batches() -> list[np.ndarray]:
     return weights
 
 
-def with_fsdp() -> list[np.ndarray]:
+def with_fsdp(first: bool = False) -> list[np.ndarray]:
     import torch
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
     dist.init_process_group("ddl")
     model = torch_model()
-    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    if first:
+        model = FullyShardedDataParallel(model, device_id=torch.device("cpu"))
+    else:
+        fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
     torch.manual_seed(dist.get_rank())
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     with Checkpointer(options.folder, model=model, optimizer=optimizer, **settings()) as saver:
@@ -171,9 +182,14 @@ def with_fsdp() -> list[np.ndarray]:
             loss.backward()
             optimizer.step()
             finish(saver, loss.detach())
-    weights = [value.full_tensor().numpy() for value in model.state_dict().values()]
+    found = model.state_dict().values()
+    weights = [(value if first else value.full_tensor()).numpy() for value in found]
     dist.destroy_process_group()
     return weights
+
+
+def with_fsdp1() -> list[np.ndarray]:
+    return with_fsdp(first=True)
 
 
 def with_horovod() -> list[np.ndarray]:

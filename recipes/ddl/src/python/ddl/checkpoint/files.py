@@ -29,10 +29,14 @@ class HashedFile:
     def __init__(self, path: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._path = path
-        self._file = os.open(path, flags, 0o600)
-        os.fchmod(self._file, 0o600)  # whatever the umask
         self._digest, self._length = hashlib.sha256(), 0
         self.error: OSError | None = None
+        self._file = os.open(path, flags, 0o600)
+        try:
+            os.fchmod(self._file, 0o600)  # whatever the umask
+        except BaseException:
+            os.close(self._file)
+            raise
 
     def write(self, data: bytes) -> int:
         """Write all of it."""
@@ -104,9 +108,12 @@ def open_folder(path: Path) -> int:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise CheckpointError(f"it cannot be opened as a folder ({error.strerror})") from None
-    if os.fstat(folder).st_uid != os.geteuid():
+    try:
+        if os.fstat(folder).st_uid != os.geteuid():
+            raise CheckpointError("it belongs to another user, who could have put anything there")
+    except BaseException:
         os.close(folder)
-        raise CheckpointError("it belongs to another user, who could have put anything there")
+        raise
     return folder
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -37,6 +38,10 @@ class Ranks(Protocol):
         """The sum over the ranks of a 1-D array of floating point numbers."""
         ...
 
+    def close(self) -> None:
+        """Give back what was made for these calls."""
+        ...
+
 
 class Alone:
     """A program of one process."""
@@ -54,6 +59,9 @@ class Alone:
     def sum(self, values: Any) -> Any:
         """The values themselves."""
         return values
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class DdlRanks:
@@ -81,9 +89,16 @@ class DdlRanks:
         """The sum over the ranks."""
         return self._ddl.allreduce(values)
 
+    def close(self) -> None:
+        """Do nothing."""
+
 
 class TorchRanks:
-    """Ranks that talk by torch.distributed, with any backend."""
+    """Ranks that talk by torch.distributed, with any backend.
+
+    Attributes:
+        group: of all ranks, for waiting on one that saves: each group has a timeout of its own.
+    """
 
     def __init__(self) -> None:
         import torch
@@ -92,6 +107,7 @@ class TorchRanks:
         self._torch, self._dist = torch, dist
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self._device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        self.group = dist.new_group(timeout=timedelta(seconds=PATIENCE))
 
     def any(self, flag: bool) -> bool:
         """Whether the flag of any rank is set."""
@@ -104,11 +120,11 @@ class TorchRanks:
         torch = self._torch
         data = torch.tensor(list(text.encode()), dtype=torch.uint8)
         length = torch.tensor([len(data)], dtype=torch.int64, device=self._device)
-        self._dist.all_reduce(length, self._dist.ReduceOp.MAX)
+        self._dist.all_reduce(length, self._dist.ReduceOp.MAX, group=self.group)
         padded = torch.zeros(int(length.item()) + 1, dtype=torch.uint8, device=self._device)
         padded[: len(data)] = data
         rows = [torch.empty_like(padded) for _ in range(self.size)]
-        self._dist.all_gather(rows, padded)
+        self._dist.all_gather(rows, padded, group=self.group)
         return [bytes(row.tolist()).rstrip(b"\0").decode() for row in rows]
 
     def sum(self, values: Any) -> Any:
@@ -119,6 +135,11 @@ class TorchRanks:
         total = total.to(self._device) if self._device != "cpu" else total
         self._dist.all_reduce(total)
         return total.to(device) if is_tensor else total.cpu().numpy()
+
+    def close(self) -> None:
+        """Destroy the group, unless the program has destroyed all."""
+        if self._dist.is_initialized():
+            self._dist.destroy_process_group(self.group)
 
 
 class HorovodRanks:
@@ -148,6 +169,9 @@ class HorovodRanks:
             values = torch.from_numpy(values)
         total = self._hvd.allreduce(values, name=f"ddl.checkpoint.{name}", op=self._hvd.Sum)
         return np.asarray(total) if is_array else total
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def find_ranks() -> Ranks:
@@ -183,28 +207,40 @@ def collect(ranks: Ranks, work: Callable[[], T]) -> list[T]:
         work: without collectives of its own; returns what JSON can hold.
 
     Raises:
-        CheckpointError: it failed on a rank; raised on all, and names these ranks.
+        CheckpointError: it failed on a rank; raised on all, and names these ranks. An error that
+            is neither ours nor the system's is raised as it is where it happened.
     """
+    own: BaseException | None = None
     try:
-        told = {"value": work()}
-    except (CheckpointError, OSError) as error:
-        told = {"trouble": words_of(error)}  # type: ignore[dict-item]
-    with patient():
-        answers = [json.loads(text) for text in ranks.texts(json.dumps(told))]
-    troubles = [(n, answer["trouble"]) for n, answer in enumerate(answers) if "trouble" in answer]
-    if troubles:
-        same = len({text for _, text in troubles}) == 1 or ranks.size == 1
-        text = troubles[0][1] if same else "; ".join(f"rank {n}: {text}" for n, text in troubles)
-        raise CheckpointError(text)
+        try:
+            told = json.dumps({"value": work()})
+        except BaseException as error:  # the others must not wait for what will never come
+            own, told = error, json.dumps({"trouble": words_of(error)})
+        with patient():
+            answers = [json.loads(text) for text in ranks.texts(told)]
+        if own is not None and not isinstance(own, CheckpointError | OSError):
+            raise own
+    finally:
+        own = None  # else its traceback, which has this frame, would keep all of its objects
+    _raise_troubles({n: it["trouble"] for n, it in enumerate(answers) if "trouble" in it})
     return [answer["value"] for answer in answers]
 
 
-def words_of(error: Exception) -> str:
+def _raise_troubles(troubles: dict[int, str]) -> None:
+    if len(set(troubles.values())) == 1:
+        raise CheckpointError(next(iter(troubles.values())))
+    if troubles:
+        raise CheckpointError("; ".join(f"rank {n}: {text}" for n, text in troubles.items()))
+
+
+def words_of(error: BaseException) -> str:
     """An error in one line; of the system's, the file and the reason."""
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}{error.strerror}"
-    return str(error)
+    if isinstance(error, CheckpointError | OSError):
+        return str(error)
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
 
 
 @contextlib.contextmanager

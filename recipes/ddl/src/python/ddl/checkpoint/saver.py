@@ -5,26 +5,18 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from ddl.checkpoint import batches, codec, sharded, store
+from ddl.checkpoint import batches, reading, sharded, store, writing
 from ddl.checkpoint.errors import CheckpointError, say
-from ddl.checkpoint.files import Entry, check_file, open_folder, read_file
-from ddl.checkpoint.ranks import Alone, Ranks, collect, find_ranks, patient, words_of
+from ddl.checkpoint.ranks import Alone, Ranks, collect, find_ranks, patient
 from ddl.checkpoint.signals import Notice
 from ddl.checkpoint.slurm import requeue
-from ddl.checkpoint.state import (
-    check_objects,
-    load_state,
-    random_states,
-    set_random_states,
-    state_of,
-)
+from ddl.checkpoint.state import Objects, check_objects, set_random_states
 
 EXIT_PREEMPTED = os.EX_TEMPFAIL
 """75: the exit code of a program that has saved and wants to be started again."""
@@ -81,23 +73,25 @@ class Checkpointer:
         self._objects = objects
         self._ranks: Ranks = Alone()
         self._asked: bool | None = None  # by `average`, in this step
+        self._position: batches.Position | None = None
+        self._next: batches.Position | None = None  # once this step is done
         self._saved_at: int | None = None
         self._random: dict[str, Any] | None = None  # of the checkpoint, until it is in force
-        self._lock = -1
+        self._lock: BinaryIO | None = None
         self._is_open = False
 
     def __enter__(self) -> Checkpointer:
-        self._ranks = find_ranks()
-        if self._sharded is None:
-            self._sharded = sharded.is_sharded(self._objects)
-        self._notice.__enter__()
         try:
+            self._notice.__enter__()
+            self._ranks = find_ranks()
+            if self._sharded is None:
+                self._sharded = sharded.is_sharded(self._objects)
             collect(self._ranks, self._open)
             self._resume()
+            self._is_open = True
         except BaseException:
-            self._close()
+            self.close()
             raise
-        self._is_open = True
         return self
 
     def __exit__(
@@ -109,8 +103,20 @@ class Checkpointer:
         try:
             if kind is None and self.steps_done != self._saved_at:
                 self.save()
+            if kind is None:
+                self._ranks.close()
         finally:
-            self._close()
+            self.close()
+
+    @property
+    def rank(self) -> int:
+        """This rank's number, once it is entered."""
+        return self._ranks.rank
+
+    @property
+    def size(self) -> int:
+        """The number of ranks, once it is entered."""
+        return self._ranks.size
 
     def steps(self, total: int) -> Iterator[int]:
         """The numbers of the steps that are left, up to `total`; call `step` after each.
@@ -128,22 +134,22 @@ class Checkpointer:
 
         Args:
             loader: a torch DataLoader. Its order of batches must be the same in each run: with a
-                DistributedSampler, whose epoch is set here, or without shuffling.
+                DistributedSampler, whose epoch is set here, or without shuffling. With such a
+                sampler, the epoch goes on with other ranks and batch sizes, too.
             epochs: in all, those before an interruption included.
 
         Raises:
             CheckpointError: such a loader cannot be repeated, or the loop has not called `step`.
         """
-        batches.check_loader(loader)
-        length = len(loader)
-        while self.steps_done < epochs * length:
-            epoch, skipped = divmod(self.steps_done, length)
-            rest = batches.epoch_of(loader, epoch, skipped)
-            if skipped and self._random is not None:
+        start = self._position or batches.Position()
+        course = batches.Course(loader, start, self._ranks.size)
+        while course.position.epoch < epochs:
+            rest, positions = course.epoch()
+            if start.batches and self._random is not None:
                 set_random_states(self._random)  # a new iterator has drawn a number
             self._random = None
             for batch in rest:
-                before = self.steps_done
+                before, self._next = self.steps_done, next(positions)
                 yield batch
                 self._check_step(before)
 
@@ -180,9 +186,9 @@ class Checkpointer:
         Raises:
             CheckpointError: it could not be saved; the checkpoints before are still there.
         """
-        if not self._is_open:
-            raise CheckpointError("use it as `with Checkpointer(...) as saver:`")
+        self._check_open()
         self.steps_done += 1
+        self._position, self._next = self._next or self._position, None
         asked, self._asked = self._asked, None
         if asked is None:
             is_due = self.steps_done % self._every == 0
@@ -199,9 +205,20 @@ class Checkpointer:
         Raises:
             CheckpointError: as `step`.
         """
+        self._check_open()
+        shards, others = self._parts()
         with patient():
-            self._save()
+            writing.write(
+                *(self._folder, self._ranks, shards, others),
+                step=self.steps_done,
+                position=self._position,
+                keep=self._keep,
+            )
         self._saved_at = self.steps_done
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise CheckpointError("use it as `with Checkpointer(...) as saver:`")
 
     def _check_step(self, before: int) -> None:
         if self.steps_done == before:
@@ -211,71 +228,26 @@ class Checkpointer:
         if self._ranks.rank == 0:
             self._lock = store.open_store(self._folder)
 
-    def _close(self) -> None:
+    def _resume(self) -> None:
+        found = reading.read(self._folder, self._ranks, *self._parts())
+        if found is None:
+            return
+        self.steps_done = self._saved_at = found.step
+        self._position, self._random = found.position, found.random
+        if self._random is not None:
+            set_random_states(self._random)
+
+    def _parts(self) -> tuple[Objects, Objects]:
+        """What is saved in shards, and what the first rank saves."""
+        return sharded.split(self._objects) if self._sharded else ({}, self._objects)
+
+    def close(self) -> None:
+        """Give up the folder and the signals, without saving; a second call does nothing."""
         self._is_open = False
         self._notice.__exit__()
-        if self._lock >= 0:
+        if self._lock is not None:
             store.close_store(self._lock)
-            self._lock = -1
-
-    # ---- saving
-
-    def _save(self) -> None:
-        is_first = self._ranks.rank == 0
-
-        def begin() -> str:
-            return store.begin(self._folder, self.steps_done) if is_first else ""
-
-        name = collect(self._ranks, begin)[0]
-        path = self._folder / name
-        try:
-            if self._sharded:
-                self._save_shards(path)
-            files: dict[str, Entry] = {}
-            for entries in collect(self._ranks, lambda: self._write(path)):
-                files.update(entries)
-            manifest = store.Manifest(
-                step=self.steps_done,
-                ranks=self._ranks.size,
-                sharded=bool(self._sharded),
-                files=files,
-            )
-            collect(self._ranks, lambda: self._commit(name, manifest))
-        except BaseException:
-            if is_first:
-                store.discard(self._folder, name)
-            raise
-
-    def _save_shards(self, path: Path) -> None:
-        shards, _ = sharded.split(self._objects)
-        trouble: Exception | None = None
-        try:
-            sharded.save(path, shards)
-        except (OSError, CheckpointError) as error:
-            trouble = error
-
-        def tell() -> None:
-            if trouble:
-                raise CheckpointError(words_of(trouble))
-
-        collect(self._ranks, tell)
-
-    def _write(self, path: Path) -> dict[str, Entry]:
-        """This rank's files: its random numbers; of the first rank, the state of the objects."""
-        rank, end = self._ranks.rank, codec.suffix()
-        files = sharded.written(path, rank) if self._sharded else {}
-        name = f"rank-{rank}{end}"
-        files[name] = codec.write_state(path / name, random_states())
-        if rank == 0:
-            objects = sharded.split(self._objects)[1] if self._sharded else self._objects
-            state = {name: state_of(thing) for name, thing in objects.items()}
-            files[f"state{end}"] = codec.write_state(path / f"state{end}", state)
-        return files
-
-    def _commit(self, name: str, manifest: store.Manifest) -> None:
-        if self._ranks.rank == 0:
-            final = store.commit(self._folder, name, manifest)
-            store.prune(self._folder, self._keep, final.name)
+            self._lock = None
 
     def _leave(self) -> None:
         def ask() -> None:
@@ -290,78 +262,5 @@ class Checkpointer:
                 say(said)
 
         collect(self._ranks, ask)  # ddlrun ends a job of which a rank has gone: all wait
+        self._ranks.close()
         raise SystemExit(EXIT_PREEMPTED)
-
-    # ---- going on
-
-    def _resume(self) -> None:
-        is_first = self._ranks.rank == 0
-        names = collect(self._ranks, lambda: store.candidates(self._folder) if is_first else [])[0]
-        for name in names:
-            troubles = self._troubles(name)
-            if not troubles:
-                self._load(name)
-                return
-            if is_first:
-                say(f"passed over {self._folder / name}: {troubles[0]}")
-        if names and is_first:
-            say(f"no complete checkpoint is in {self._folder}; training begins at step 0")
-
-    def _troubles(self, name: str) -> list[str]:
-        """What is wrong with a checkpoint. The ranks share the reading of its files."""
-        path, rank, size = self._folder / name, self._ranks.rank, self._ranks.size
-
-        def look() -> str:
-            try:
-                manifest = store.read_manifest(path)
-                store.check_sizes(path, manifest)
-                folder = open_folder(path)
-                try:
-                    for file, entry in sorted(manifest["files"].items())[rank::size]:
-                        check_file(folder, file, entry)
-                finally:
-                    os.close(folder)
-            except CheckpointError as error:
-                return str(error)
-            return ""
-
-        return [text for text in collect(self._ranks, look) if text]
-
-    def _load(self, name: str) -> None:
-        path = self._folder / name
-        collect(self._ranks, lambda: self._load_own(path))
-        manifest = store.read_manifest(path)
-        if manifest["sharded"]:
-            sharded.load(path, sharded.split(self._objects)[0])
-        self.steps_done = self._saved_at = manifest["step"]
-        if self._random is not None:
-            set_random_states(self._random)
-        if self._ranks.rank == 0:
-            say(f"goes on after step {self.steps_done}, from {path}")
-
-    def _load_own(self, path: Path) -> None:
-        manifest = store.read_manifest(path)
-        if manifest["sharded"] != bool(self._sharded):
-            kind = "sharded" if manifest["sharded"] else "not sharded"
-            raise CheckpointError(f"{path}: its model is {kind}, unlike this program's")
-        objects = sharded.split(self._objects)[1] if self._sharded else self._objects
-        folder = open_folder(path)
-        try:
-            state = self._read(folder, manifest, "state")
-            with suppress(KeyError):  # of a rank that there was not
-                self._random = self._read(folder, manifest, f"rank-{self._ranks.rank}")
-        finally:
-            os.close(folder)
-        if set(state) != set(objects):
-            raise CheckpointError(
-                f"{path}: it holds {', '.join(sorted(state))}, and the program saves "
-                f"{', '.join(sorted(objects))}; give another folder"
-            )
-        for name, thing in objects.items():
-            load_state(name, thing, state[name])
-
-    def _read(self, folder: int, manifest: store.Manifest, stem: str) -> Any:
-        names = [name for name in manifest["files"] if Path(name).stem == stem]
-        if not names:
-            raise KeyError(stem)
-        return codec.read_state(names[0], read_file(folder, names[0], manifest["files"][names[0]]))

@@ -12,17 +12,24 @@ from typing import Any
 
 from ddl.checkpoint.errors import CheckpointError
 from ddl.checkpoint.files import Entry, digest_file
+from ddl.checkpoint.ranks import Ranks, collect
 from ddl.checkpoint.state import Objects
 
 
 def is_sharded(objects: Objects) -> bool:
     """Whether a model among the objects has weights that are sharded."""
     torch = sys.modules.get("torch")
-    if torch is None or "torch.distributed.tensor" not in sys.modules:
+    if torch is None:
         return False
-    tensor = torch.distributed.tensor.DTensor
     models = [thing for thing in objects.values() if isinstance(thing, torch.nn.Module)]
-    return any(isinstance(weight, tensor) for model in models for weight in model.parameters())
+    weights = (weight for model in models for weight in model.parameters())
+    parts = (part for model in models for part in model.modules())
+    fsdp, tensor = sys.modules.get("torch.distributed.fsdp"), "torch.distributed.tensor"
+    if fsdp and any(isinstance(part, fsdp.FullyShardedDataParallel) for part in parts):
+        return True
+    return tensor in sys.modules and any(
+        isinstance(weight, torch.distributed.tensor.DTensor) for weight in weights
+    )
 
 
 def split(objects: Objects) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -34,7 +41,7 @@ def split(objects: Objects) -> tuple[dict[str, Any], dict[str, Any]]:
     return shards, {name: thing for name, thing in objects.items() if name not in shards}
 
 
-def save(path: Path, objects: Objects) -> None:
+def save(path: Path, objects: Objects, ranks: Ranks) -> None:
     """Write the shards into a folder that is there; collective.
 
     Raises:
@@ -42,16 +49,27 @@ def save(path: Path, objects: Objects) -> None:
     """
     import torch.distributed.checkpoint as dcp
 
+    states: dict[str, Any] = {}
+    collect(ranks, lambda: states.update(_states(objects)))
     writer = dcp.FileSystemWriter(path, single_file_per_rank=True, sync_files=True)
+    trouble: Exception | None = None
     try:
-        dcp.save(_states(objects), storage_writer=writer)
-    except dcp.api.CheckpointException as error:  # raised on all, with the errors of each rank
+        dcp.save(states, storage_writer=writer, process_group=getattr(ranks, "group", None))
+    except dcp.api.CheckpointException as error:  # with the errors of each rank
         causes = [cause for cause, _ in error.failures.values()]
         system = next((cause for cause in causes if isinstance(cause, OSError)), None)
         free = shutil.disk_usage(path).free >> 20  # torch's own words may hide a full disk
-        raise CheckpointError(
+        trouble = CheckpointError(
             f"{path}: it cannot be written ({system or causes[0]}); {free} MiB are free there"
-        ) from None
+        )
+    except Exception as error:  # after which a rank has left the others
+        trouble = error
+
+    def tell() -> None:
+        if trouble:
+            raise trouble
+
+    collect(ranks, tell)
 
 
 def written(path: Path, rank: int) -> dict[str, Entry]:
@@ -60,7 +78,7 @@ def written(path: Path, rank: int) -> dict[str, Entry]:
     return {file.name: digest_file(file) for file in mine}
 
 
-def load(path: Path, objects: Objects) -> None:
+def load(path: Path, objects: Objects, ranks: Ranks) -> None:
     """Give the objects their states; collective.
 
     Raises:
@@ -71,7 +89,8 @@ def load(path: Path, objects: Objects) -> None:
 
     states = _states(objects)
     try:
-        dcp.load(states, storage_reader=dcp.FileSystemReader(path))
+        reader = dcp.FileSystemReader(path)
+        dcp.load(states, storage_reader=reader, process_group=getattr(ranks, "group", None))
     except dcp.api.CheckpointException as error:
         cause = next(iter(error.failures.values()))[0]
         raise CheckpointError(

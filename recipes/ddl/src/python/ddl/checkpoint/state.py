@@ -37,11 +37,22 @@ def state_of(thing: Any) -> Any:
     return thing.state_dict()
 
 
+def gather(objects: Objects) -> None:
+    """Have optimizers that keep a part of their state on each rank bring it together; collective.
+
+    The first rank gets it. Such an optimizer is torch's ZeroRedundancyOptimizer.
+    """
+    for thing in objects.values():
+        if hasattr(thing, "consolidate_state_dict"):
+            thing.consolidate_state_dict(0)
+
+
 def load_state(name: str, thing: Any, state: Any) -> None:
     """Give an object its state.
 
     Raises:
-        CheckpointError: the state is of another object; it names the argument `name`.
+        CheckpointError: the state is of another object; it names the argument `name`. An object
+            that raises this itself has said all.
     """
     try:
         if _is_keras_model(thing):
@@ -50,6 +61,8 @@ def load_state(name: str, thing: Any, state: Any) -> None:
             _load_horovod(thing, state)
         else:
             thing.load_state_dict(state)
+    except CheckpointError:
+        raise
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         text = " ".join(str(error).split())
         raise CheckpointError(

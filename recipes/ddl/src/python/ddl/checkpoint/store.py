@@ -2,9 +2,11 @@
 
     FOLDER/step-000000000120/manifest.json   sizes and digests of the other files; written last
     FOLDER/.step-120.3f9c…                   being written, or being removed
+    FOLDER/new-step-000000000120             complete, about to take an older one's place
     FOLDER/.lock                             held by the first rank of the job that uses it
 
-A checkpoint is written into a folder of its own, made durable, and renamed.
+A checkpoint is written into a folder of its own, made durable, and renamed. Where the step has one
+already, the new one is complete before the old one goes: whenever the job is killed, one is there.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ import re
 import shutil
 import time
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, BinaryIO, TypedDict
 
 from ddl.checkpoint.errors import CheckpointError, say
 from ddl.checkpoint.files import Entry, open_folder, read_file, sync_folder, write_file
 
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(\d{12,})")
+_NEW = "new-"
 _LOCK_PATIENCE = 30.0
 """Seconds for the job before, which may just be ending, to give the folder up."""
 
@@ -36,16 +39,18 @@ class Manifest(TypedDict):
         step: steps that were done.
         ranks: that made it.
         sharded: the model is in the files of torch.distributed.checkpoint.
+        position: a `Position` of a program that goes by batches, else None.
         files: of each name, its size and digest.
     """
 
     step: int
     ranks: int
     sharded: bool
+    position: dict[str, int] | None
     files: dict[str, Entry]
 
 
-def open_store(folder: Path) -> int:
+def open_store(folder: Path) -> BinaryIO:
     """Make the folder if need be, take it for this job, and clear up after a killed one.
 
     Returns:
@@ -61,35 +66,47 @@ def open_store(folder: Path) -> int:
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: there is a file of this name; give a folder")
     lock = _take(folder)
-    for left in folder.glob(".step-*"):
-        shutil.rmtree(left, ignore_errors=True)
+    try:
+        discard(folder)
+        _settle(folder)
+    except BaseException:
+        close_store(lock)
+        raise
     return lock
 
 
-def close_store(lock: int) -> None:
+def close_store(lock: BinaryIO) -> None:
     """Give the folder up; data loaders, which were forked, hold the lock's file open, too."""
     with contextlib.suppress(OSError):  # there may be no locks
         fcntl.flock(lock, fcntl.LOCK_UN)
-    os.close(lock)
+    lock.close()
 
 
-def _take(folder: Path) -> int:
-    path = folder / ".lock"
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def _take(folder: Path) -> BinaryIO:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    lock = os.fdopen(os.open(folder / ".lock", flags, 0o600), "wb", buffering=0)
     end = time.monotonic() + _LOCK_PATIENCE
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
-        except BlockingIOError:
+    try:
+        while not _has_locked(lock):
             if time.monotonic() > end:
-                os.close(lock)
                 raise CheckpointError(
                     f"{folder}: another job saves there; end it, or give this one its own folder"
-                ) from None
+                )
             time.sleep(0.2)
-        except OSError:  # this file system has no locks
-            return lock
+    except BaseException:
+        lock.close()
+        raise
+    return lock
+
+
+def _has_locked(lock: BinaryIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # this file system has no locks
+        pass
+    return True
 
 
 def candidates(folder: Path) -> list[str]:
@@ -112,7 +129,7 @@ def read_manifest(path: Path) -> Manifest:
     try:
         sealed = json.loads(data)
         manifest: Manifest = sealed["manifest"]
-        if sealed["sha256"] != _seal(manifest) or not {"step", "ranks", "files"} <= set(manifest):
+        if sealed["sha256"] != _seal(manifest) or set(manifest) != set(Manifest.__annotations__):
             raise ValueError
     except (ValueError, KeyError, TypeError):
         raise CheckpointError(f"{MANIFEST} is damaged") from None
@@ -146,23 +163,38 @@ def begin(folder: Path, step: int) -> str:
 def commit(folder: Path, name: str, manifest: Manifest) -> Path:
     """Write the manifest, and give the checkpoint its name; where it is then.
 
-    A damaged one of the same step makes room.
+    One of the same step, damaged or not, makes room when the new one is durable.
     """
     path = folder / name
     sealed = {"manifest": manifest, "sha256": _seal(manifest)}
     write_file(path / MANIFEST, json.dumps(sealed, indent=1).encode())
     sync_folder(path)
     final = folder / f"step-{manifest['step']:012d}"
-    if final.exists():
-        _remove(final)
-    path.rename(final)
-    sync_folder(folder)
+    if os.path.lexists(final):
+        _settle(folder)  # after a failed attempt
+        path.rename(folder / f"{_NEW}{final.name}")
+        sync_folder(folder)
+        _settle(folder)
+    else:
+        path.rename(final)
+        sync_folder(folder)
     return final
 
 
-def discard(folder: Path, name: str) -> None:
-    """Remove what was written of a checkpoint that has failed."""
-    shutil.rmtree(folder / name, ignore_errors=True)
+def _settle(folder: Path) -> None:
+    """Let new checkpoints take the places of the old ones of their steps."""
+    for new in folder.glob(f"{_NEW}step-*"):
+        final = folder / new.name.removeprefix(_NEW)
+        if os.path.lexists(final):
+            _remove(final)
+        new.rename(final)
+        sync_folder(folder)
+
+
+def discard(folder: Path) -> None:
+    """Remove what is half-written or half-removed, by a save that failed or a killed job."""
+    for left in folder.glob(".step-*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def prune(folder: Path, keep: int, newest: str) -> None:
