@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections import OrderedDict
+import warnings
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +86,11 @@ def test_handlers_are_as_before_at_the_end(tmp_path: Path) -> None:
     assert [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)] == before
 
 
-def test_step_outside_of_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize("call", [Checkpointer.step, Checkpointer.save])
+def test_calls_outside_of_with(tmp_path: Path, call: Callable[[Checkpointer], None]) -> None:
     with pytest.raises(CheckpointError, match="use it as `with Checkpointer"):
-        Checkpointer(tmp_path, values=Values()).step()
+        call(Checkpointer(tmp_path, values=Values()))
+    assert not list(tmp_path.iterdir())
 
 
 def test_ranks_that_cannot_talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +109,7 @@ def test_ranks_that_cannot_talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ),
         ({"a": {"b": [1, {2}]}}, "values.a.b[1] is a set"),
         ({"a": {1.5: 0}}, "values.a has the key 1.5; use strings"),
-        ({"a": np.array(["x"], object)}, "values.a is a ndarray"),
+        ({"a": np.array(["x"], object)}, "values.a is an array of object"),
     ],
 )
 def test_a_state_that_cannot_be_read_again_is_not_written(
@@ -125,36 +129,135 @@ def test_other_objects_than_were_saved(tmp_path: Path) -> None:
         Checkpointer(tmp_path, other=Values()).__enter__()
 
 
-@pytest.mark.parametrize("end", [".npz", *([".pt"] if HAS_TORCH else [])])
+ENDS = [".npz", *([".pt"] if HAS_TORCH else [])]
+
+
+@pytest.mark.parametrize("end", ENDS)
 def test_states_come_back_as_they_were(tmp_path: Path, end: str) -> None:
+    arrays = {
+        "array": np.arange(6, dtype=np.float16).reshape(2, 3),
+        "scalar": np.array(3.5),
+        "raw": np.arange(12, dtype=np.uint16).reshape(3, 4).view("V2"),  # as bfloat16 is
+        "raw scalar": np.array(7, np.int32).view("V4"),
+        "no raw": np.zeros((0, 3), "V2"),
+        "kept": np.broadcast_to(np.arange(3.0), (2, 3)),  # nobody may write it
+        "turned": np.arange(3, dtype=">i4"),
+    }
     state = {
         "plain": [None, True, 3, 2**70, 0.1, float("inf"), "ü"],
         "pair": (1, (2.5, [3])),
         "ordered": OrderedDict(a=1),
-        "array": np.arange(6, dtype=np.float16).reshape(2, 3),
-        "scalar": np.array(3.5),
+        **arrays,
     }
-    write_state(tmp_path / f"x{end}", state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        write_state(tmp_path / f"x{end}", state)
     found = read_state(f"x{end}", (tmp_path / f"x{end}").read_bytes())
     assert (found["plain"], found["pair"]) == (state["plain"], state["pair"])
     assert found["ordered"] == {"a": 1}
-    for name in ("array", "scalar"):
-        assert found[name].dtype == state[name].dtype  # type: ignore[attr-defined]
-        assert np.array_equal(found[name], state[name])
-        assert found[name].shape == state[name].shape  # type: ignore[attr-defined]
+    for name, array in arrays.items():
+        assert found[name].dtype.newbyteorder("=") == array.dtype.newbyteorder("="), name
+        assert found[name].shape == array.shape
+        assert found[name].tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("kind", ["f4,i4", "O,i4", "g"])
+def test_arrays_that_would_not_come_back_are_named(tmp_path: Path, end: str, kind: str) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"a\.b is an array of .*, which a checkpoint does not"
+    ):
+        write_state(tmp_path / f"x{end}", {"a": {"b": np.zeros(3, kind)}})
 
 
 @pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
-def test_loaders_whose_order_is_lost_are_refused() -> None:
+@pytest.mark.parametrize(
+    "kind", ["shuffle", "subset", "weighted", "batches", "own", "not in order"]
+)
+def test_loaders_whose_order_is_lost_are_refused(kind: str) -> None:
+    import torch
+    from ddl.checkpoint.batches import check_loader
+    from torch.utils import data
+
+    class Own:
+        """Batches of one's own, with NumPy's random numbers."""
+
+        def __iter__(self) -> Iterator[list[int]]:
+            return iter(np.random.permutation(100).reshape(-1, 2).tolist())
+
+    samples: Any = list(range(100))
+    own: Any = Own()
+    loaders: dict[str, Callable[[], Any]] = {
+        "shuffle": lambda: data.DataLoader(samples, 2, shuffle=True),
+        "subset": lambda: data.DataLoader(samples, 2, sampler=data.SubsetRandomSampler(samples)),
+        "weighted": lambda: data.DataLoader(
+            samples, 2, sampler=data.WeightedRandomSampler([1.0] * 100, 100)
+        ),
+        "batches": lambda: data.DataLoader(
+            samples, batch_sampler=data.BatchSampler(data.RandomSampler(samples), 2, False)
+        ),
+        "own": lambda: data.DataLoader(samples, batch_sampler=own),
+        "not in order": lambda: data.DataLoader(samples, 2, num_workers=2, in_order=False),
+    }
+    words = "its batches come in any order" if kind == "not in order" else "its shuffle cannot be"
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()
+    with pytest.raises(CheckpointError, match=f"loader: {words}"):
+        check_loader(loaders[kind]())
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.random.get_state()[1].tolist() == before[1]
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+def test_loaders_without_batches_are_refused_and_those_in_order_are_not() -> None:
     from ddl.checkpoint.batches import check_loader
     from torch.utils.data import DataLoader
 
     data: Any = list(range(8))
     check_loader(DataLoader(data, 2))
-    with pytest.raises(CheckpointError, match="loader: its shuffle cannot be repeated"):
-        check_loader(DataLoader(data, 2, shuffle=True))
     with pytest.raises(CheckpointError, match="loader: it has no batch sampler"):
         check_loader(DataLoader(data, batch_size=None))
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+def test_a_sampler_in_a_batch_sampler_is_told_the_epoch(tmp_path: Path) -> None:
+    from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
+
+    data: Any = list(range(20))
+    sampler: Any = DistributedSampler(data, 1, 0)
+    loader = DataLoader(data, batch_sampler=BatchSampler(sampler, 10, False))
+    with Checkpointer(tmp_path, values=Values()) as saver:
+        found = []
+        for batch in saver.batches(loader, 3):
+            found.append(tuple(batch.tolist()))
+            saver.step()
+    assert len(set(found)) == 6
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("samples", [1, 2, 5, 24, 25])
+def test_the_rest_of_an_order_is_shared_out(samples: int, drop_last: bool) -> None:
+    from ddl.checkpoint.batches import Share
+    from torch.utils.data import DistributedSampler
+
+    data: Any = list(range(samples))
+    order = list(DistributedSampler(data, 1, 0))
+    for done in range(samples + 3):
+        for size in range(1, 5):
+            whole = [
+                DistributedSampler(data, size, rank, drop_last=drop_last) for rank in range(size)
+            ]
+            shares = [list(Share(one, done)) for one in whole]
+            assert len({len(share) for share in shares}) == 1  # else a rank would wait
+            assert [len(Share(one, done)) for one in whole] == [len(share) for share in shares]
+            found = Counter(sample for share in shares for sample in share)
+            rest = order[done : whole[0].total_size if drop_last else samples]
+            if drop_last:
+                assert found.keys() <= set(rest)
+                assert len(rest) - found.total() in range(size)
+            else:
+                assert found.keys() >= set(rest)
+                assert found.total() - len(rest) in range(size)
 
 
 @pytest.mark.parametrize(

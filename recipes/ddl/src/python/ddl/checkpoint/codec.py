@@ -18,7 +18,7 @@ from ddl.checkpoint.errors import CheckpointError
 from ddl.checkpoint.files import Entry, HashedFile, write_file
 
 _PLAIN = (type(None), bool, int, float, str)
-_ARRAY, _TUPLE = "ddl:array", "ddl:tuple"
+_ARRAY, _RAW, _TUPLE = "ddl:array", "ddl:raw", "ddl:tuple"
 
 
 def suffix() -> str:
@@ -74,8 +74,8 @@ def _pack(value: Any, where: str, arrays: dict[str, np.ndarray] | None) -> Any:
         return value.item()
     if type(value) in _PLAIN:
         return value
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biufV":
-        return {_ARRAY: _keep(value, arrays)}
+    if isinstance(value, np.ndarray):
+        return _pack_array(value, where, arrays)
     if type(value) in (dict, OrderedDict, Counter):
         return _pack_dictionary(value, where, arrays)
     if type(value) in (list, tuple):
@@ -101,14 +101,28 @@ def _pack_dictionary(value: Any, where: str, arrays: dict[str, np.ndarray] | Non
     return packed if arrays is not None else type(value)(packed)
 
 
-def _keep(value: np.ndarray, arrays: dict[str, np.ndarray] | None) -> Any:
-    if arrays is None:
-        import torch
+def _pack_array(value: np.ndarray, where: str, arrays: dict[str, np.ndarray] | None) -> Any:
+    """An array of numbers, or of raw bytes as bfloat16 is for NumPy."""
+    kind = value.dtype
+    is_raw = kind.kind == "V" and kind.names is None and not kind.hasobject
+    if not is_raw and (kind.kind not in "biuf" or kind.itemsize > 8):
+        raise CheckpointError(
+            f"{where.lstrip('.') or 'the state'} is an array of {kind}, which a checkpoint does "
+            "not hold; use numbers of at most eight bytes"
+        )
+    plain = np.asarray(value, kind if is_raw else kind.newbyteorder("="), order="C")
+    if arrays is not None:
+        name = f"a{len(arrays)}"
+        arrays[name] = plain
+        return {_ARRAY: name}
+    import torch
 
-        return torch.from_numpy(np.ascontiguousarray(value).reshape(value.shape))
-    name = f"a{len(arrays)}"
-    arrays[name] = value
-    return name
+    if not plain.flags.writeable:
+        plain = plain.copy()  # torch would warn of it
+    if is_raw:
+        size = kind.itemsize
+        return {_RAW: torch.from_numpy(plain.reshape(*value.shape, 1).view((np.uint8, (size,))))}
+    return {_ARRAY: torch.from_numpy(plain)}
 
 
 def _is_torchs(value: Any) -> bool:
@@ -123,6 +137,13 @@ def _unpack(value: Any, arrays: Any) -> Any:
         if set(value) == {_ARRAY}:
             found = value[_ARRAY]
             return found.numpy() if arrays is None else arrays[found]
+        if set(value) == {_RAW}:
+            found = value[_RAW].numpy()
+            return (
+                found.reshape(-1, found.shape[-1])
+                .view(f"V{found.shape[-1]}")
+                .reshape(found.shape[:-2])
+            )
         if set(value) == {_TUPLE}:
             return tuple(_unpack(item, arrays) for item in value[_TUPLE])
         for key in value:
