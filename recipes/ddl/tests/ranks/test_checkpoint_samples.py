@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,40 @@ def test_each_sample_is_trained_on_once_or_refused(tmp_path: Path, kind: str) ->
     assert words in refused.stderr
     assert refused.returncode == 1
     assert (counts(train(tmp_path / "saved", kind, 2)).sum(0) == 2).all()
+
+
+FITS = ["arrays", "executions", "metrics", "repeat", "passes", "unknown"]
+
+
+@needs("keras", "tensorflow", "ddl_tensorflow")
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_fit_trains_on_each_sample(tmp_path: Path, ranks: int) -> None:
+    """And knows the metrics of the epochs in which it was interrupted."""
+    done = run(ranks, "fits.py", tmp_path / "saved", 10**6, *FITS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [json.loads(line) for line in re.findall(r"result (.*)", done.stdout)]
+    assert [it["kind"] for it in found] == FITS
+    for it in found:
+        assert it["counts"] == [2] * 12, it
+        assert it["last"]["loss"] == pytest.approx(0.81), it
+        assert it["last"].get("mae", 0.9) == pytest.approx(0.9), it
+    assert done.stderr.count("goes on after step") > 30
+
+
+@needs("keras", "tensorflow", "ddl_tensorflow")
+def test_fit_goes_on_in_an_epoch_only_as_it_was(tmp_path: Path) -> None:
+    ended = run(2, "fits.py", tmp_path / "saved", 2, "arrays")
+    assert ended.returncode == EXIT_PREEMPTED, ended.stdout + ended.stderr
+    refused = run(1, "fits.py", tmp_path / "saved", 10**6, "arrays")
+    words = "it was interrupted in the middle of its data with 2 ranks, and has 1 now"
+    assert f"error: fit: {words}" in refused.stderr
+    assert refused.returncode == 1
+
+
+@needs("keras", "tensorflow", "ddl_tensorflow")
+def test_a_fit_that_ends_by_an_exception_leaves_nothing(tmp_path: Path) -> None:
+    done = run(1, "fits.py", tmp_path / "saved", 0, "exception")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = re.findall("interrupted|stopped|trained", done.stdout)
+    assert said == ["interrupted", "interrupted", "stopped", "interrupted", "trained"]
+    assert "another job saves there" not in done.stderr

@@ -7,7 +7,8 @@ from typing import Any
 
 import keras
 
-from ddl.checkpoint.errors import CheckpointError
+from ddl.checkpoint.errors import CheckpointError, say
+from ddl.checkpoint.keras_epochs import Position, Skip, after_fit, epochs_of_fit, shuffles
 from ddl.checkpoint.saver import Checkpointer
 
 
@@ -27,71 +28,83 @@ class KerasCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
         super().__init__()
         self._folder, self._options = folder, options
         self._saver: Checkpointer | None = None
-        self._position = Position()
+        self._position: Position | None = None
+        self._skip: Skip | None = None
+        self._first_epoch: int | None = None  # the user's
+        self._has_begun = False  # an epoch
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Load the newest checkpoint, and skip what was done."""
         if not self.model.built:
             raise CheckpointError("model: it is not built yet; give it a keras.Input")
-        objects = {"model": self.model, "position": self._position, **self._options}
-        self._saver = Checkpointer(self._folder, **objects).__enter__()
-        if self._saver.steps_done:
-            self.model._initial_epoch = self._position.epoch  # as Keras's BackupAndRestore does
-            self._skip(self._position.batches)
+        epochs = epochs_of_fit()
+        self._has_begun = False
+        self._first_epoch = self.model._initial_epoch
+        _running.append(self)
+        position = self._position = Position(self.model, epochs, lambda: saver.size)
+        objects = {"model": self.model, "position": position, **self._options}
+        saver = self._saver = Checkpointer(self._folder, **objects)
+        saver.__enter__()
+        if shuffles(epochs) and saver.rank == 0:
+            say(
+                "fit shuffles the data: in an epoch that is interrupted, some samples may come "
+                "twice and others never; give it shuffle=False, or a dataset with a seed"
+            )
+        if saver.steps_done:
+            self.model._initial_epoch = position.epoch  # as Keras's BackupAndRestore does
+            position.draw_before()
+        if position.calls:
+            self._skip = Skip(self.model, position)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Note the epoch."""
-        if epoch != self._position.epoch:
-            self._position.epoch, self._position.batches = epoch, 0
+        self._has_begun = True
+        if self._position and self._skip is None:
+            self._position.begin(epoch)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Save if it is time; after a signal, end by SystemExit."""
-        if self._skipped:
+        if self._skip:
+            if not self._skip.left:
+                self._skip = None
             return
         assert self._saver
-        self._position.batches = batch + 1
+        assert self._position
+        self._position.calls += 1
         self._saver.step()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Note that the epoch is done."""
+        if self._skip:
+            self._skip.check_done()
+        if self._position:
+            self._position.begin(epoch + 1)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Save the trained model."""
-        if self._saver:
-            self._position.epoch, self._position.batches = self._position.epoch + 1, 0
+        if self._saver and self._position:
+            if self._has_begun:
+                self._position.finish(self.params["epochs"])
+                self._saver.save()
             self._saver.__exit__(None, None, None)
-            self._saver = None
 
-    _skipped = False
-
-    def _skip(self, batches: int) -> None:
-        """Have the model draw this many batches without training on them."""
-        train, left = self.model.train_function, batches
-        steps = int(getattr(self.model, "steps_per_execution", 1))
-
-        def draw(iterator: Any) -> dict[str, Any]:
-            nonlocal left
-            if left <= 0:
-                self._skipped = False
-                self.model.train_function = train
-                return dict(train(iterator) or {})
-            for _ in range(steps):
-                next(iterator)
-            left -= steps
-            return {}
-
-        if batches:
-            self._skipped = True
-            self.model.train_function = draw
+    def _end(self) -> None:
+        """Leave the model, the folder and the signals as they were: `fit` has ended somehow."""
+        self.model._initial_epoch = self._first_epoch
+        if self._skip:
+            self._skip.end()
+        if self._saver:
+            self._saver.close()
+        self._saver = self._position = self._skip = None
 
 
-class Position:
-    """The epoch, and the batches that are done of it."""
+_running: list[KerasCheckpoint] = []
 
-    def __init__(self) -> None:
-        self.epoch = self.batches = 0
 
-    def state_dict(self) -> dict[str, int]:
-        """Both numbers."""
-        return {"epoch": self.epoch, "batches": self.batches}
+def _end_all(model: Any) -> None:
+    for callback in [one for one in _running if one.model is model]:
+        _running.remove(callback)
+        callback._end()
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Take both numbers."""
-        self.epoch, self.batches = state["epoch"], state["batches"]
+
+after_fit(_end_all)
