@@ -355,6 +355,28 @@ def test_a_second_signal_and_a_stuck_rank_still_end_the_job(tmp_path: Path) -> N
     assert time.monotonic() - began < 8
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_error_of_any_kind_is_told_to_the_other_ranks(tmp_path: Path, rank: int) -> None:
+    """They do not wait for the one that has it, and go on together."""
+    done = subprocess.run(
+        [*DDLRUN, sys.executable, PROGRAMS / "raises.py", tmp_path / "saved", str(rank)],
+        env=environment(DDL_TIMEOUT=30),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = [
+        "rank 0: ValueError it is in no mood",
+        "rank 1: CheckpointError ValueError: it is in no mood",
+        f"rank {rank}: KeyboardInterrupt",
+        f"rank {1 - rank}: CheckpointError KeyboardInterrupt",
+    ]
+    assert sorted(re.findall(r"rank \d: .*", done.stdout)) == sorted(told)
+    assert steps(tmp_path / "saved") == [0]
+
+
 @pytest.mark.parametrize(
     "backend",
     [

@@ -113,3 +113,16 @@ def test_a_fit_that_ends_by_an_exception_leaves_nothing(tmp_path: Path) -> None:
     said = re.findall("interrupted|stopped|trained", done.stdout)
     assert said == ["interrupted", "interrupted", "stopped", "interrupted", "trained"]
     assert "another job saves there" not in done.stderr
+    assert "ddl.checkpoint: fit shuffles the data: in an epoch that is" in done.stderr
+
+
+@needs("keras", "tensorflow", "ddl_tensorflow")
+def test_a_fit_that_cannot_go_on_is_told(tmp_path: Path) -> None:
+    done = run(1, "fits.py", tmp_path / "saved", 0, "refused")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.findall("told (.*)", done.stdout) == [
+        *["fit: it has fewer batches than were done; give it the data as before"] * 2,
+        "KerasCheckpoint: it is a callback for `fit` of Keras on TensorFlow; elsewhere, use "
+        "ddl.checkpoint.Checkpointer",
+        "model: it is not built yet; give it a keras.Input",
+    ]

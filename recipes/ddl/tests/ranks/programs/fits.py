@@ -114,15 +114,52 @@ def end_by_an_exception(folder: str) -> None:
         print("interrupted", flush=True)
     assert model.train_function is train_function
     assert model._initial_epoch == 0
+    given["shuffle"] = True
     model.fit(**given, verbose=0, callbacks=[KerasCheckpoint(folder)])
     print("trained", flush=True)
+
+
+def refused(folder: str) -> None:
+    """What `fit` is told when it cannot go on."""
+    model, given = made("unknown")
+    data = given.pop("x")
+    open_end = {"x": data.repeat(), "steps_per_epoch": 4, "epochs": 3}
+    for first, then in (
+        (given | {"x": data}, given | {"x": data.take(1)}),
+        (open_end, open_end | {"x": data.take(2)}),
+    ):
+        stops = 0
+        while stops < 6:
+            callbacks = [Interrupts(), KerasCheckpoint(f"{folder}/{len(then)}", requeue=False)]
+            try:
+                model.fit(**first, verbose=0, callbacks=callbacks)
+            except SystemExit:
+                stops += 1
+            if "steps_per_epoch" not in first and stops == 4:
+                break
+        try:
+            model.fit(**then, verbose=0, callbacks=[KerasCheckpoint(f"{folder}/{len(then)}")])
+        except CheckpointError as error:
+            print("told", error, flush=True)
+    alone = KerasCheckpoint(folder)
+    alone.set_model(model)
+    unbuilt = keras.Sequential([keras.layers.Dense(1)])
+    unbuilt.compile("sgd", "mse")
+    for call in (
+        alone.on_train_begin,
+        lambda: unbuilt.fit(np.ones((2, 1)), np.ones(2), callbacks=[alone], verbose=0),
+    ):
+        try:
+            call()
+        except CheckpointError as error:
+            print("told", error, flush=True)
 
 
 folder, stops, *kinds = sys.argv[1:]
 try:
     for kind in kinds:
-        if kind == "exception":
-            end_by_an_exception(f"{folder}/{kind}")
+        if kind in ("exception", "refused"):
+            (refused if kind == "refused" else end_by_an_exception)(f"{folder}/{kind}")
             continue
         counts, history = train(f"{folder}/{kind}", kind, int(stops))
         if ddl.rank() == 0:
