@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from horovod import torch as hvd
@@ -193,102 +191,6 @@ def barrier(f: Frame) -> None:
 def model(seed: int) -> nn.Module:
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2))
-
-
-@case
-def broadcast_parameters(f: Frame) -> None:
-    for root in RANKS:
-        expected = model(root).state_dict()
-        for give in ("state", "named", "dict"):
-            mine = model(RANK)
-            if give == "state":
-                hvd.broadcast_parameters(mine.state_dict(), root_rank=root)
-            elif give == "named":
-                hvd.broadcast_parameters(list(mine.named_parameters()), root_rank=root)
-            else:
-                hvd.broadcast_parameters(dict(mine.named_parameters()), root_rank=root)
-            for key, value in mine.state_dict().items():
-                assert torch.equal(value, expected[key]), (root, give, key)
-    refused(lambda: hvd.broadcast_parameters("text", 0), "invalid params", ValueError)
-
-
-OPTIMIZERS = {
-    "SGD": {"momentum": 0.9},
-    "Adam": {"betas": (0.8, 0.9)},
-    "AdamW": {"amsgrad": True, "weight_decay": 0.0},
-    "Adagrad": {"lr_decay": 0.1},
-    "Adadelta": {"rho": 0.8},
-    "Adamax": {},
-    "NAdam": {},
-    "RAdam": {},
-    "RMSprop": {"momentum": 0.5, "centered": True},
-    "Rprop": {},
-}
-# These change weights even where a gradient is zero.
-DECAYING = {
-    "SGD": {"momentum": 0.9, "weight_decay": 0.1},
-    "AdamW": {"weight_decay": 0.1},
-    "ASGD": {"lambd": 0.1},
-}
-
-
-def train(net: nn.Module, optimizer: torch.optim.Optimizer, steps: int, seed: int) -> None:
-    torch.manual_seed(seed)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        net(torch.randn(8, 4)).square().sum().backward()
-        optimizer.step()
-
-
-def broadcast_state(f: Frame, optimizers: dict[str, dict[str, Any]]) -> None:
-    """Only the root has trained; after the broadcast all go on alike, bit for bit."""
-    root = SIZE - 1
-    for name, options in optimizers.items():
-        net = model(0)
-        optimizer = getattr(torch.optim, name)(net.parameters(), lr=0.01 * (RANK + 1), **options)
-        if root == RANK:
-            train(net, optimizer, 3, seed=1)
-        hvd.broadcast_parameters(net.state_dict(), root_rank=root)
-        hvd.broadcast_optimizer_state(optimizer, root_rank=root)
-        assert optimizer.param_groups[0]["lr"] == 0.01 * (root + 1), (name, optimizer.param_groups)
-        train(net, optimizer, 2, seed=2)
-        gathered = hvd.allgather_object(
-            {key: value.numpy() for key, value in net.state_dict().items()}, name=f.name(name)
-        )
-        for other in gathered:
-            for key, value in net.state_dict().items():
-                same(other[key], value.numpy(), (name, key))
-
-
-@case
-def broadcast_optimizer_state(f: Frame) -> None:
-    broadcast_state(f, OPTIMIZERS)
-
-
-@case
-def broadcast_optimizer_state_leaves_the_weights_alone(f: Frame) -> None:
-    """Where there is no state yet, Horovod makes one: that must not be a step of training."""
-    broadcast_state(f, DECAYING)
-
-
-@case
-def broadcast_optimizer_state_of_two_groups(f: Frame) -> None:
-    net = model(0)
-    layers = list(net.children())
-    optimizer = torch.optim.SGD(
-        [
-            {"params": layers[0].parameters(), "lr": 0.1 * (RANK + 1)},
-            {"params": layers[3].parameters(), "lr": 0.2 * (RANK + 1), "momentum": 0.5},
-        ],
-        lr=1.0,
-    )
-    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.2]
-    refused(
-        lambda: hvd.broadcast_optimizer_state(torch.optim.LBFGS(net.parameters()), 0),
-        "cannot broadcast torch.optim.LBFGS",
-        ValueError,
-    )
 
 
 @case

@@ -21,6 +21,7 @@ OPERATIONS = [
 OWN = {
     "torch": [
         "cases_horovod_torch",
+        "cases_horovod_broadcast_torch",
         "cases_horovod_surface_torch",
         "cases_horovod_optimizer",
         "cases_horovod_training",
