@@ -33,7 +33,6 @@ from typing import Any
 import horovod.tensorflow as hvd
 import tensorflow as tf
 from horovod.tensorflow.util import tf_variable
-from packaging import version
 
 #: One per variable: a tensor, an IndexedSlices, or None.
 Gradients = Sequence[Any]
@@ -41,11 +40,6 @@ Allreduce = Callable[[Gradients, Sequence[Any]], Sequence[Any]]
 
 #: Attributes of a class that are not members to copy.
 _OF_EVERY_CLASS = ("__dict__", "__weakref__", "__annotations__")
-
-
-def is_keras3(keras: Any) -> bool:
-    """Whether the module `keras` is of Keras 3 or later."""
-    return version.parse(keras.__version__).major >= 3
 
 
 class _Reducer:
