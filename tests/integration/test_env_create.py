@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import random
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.engine.index import index_channel
+from ddlce.env.bytecode import module_of
 from ddlce.env.layout import Layout
 from ddlce.env.verify import verify
 from ddlce.files import locked
@@ -138,7 +138,7 @@ def test_every_module_has_bytecode_that_is_never_stale(installed: Site) -> None:
         # PEP 552: 1 is checked by nothing, as packages bring it; 0 by the source's time and size.
         kind, time, size = struct.unpack("<III", pyc.read_bytes()[4:16])
         kinds.add(kind)
-        source = Path(importlib.util.source_from_cache(pyc)).stat()
+        source = Path(module_of(str(pyc))).stat()
         assert kind == 1 or (time, size) == (int(source.st_mtime), source.st_size), pyc
     assert kinds == {0, 1}
     record = json.loads((prefix / "conda-meta" / "miniarch-0.4-h0_0.json").read_text())
