@@ -16,12 +16,12 @@ def test_bytecode_is_of_the_source_beside_it(tmp_path: Path) -> None:
     """Python compiles again what is of another time, and root writes it into the release."""
     site = tmp_path / "prefix/lib/python3.11/site-packages"
     (site / "__pycache__").mkdir(parents=True)
-    for name in ("one", "two"):
+    for name in ("one", "two.more"):
         (site / f"{name}.py").write_text("x = 1\n")
     channel = tmp_path / "channel" / "linux-64"
 
     def found(time: int, flags: int = 0) -> list[str]:
-        for name in ("one", "two"):
+        for name in ("one", "two.more"):
             head = struct.pack("<4sIII", b"\xa7\r\r\n", flags, time, 6)
             (site / "__pycache__" / f"{name}.cpython-311.pyc").write_bytes(head)
         package = make_package(channel, tmp_path / "prefix", "one", depends=(GLIBC,))

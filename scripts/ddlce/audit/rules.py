@@ -13,6 +13,7 @@ from ddlce.audit.facts import Facts, File
 from ddlce.audit.model import DRIVERS, GLIBC, Below, Finding, Rule
 from ddlce.audit.symbols import glibc_above, undefined
 from ddlce.elf import Elf
+from ddlce.env.bytecheck import source_name
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import OWN_GLIBC, OWN_GLIBC_FOLDER
 
@@ -284,7 +285,7 @@ def bytecode(facts: Facts, _below: Below | None) -> Iterator[Finding]:
     stale = []
     for file in facts.files.values():
         folder, _, name = file.path.rpartition("__pycache__/")
-        source = facts.files.get(f"{folder}{name.partition('.')[0]}.py")
+        source = facts.files.get(f"{folder}{source_name(name)}")
         if source and file.source_time not in (None, source.time):
             stale.append(file)
     if stale:
