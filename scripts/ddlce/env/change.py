@@ -71,8 +71,7 @@ def install_specs(
         if origin is None:
             raise InputError(f"{prefix} is not an environment of ddlce", "see: ddlce env list")
         channels = origin.channels | ({OWN_CHANNEL: channel} if channel else {})
-        put_in_order(prefix, settings.pkgs)
-        records = read_records(prefix)
+        records = put_in_order(prefix, settings.pkgs)
         before = {p.name: p for p in map(locked_package, records)}
         wanted = [spec for spec in origin.specs if spec_name(spec) in before]
         wanted = list(dict.fromkeys([*wanted, *specs]))

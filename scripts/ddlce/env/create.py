@@ -105,7 +105,8 @@ def create(
         else:
             condarc = render_condarc(settings, list(channels.values()))
             run = runner or list
-            with _opened_cache(layout), staged(prefix) as staging:
+            # The cache is closed again before the release has its name: then all is done.
+            with staged(prefix) as staging, _opened_cache(layout):
                 result = _fill(
                     staging,
                     prefix,

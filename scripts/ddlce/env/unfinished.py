@@ -20,7 +20,7 @@ LEFTOVERS = (
 )
 
 
-def put_in_order(prefix: Path, cache: Path) -> None:
+def put_in_order(prefix: Path, cache: Path) -> list[Record]:
     """Bring a clone to where an installation that was killed would have brought it.
 
     Call it under the clone's lock.
@@ -28,6 +28,9 @@ def put_in_order(prefix: Path, cache: Path) -> None:
     Args:
         prefix: the clone.
         cache: the package cache that it was installing from.
+
+    Returns:
+        The records of all packages.
     """
     with explain_os_errors(prefix):
         for pattern in LEFTOVERS:
@@ -36,7 +39,8 @@ def put_in_order(prefix: Path, cache: Path) -> None:
                     remove_tree(path)
                 else:
                     path.unlink()
-        records = [record for record in read_records(prefix) if _is_unfinished(record)]
+        found = read_records(prefix)
+        records = [record for record in found if _is_unfinished(record)]
         leave_links_unhashed(records)
         for record in records:
             unpacked = find(cache, record.stem, str(record.data.get("sha256")))
@@ -45,6 +49,7 @@ def put_in_order(prefix: Path, cache: Path) -> None:
                 record.data["link"]["source"] = str(unpacked)
             record.save()
         protect_links(prefix, records)
+    return found
 
 
 def _is_unfinished(record: Record) -> bool:
