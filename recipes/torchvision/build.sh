@@ -15,7 +15,7 @@ awk -F@ '
   BEGIN { print "#include <stdio.h>\n#include <stdlib.h>" }
   /9allocatorE$/ { print "void *v" NR " __asm__(\"" $1 "\");"; next }
   { print "void f" NR "(void) __asm__(\"" $1 "\");" }
-  /^__cuda(Unr|R)egister/ { print "void f" NR "(void) {}"; next }
+  /^__cuda(Register|Unregister)/ { print "void f" NR "(void) {}"; next }
   {
     print "void f" NR "(void) {\n  fputs(\"torchvision: " $1 " was called, but this is PyTorch for CPUs; " \
       "torchvision for GPUs is in the environment ddl-ce-gpu\\n\", stderr);\n  abort();\n}"

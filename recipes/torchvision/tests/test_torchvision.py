@@ -63,7 +63,7 @@ def check_no_cuda() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode < 0, done
     assert "cudaDeviceSynchronize was called, but this is PyTorch for CPUs" in done.stderr
-    # The wheel brings NVIDIA's own runtime for nvJPEG: who asks for that shall get it, not our names.
+    # The wheel brings NVIDIA's own runtime for nvJPEG: who asks for that shall get it.
     runtime = ctypes.CDLL("libcudart.so.13", mode=4)  # RTLD_NOLOAD
     assert hasattr(runtime, "cudaRuntimeGetVersion")
 
