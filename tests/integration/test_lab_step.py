@@ -28,6 +28,19 @@ import json, os
 names = ("RANK", "CUDA_VISIBLE_DEVICES", "SRUN_CPUS_PER_TASK", "SLURM_CPU_BIND", "SLURM_OVERLAP")
 print(json.dumps([sorted(os.sched_getaffinity(0)), {n: os.environ.get(n) for n in names}]))
 """
+# By these srun would refuse the step, or keep CPUs, memory, GPUs or output from it.
+SETTINGS = """
+SLURM_BCAST=/nowhere SLURM_CONSTRAINT=none SLURM_CPU_BIND=cores SLURM_CPUS_PER_GPU=1
+SLURM_DEPENDENCY=afterok:1 SLURM_DISTRIBUTION=arbitrary SLURM_EXPORT_ENV=NONE SLURM_GPUS_PER_TASK=9
+SLURM_GRES=gpu:9 SLURM_HINT=nomultithread SLURM_IMMEDIATE=1 SLURM_JOB_NUM_NODES=1
+SLURM_KILL_BAD_EXIT=1 SLURM_LABELIO=1 SLURM_MEM_BIND=local SLURM_MEM_PER_NODE=99999
+SLURM_MPI_TYPE=nonesuch SLURM_NNODES=1 SLURM_NPROCS=1 SLURM_NTASKS_PER_CORE=1
+SLURM_NTASKS_PER_NODE=1 SLURM_OVERLAP=0 SLURM_PARTITION=nowhere SLURM_REMOTE_CWD=/nowhere
+SLURM_RESV_PORTS=9 SLURM_STDINMODE=none SLURM_STDOUTMODE=none SLURM_STDERRMODE=none
+SLURM_STEP_GRES=none SLURM_TASK_PROLOG=/nowhere SLURM_THREADS=1 SLURM_THREADS_PER_CORE=1
+SLURM_TIMELIMIT=0:01 SLURM_WAIT=1 SLURM_WORKING_DIR=/nowhere SRUN_CONTAINER=/nowhere
+SRUN_CPUS_PER_TASK=1 SRUN_EXPORT_ENV=NONE
+"""
 TASKS = ("-N2", "--ntasks-per-node=2")
 
 
@@ -35,6 +48,7 @@ TASKS = ("-N2", "--ntasks-per-node=2")
 def slurm() -> Iterator[Slurm]:
     with bring_up(parse_layout("racks-1x2")) as lab, slurm_in(lab) as found:
         (found.folder / "who.py").write_text(WHO)
+        (found.folder / "settings").write_text(SETTINGS)
         (found.folder / "wait.py").write_text("import time; time.sleep(3); print('waited')")
         yield found
 
@@ -74,6 +88,7 @@ def first_of(command: str) -> str:
         ((), "SLURM_CPU_BIND=map_cpu:0 ddlrun python who.py"),
         ((), "SLURM_EXACT=1 SLURM_CPU_BIND=cores ddlrun python who.py"),
         ((), "SLURM_LABELIO=1 SLURM_STDOUTMODE=none SLURM_TIMELIMIT=0:01 ddlrun python who.py"),
+        ((), "export $(<settings); ddlrun python who.py"),
         (
             ("--cpus-per-task=1",),
             "srun --overlap -N2 -n2 -c1 --cpu-bind=cores "
@@ -86,7 +101,7 @@ def test_ranks_share_all_cpus_of_their_host(
 ) -> None:
     ranks = shown(run(slurm, command, *TASKS, *options))
     assert [cpus for cpus, _ in ranks] == [[0], [1], [0], [1]]
-    assert all(variables["SLURM_OVERLAP"] is None for _, variables in ranks)
+    assert all(variables["SLURM_OVERLAP"] in (None, "0") for _, variables in ranks)
 
 
 def test_ranks_keep_the_user_s_settings(slurm: Slurm) -> None:
