@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -118,3 +119,23 @@ def test_the_shared_memory_of_killed_ranks_goes_with_the_next_start(variable: st
     finally:
         left.unlink(missing_ok=True)
         held.unlink(missing_ok=True)
+
+
+_TRY = ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"]
+_CAN = subprocess.run(_TRY, check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not _CAN, reason="unshare(1) may make no namespaces here")
+@pytest.mark.parametrize("launcher", ["mpiexec", "ddlrun"])
+def test_a_small_dev_shm_is_said_once(launcher: str) -> None:
+    words = [str(BIN / launcher), "-n", "2", sys.executable, "-c", "import ddl; ddl.init()"]
+    mount = "mount -t tmpfs -o size=3m tmpfs /dev/shm"
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f"{mount} && exec {shlex.join(words)}"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("/dev/shm has 3 MiB free, and MPI needs 4 MiB there") == 1

@@ -10,6 +10,7 @@ import time
 from ddl import _core
 from ddl._exit import failure, is_the_ranks
 from ddl.errors import DDLError, Result, check
+from ddl.launch.host_state import troubles
 from ddl.launch.sweep import sweep
 
 
@@ -31,7 +32,7 @@ def init(options: str | None = None) -> None:
     if _core.initialized():
         return
     if _is_first_of_host():
-        sweep()  # of ranks that were killed, as before torchrun starts them again
+        _look_at_host()
     check(_core.init(options))
     # Ends before MPI does where mpi4py runs MPI: Python's exit functions come before the C ones.
     atexit.register(_end_at_exit)
@@ -41,6 +42,17 @@ def _is_first_of_host() -> bool:
     """Whether a launcher says so: torchrun and ddlrun, mpiexec, or srun."""
     names = ("LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
     return next((os.environ[name] for name in names if name in os.environ), "") == "0"
+
+
+def _look_at_host() -> None:
+    """Sweeps, and says what MPI lacks here, where ddlrun has not done so."""
+    sweep()  # of ranks that were killed, as before torchrun starts them again
+    if "DDLRUN_WRAPPER" in os.environ:
+        return
+    sizes = [os.environ.get(name, "") for name in ("LOCAL_WORLD_SIZE", "MPI_LOCALNRANKS")]
+    n_local = next((int(size) for size in sizes if size.isdecimal()), 1)
+    for words in troubles(n_local):
+        print(f"[ddl] {words}", file=sys.stderr, flush=True)
 
 
 #: Seconds that a rank which has ended waits for those that have not.

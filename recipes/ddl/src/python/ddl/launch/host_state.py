@@ -1,4 +1,6 @@
-"""What is wrong with this host before ranks start, in sentences: for rank.py, once on every host.
+"""What is wrong with this host before ranks start, in sentences, once on every host.
+
+For rank.py; and for `ddl.init`, where another launcher has started the ranks.
 
 MPICH shares memory by /dev/shm, and the kernel ends a process by SIGBUS that touches a page for
 which there is no place. This module is used beside every rank and imports next to nothing.
