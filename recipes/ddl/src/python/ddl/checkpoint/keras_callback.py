@@ -30,7 +30,7 @@ class KerasCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
         self._saver: Checkpointer | None = None
         self._position: Position | None = None
         self._skip: Skip | None = None
-        self._first_epoch: int | None = None  # the user's
+        self._first_epochs: tuple[int | None, int] | None = None  # the user's, and ours
         self._has_begun = False  # an epoch
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -39,7 +39,8 @@ class KerasCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
             raise CheckpointError("model: it is not built yet; give it a keras.Input")
         epochs = epochs_of_fit()
         self._has_begun = False
-        self._first_epoch = self.model._initial_epoch
+        for left in [one for one in _running if one._folder == self._folder]:
+            left._end()  # its fit was called before this module was imported, and has failed
         _running.append(self)
         position = self._position = Position(self.model, epochs, lambda: saver.size)
         objects = {"model": self.model, "position": position, **self._options}
@@ -51,6 +52,7 @@ class KerasCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
                 "twice and others never; give it shuffle=False, or a dataset with a seed"
             )
         if saver.steps_done:
+            self._first_epochs = (self.model._initial_epoch, position.epoch)
             self.model._initial_epoch = position.epoch  # as Keras's BackupAndRestore does
             position.draw_before()
         if position.calls:
@@ -87,15 +89,20 @@ class KerasCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
                 self._position.finish(self.params["epochs"])
                 self._saver.save()
             self._saver.__exit__(None, None, None)
+        self._end()
 
     def _end(self) -> None:
         """Leave the model, the folder and the signals as they were: `fit` has ended somehow."""
-        self.model._initial_epoch = self._first_epoch
+        if self not in _running:
+            return
+        _running.remove(self)
+        if self._first_epochs and self.model._initial_epoch == self._first_epochs[1]:
+            self.model._initial_epoch = self._first_epochs[0]
         if self._skip:
             self._skip.end()
         if self._saver:
             self._saver.close()
-        self._saver = self._position = self._skip = None
+        self._saver = self._position = self._skip = self._first_epochs = None
 
 
 _running: list[KerasCheckpoint] = []
@@ -103,7 +110,6 @@ _running: list[KerasCheckpoint] = []
 
 def _end_all(model: Any) -> None:
     for callback in [one for one in _running if one.model is model]:
-        _running.remove(callback)
         callback._end()
 
 
