@@ -78,6 +78,27 @@ callbacks = [
 history = model.fit(dataset, steps_per_epoch=4, callbacks=callbacks, epochs=3, verbose=0)
 print("weights", history.history["loss"])
 """
+MOMENTUM = """
+class Fault(tf.keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if self.params["epochs"] == 1:
+            raise KeyError("the fault of this test")
+
+for sgd in (tf.optimizers.SGD, tf.keras.optimizers.legacy.SGD):
+    optimizer = hvd.DistributedOptimizer(sgd(0.1, momentum=0.9))
+    model.compile(optimizer, "sparse_categorical_crossentropy")
+    rate = hvd.callbacks.LearningRateScheduleCallback(
+        initial_lr=0.2, multiplier=lambda epoch: 1 / (1 + epoch), staircase=False,
+        steps_per_epoch=2,
+    )
+    for epochs in (1, 2):
+        try:
+            model.fit(dataset, steps_per_epoch=2, epochs=epochs, callbacks=[Fault(), rate])
+        except KeyError:
+            assert epochs == 1
+    assert abs(float(model.optimizer.momentum) - 0.9) < 1e-6, model.optimizer.momentum
+print("weights are there")
+"""
 SHOW = """
 print("weights", [float(tf.reduce_sum(one)) for one in model.trainable_variables])
 """
@@ -86,6 +107,10 @@ PROGRAMS = {
     "loop": (DATA.format(module="horovod.tensorflow") + LOOP + SHOW, {"TF_USE_LEGACY_KERAS": "1"}),
     "fit": (
         DATA.format(module="horovod.tensorflow.keras") + FIT + SHOW,
+        {"TF_USE_LEGACY_KERAS": "1"},
+    ),
+    "momentum": (
+        DATA.format(module="horovod.tensorflow.keras") + MOMENTUM,
         {"TF_USE_LEGACY_KERAS": "1"},
     ),
 }
