@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import STALLS, Result
+from conftest import HERE, STALLS, Result
 
 TIMEOUT = 150
 THREADS = (
@@ -99,3 +99,14 @@ def test_a_command_that_is_not_there() -> None:
     result = launch("horovodrun", "--gloo", "-np", "1", "no-such-program")
     assert result.returncode != 0
     assert "horovodrun: no-such-program: No such file or directory" in result.stderr + result.stdout
+
+
+def test_an_elastic_job_is_started_again_20_times(tmp_path: Path) -> None:
+    """And never hangs: the host whose worker has died comes back after a second."""
+    words = [*("--gloo", "-np", "2", "--min-np", "1", "--max-np", "2", "--elastic-timeout", "60"),
+             *("--host-discovery-script", discovery(tmp_path, "localhost:1", "127.0.0.1:1")),
+             *("--blacklist-cooldown-range", "1", "1")]  # fmt: skip
+    program = (sys.executable, str(HERE / "hvd_restarts.py"), "20", str(tmp_path / "deaths"))
+    result = launch("horovodrun", *words, *program, timeout=570)
+    output = result.stdout + result.stderr
+    assert output.count("ended with 2 workers after 20 deaths") == 2, output[-4000:]
