@@ -86,15 +86,16 @@ class Scene:
 def snapshot(folder: Path) -> dict[str, str]:
     """Path → kind, mode and content of all that is there, as far as it is the same in each run."""
     found = {}
+    now = {str(path.readlink()) for path in folder.glob("**/.generation") if path.is_symlink()}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if IGNORED.fullmatch(name):
             continue
-        name = re.sub(r"\.generation-[0-9a-f]{8}", ".generation-X", name)
+        name = re.sub(r"\.generation-[0-9a-f]{8}", lambda m: _generation(m[0], now), name)
         name = re.sub(r"shards/[0-9a-f]{64}", "shards/X", name)  # another in each run
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
-            text = re.sub(r"\.generation-[0-9a-f]{8}", ".generation-X", str(path.readlink()))
+            text = re.sub(r"\.generation-[0-9a-f]{8}", "X", str(path.readlink()))
             found[name] = f"link to {text}"
         elif stat.S_ISDIR(status.st_mode):
             found[name] = f"folder {stat.S_IMODE(status.st_mode):o}"
@@ -106,6 +107,11 @@ def snapshot(folder: Path) -> dict[str, str]:
             digest = "" if volatile else hashlib.sha256(data).hexdigest()
             found[name] = f"file {stat.S_IMODE(status.st_mode):o} {digest[:12]}"
     return found
+
+
+def _generation(name: str, now: set[str]) -> str:
+    """What to call a channel's generation, which has another name in each run."""
+    return "generation-now" if name in now else "generation-before"
 
 
 def _site(folder: Path) -> Site:
