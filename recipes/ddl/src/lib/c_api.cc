@@ -151,6 +151,10 @@ DDL_Result ddl_get_timeout(double* seconds) {
   return guard([&] { set(seconds, g_timeout_seconds.load(), "ddl_get_timeout"); });
 }
 
+DDL_Result ddl_use_timeout(const double* seconds) {
+  return guard([&] { t_timeout_seconds = seconds; });
+}
+
 DDL_Result ddl_comm_create(const int* world_ranks, int n, int tag, ddl_comm_t* comm) {
   return guard([&] {
     if (world_ranks == nullptr || n < 1 || comm == nullptr) {

@@ -142,6 +142,10 @@ DDL_API DDL_Result ddl_host_name(int rank, const char** name); /* valid until dd
 /* The timeout of every wait, in seconds (> 0). */
 DDL_API DDL_Result ddl_set_timeout(double seconds);
 DDL_API DDL_Result ddl_get_timeout(double* seconds);
+/* Another one for the waits of the calling thread, while `seconds` is not NULL. The number is read
+ * again and again, and so may be written (atomically) while a call runs, to let it wait longer.
+ * Below 0 ends the call at once with DDL_ERROR_TIMEOUT. */
+DDL_API DDL_Result ddl_use_timeout(const double* seconds);
 
 /* -- Communicators ----------------------------------------------------------------------------- */
 

@@ -262,9 +262,9 @@ void HostGroup::wait_slowly(Flag RankBlock::*flag, int rank, std::uint32_t targe
       if (other != me_ && !(block(other).*flag).reached(target)) whom.push_back(members_[other]);
     }
     const std::vector<int> lost = on_wait(whom, idle);
-    if (idle < g_timeout_seconds || whom.empty()) continue;
-    fail(DDL_ERROR_TIMEOUT, describe(transport_.peers(), lost), " did not arrive within ",
-         g_timeout_seconds.load(),
+    const double limit = wait_limit();
+    if (idle < limit || whom.empty()) continue;
+    fail(DDL_ERROR_TIMEOUT, describe(transport_.peers(), lost), " did not arrive within ", limit,
          " s; it is slow, stuck or in another call (the limit is set by DDL_TIMEOUT or -timeout)");
   }
 }

@@ -150,7 +150,7 @@ std::vector<int> Inquiry::look(const std::vector<int>& whom, double idle) {
   }
   for (Inquiry* inquiry : g_inquiries) inquiry->receive();
   if (told_) throw Relayed(*told_);
-  if (socket_ < 0 || idle < g_timeout_seconds / 2) return whom;
+  if (socket_ < 0 || idle < wait_limit() / 2) return whom;
   std::vector<int> silent;
   std::set<int> seen{rank_};
   std::vector<int> chain = whom;
@@ -172,7 +172,7 @@ std::vector<int> Inquiry::look(const std::vector<int>& whom, double idle) {
 bool Inquiry::is_silent(int rank) {
   const Clock::time_point now = Clock::now();
   Suspect& suspect = suspects_[rank];
-  if (now - suspect.asked >= seconds(std::max(g_timeout_seconds / 16, 0.06))) {
+  if (now - suspect.asked >= seconds(std::max(wait_limit() / 16, 0.06))) {
     Datagram question{};
     question.kind = Datagram::kAsks;
     send(rank, question);

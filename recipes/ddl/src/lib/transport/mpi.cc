@@ -321,8 +321,9 @@ void Patience::wait(const std::function<std::vector<int>()>& whom) {
   last_look_ = now;
   const double idle = waited_.seconds();
   const std::vector<int> lost = transport_.on_wait(whom(), idle);
-  if (idle <= g_timeout_seconds + more_) return;
-  fail(DDL_ERROR_TIMEOUT, "no answer within ", g_timeout_seconds.load(), " s from ", what_,
+  const double limit = wait_limit();
+  if (idle <= limit + more_) return;
+  fail(DDL_ERROR_TIMEOUT, "no answer within ", limit, " s from ", what_,
        describe(transport_.peers(), lost),
        "; it is slow, stuck, dead or cut off (the limit is set by DDL_TIMEOUT or -timeout)");
 }

@@ -25,7 +25,7 @@ struct Slip {
     Slip slip;
     slip.kind = kind;
     slip.code = code;
-    slip.timeout = g_timeout_seconds;
+    slip.timeout = wait_limit();
     slip.hash = std::hash<std::string>()(words);
     words.copy(slip.text, kText - 1);
     return slip;
@@ -65,7 +65,7 @@ class Roll {
     if (answer.kind == Slip::kHere) {
       batch.send(&own_, sizeof(Slip), leader(), tag_);
       constexpr double kMore = 1;  // for the verdict to come, once the leader's time is over
-      answer = next(&batch, answer.timeout + kMore - g_timeout_seconds);
+      answer = next(&batch, answer.timeout + kMore - wait_limit());
     }
     if (answer.code != DDL_SUCCESS) throw Relayed(answer.code, answer.text);
   }
