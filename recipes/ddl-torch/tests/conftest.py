@@ -18,12 +18,18 @@ Run = Callable[..., Result]
 def ddlrun() -> Run:
     """Runs a script beside these tests, or code, on some ranks of this host."""
 
-    def run(ranks: int, *words: str, code: str = "", env: dict[str, str] | None = None) -> Result:
+    def run(
+        ranks: int,
+        *words: str,
+        code: str = "",
+        env: dict[str, str] | None = None,
+        options: tuple[str, ...] = ("-timeout", "540"),
+    ) -> Result:
         program = ["-c", code, *words] if code else [str(HERE / words[0]), *words[1:]]
         return subprocess.run(
             [
                 str(Path(sys.executable).with_name("ddlrun")),
-                *("-H", f"localhost:{ranks}", "-timeout", "540"),
+                *("-H", f"localhost:{ranks}", *options),
                 *(sys.executable, *program),
             ],
             capture_output=True,

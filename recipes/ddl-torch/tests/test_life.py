@@ -157,6 +157,78 @@ def test_a_monitored_barrier_names_the_rank_that_does_not_come(ddlrun: Run) -> N
         assert result.returncode == 0, result.stderr
 
 
+def test_ddls_own_timeout_stays_the_programs(ddlrun: Run) -> None:
+    """Each operation of torch has a timeout of its own, and leaves nothing behind."""
+    code = (
+        "import ddl\n"
+        + BEGIN
+        + (
+            "assert ddl.timeout() == 60\n"
+            "dist.monitored_barrier(timeout=timedelta(seconds=3))\n"
+            "dist.all_reduce(tensor, group=dist.new_group(timeout=timedelta(seconds=7)))\n"
+            "assert ddl.timeout() == 60\n"
+            "ddl.set_timeout(50)\n"
+            "dist.barrier()\n"
+            "assert ddl.timeout() == 50\n"
+        )
+    )
+    result = ddlrun(2, code=code)
+    assert result.returncode == 0, result.stderr
+
+
+def test_groups_that_wait_at_the_same_time_have_timeouts_of_their_own(ddlrun: Run) -> None:
+    """Rank 1 comes late to both: rank 0 gives up in the one group, and goes on in the other."""
+    code = BEGIN + (
+        "short = dist.new_group(timeout=timedelta(seconds=2))\n"
+        "dist.barrier()\n"
+        "if rank == 1: time.sleep(6)\n"
+        "long = dist.all_reduce(tensor, async_op=True)\n"
+        "try: dist.all_reduce(torch.ones(3), group=short)\n"
+        "except dist.DistBackendError: print('gave up')\n"
+        "long.wait()\n"
+        "assert tensor[0] == 4, tensor\n"
+        "print('the other is done')\n"
+    )
+    result = ddlrun(2, code=code)
+    assert "[0@localhost] gave up" in result.stdout, result.stdout + result.stderr
+    assert result.stdout.count("the other is done") == 2, result.stdout + result.stderr
+
+
+def test_an_abort_ends_the_operation_that_runs(ddlrun: Run) -> None:
+    """It does not wait for the operation's own timeout, which is five minutes here."""
+    code = BEGIN + (
+        "group = dist.new_group()\n"
+        "if rank == 0:\n"
+        "    works = [dist.all_reduce(tensor, group=group, async_op=True) for _ in range(2)]\n"
+        "    works.append(dist.irecv(torch.ones(3), 1, group=group))\n"
+        "    time.sleep(1)\n"
+        "    group.abort()\n"
+        "    for work in works:\n"
+        "        try: work.wait()\n"
+        "        except dist.DistBackendError as error: print(error)\n"
+        "dist.barrier()\n"
+        "if rank == 1: group.abort()\n"
+    )
+    result = ddlrun(2, code=code, options=("-timeout", "100"))
+    assert result.stdout.count("ddl: the process group was aborted") == 3, result
+    assert result.returncode == 0, result.stderr
+
+
+def test_ranks_leave_their_groups_in_one_order(ddlrun: Run) -> None:
+    """Wherever the groups lie in memory: else each waits 5 s for a rank that waits in another."""
+    code = BEGIN + (
+        "first = [dist.new_group() for _ in range(30)]\n"
+        "for group in first if rank else first[::-1]:\n"
+        "    group.shutdown()\n"
+        "order = first if rank else first[::-1]\n"
+        "for group in order: dist.destroy_process_group(group)\n"
+        "del first, order, group\n"
+        "groups = [dist.new_group() for _ in range(30)]\n"
+    )
+    result = ddlrun(2, code=code, options=("-timeout", "100"))
+    assert result.returncode == 0, result.stderr
+
+
 @pytest.mark.slow
 def test_more_groups_than_mpi_has_communicators(ddlrun: Run) -> None:
     """MPICH has 2048: what is destroyed is given back, and what lives is refused in plain words."""

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "error.h"
 #include "stream.h"
@@ -15,25 +16,22 @@ namespace {
 using c10d::OpType;
 using std::chrono::milliseconds;
 
+constexpr const char* kAborted = "the process group was aborted";
+
+// Groups in the order of their names, on which their members agree: so all ranks leave them in one
+// order at exit.
+using Groups = std::set<std::pair<std::string, DdlBackend*>>;
+
 struct Registry {
   const pid_t process = getpid();  // the rank
   std::mutex mutex;
-  std::set<DdlBackend*> backends;
+  Groups groups;
 };
 
 // Never destroyed: a backend may outlive static objects.
 Registry& registry() {
   static auto* const instance = new Registry;
   return *instance;
-}
-
-// ddl has one timeout for the process. Groups that wait at the same time with different timeouts
-// share the one that was set last.
-void use_timeout(milliseconds timeout) {
-  const double wanted = std::min(std::chrono::duration<double>(timeout).count(), 1e9);
-  double current = 0;
-  check(ddl_get_timeout(&current));
-  if (current != wanted) check(ddl_set_timeout(wanted));
 }
 
 // The members of a new group call with the same name, so their tags agree. Different groups that
@@ -49,18 +47,19 @@ int tag_of(const std::string& group_id) {
 DdlBackend::DdlBackend(int rank, std::vector<int> world_ranks, const std::string& group_id,
                        milliseconds timeout)
     : c10d::Backend(rank, static_cast<int>(world_ranks.size())),
+      name_(group_id),
       options_(c10::make_intrusive<Options>("ddl", timeout)) {
 #if DDL_TORCH_AT_LEAST_2_13
   options_->group_name = group_id;
   options_->global_ranks_in_group.assign(world_ranks.begin(), world_ranks.end());
 #endif
-  use_timeout(timeout);
+  const Limits::Scope limit(*limits_, timeout);
   check(ddl_comm_create(world_ranks.data(), getSize(), tag_of(group_id), &comm_));
   completions_ = std::make_shared<CompletionPool>();
   threads_ = {std::make_shared<SerialQueue>("ddl-collectives"), std::make_shared<Strands>()};
   init();
   const std::lock_guard<std::mutex> lock(registry().mutex);
-  registry().backends.insert(this);
+  registry().groups.emplace(name_, this);
 }
 
 DdlBackend::~DdlBackend() {
@@ -72,7 +71,7 @@ DdlBackend::~DdlBackend() {
   }
   {
     const std::lock_guard<std::mutex> lock(registry().mutex);
-    registry().backends.erase(this);
+    registry().groups.erase({name_, this});
   }
   // Python may drop the last reference, and an operation that we wait for may have to call Python.
   const bool has_python = Py_IsInitialized() && PyGILState_Check();
@@ -94,9 +93,14 @@ DdlBackend::OperationPtr DdlBackend::make_work(OpType type, const char* title, m
                                                std::optional<c10::Device> device) {
   if (timeout <= milliseconds(0)) timeout = options_->timeout;
   const c10::Device where = device ? *device : device_of(outputs);
-  auto timed = [timeout, order = StreamOrder(where), body = std::move(body)] {
-    use_timeout(timeout);
-    order.run(body);
+  auto timed = [limits = limits_, timeout, order = StreamOrder(where), body = std::move(body)] {
+    const Limits::Scope limit(*limits, timeout);
+    try {
+      order.run(body);
+    } catch (const std::exception&) {
+      if (!limits->is_cancelled()) throw;
+      C10_THROW_ERROR(DistBackendError, c10::str("ddl: ", kAborted));
+    }
   };
   std::uint64_t sequence = 0;
   {
@@ -191,10 +195,10 @@ void DdlBackend::shutdown() { close(); }
 
 void DdlBackend::abort() {
   {
-    constexpr const char* kReason = "the process group was aborted";
     const Threads current = threads();
-    if (current.collectives) current.collectives->cancel_waiting(kReason);
-    if (current.messages) current.messages->cancel_waiting(kReason);
+    if (current.collectives) current.collectives->cancel_waiting(kAborted);
+    if (current.messages) current.messages->cancel_waiting(kAborted);
+    limits_->cancel();
   }
   close();
 }
@@ -235,20 +239,19 @@ std::string DdlBackend::leave(std::chrono::milliseconds patience) {
     }
   }
   if (!threads().collectives) return "";  // shut down properly
-  use_timeout(patience);
+  const Limits::Scope limit(*limits_, patience);
   const DDL_Result result = ddl_comm_barrier(comm_);
   const std::string sentence = result == DDL_ERROR_MISMATCH ? ddl_last_error() : "";
-  use_timeout(options_->timeout);
   return sentence.empty() ? "" : "it exits while other ranks wait for it: " + sentence;
 }
 
 std::string leave_all(std::chrono::milliseconds patience) {
-  std::set<DdlBackend*> backends;
+  Groups groups;
   {
     const std::lock_guard<std::mutex> lock(registry().mutex);
-    backends = registry().backends;
+    groups = registry().groups;
   }
-  for (DdlBackend* backend : backends) {
+  for (const auto& [name, backend] : groups) {
     std::string problem = backend->leave(patience);
     if (!problem.empty()) return problem;
   }

@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "api.h"
+#include "limits.h"
 #include "serial_queue.h"
 #include "strands.h"
 #include "tensors.h"
@@ -89,7 +90,7 @@ class DdlBackend : public c10d::Backend {
 
   // Ends after all given operations are done. Later operations are refused.
   void shutdown() override;
-  // Like shutdown, but operations that have not begun fail.
+  // Like shutdown, but operations fail: those under way at their next look at the time.
   void abort() override;
 #endif
 
@@ -129,9 +130,11 @@ class DdlBackend : public c10d::Backend {
   Body reduce_scatter_body(const char* what, const at::Tensor& output, const at::Tensor& input,
                            const c10d::ReduceOp& op);
 
+  std::string name_;
   c10::intrusive_ptr<Options> options_;
   ddl_comm_t comm_ = nullptr;
   std::shared_ptr<CompletionPool> completions_;
+  std::shared_ptr<Limits> limits_ = std::make_shared<Limits>();
   std::mutex mutex_;  // of what follows
   std::uint64_t sequence_ = 0;
   std::uint64_t num_monitored_ = 0;

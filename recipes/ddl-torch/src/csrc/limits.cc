@@ -1,0 +1,44 @@
+#include "limits.h"
+
+#include <ddl/ddl.h>
+
+#include <algorithm>
+
+namespace ddl_torch {
+namespace {
+
+constexpr double kGivenUp = -1;  // see ddl_use_timeout
+
+}  // namespace
+
+void Limits::cancel() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  is_cancelled_ = true;
+  const double given_up = kGivenUp;
+  for (double* seconds : running_) __atomic_store(seconds, &given_up, __ATOMIC_RELAXED);
+}
+
+bool Limits::is_cancelled() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return is_cancelled_;
+}
+
+Limits::Scope::Scope(Limits& limits, std::chrono::milliseconds timeout)
+    : limits_(limits),
+      seconds_(std::min(std::chrono::duration<double>(timeout).count(), 1e9)) {
+  {
+    const std::lock_guard<std::mutex> lock(limits_.mutex_);
+    if (limits_.is_cancelled_) seconds_ = kGivenUp;
+    limits_.running_.push_back(&seconds_);
+  }
+  ddl_use_timeout(&seconds_);
+}
+
+Limits::Scope::~Scope() {
+  ddl_use_timeout(nullptr);
+  const std::lock_guard<std::mutex> lock(limits_.mutex_);
+  auto& running = limits_.running_;
+  running.erase(std::find(running.begin(), running.end(), &seconds_));
+}
+
+}  // namespace ddl_torch
