@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from harness import NUMBERS, RANK, SIZE, SIZES, SMALL, case, everyone, given, same
+from harness import NUMBERS, RANK, SIZE, SIZES, SMALL, case, everyone, given, refused, same
 
 ALL_TYPES = [*NUMBERS, *SMALL, torch.bool, torch.complex64, torch.float8_e4m3fn]
 
@@ -30,6 +30,34 @@ def all_gather() -> None:
             dist.all_gather(outputs, given(RANK, size, dtype=dtype))
             for rank, output in enumerate(outputs):
                 same(output, given(rank, size, dtype=dtype))
+
+
+@case
+def lists_of_unequal_sizes() -> None:
+    """Rank r's tensor has r rows and one: torch documents it, and gloo refuses most of it."""
+    for dtype in (torch.float32, torch.int8):
+        outputs = [torch.empty(2, rank + 1, dtype=dtype).t() for rank in range(SIZE)]
+        dist.all_gather(outputs, given(RANK, RANK + 1, 2, dtype=dtype))
+        for rank, output in enumerate(outputs):
+            same(output.contiguous(), given(rank, rank + 1, 2, dtype=dtype))
+    for root in range(SIZE):
+        gathered = [torch.empty(r + 1, 4) for r in range(SIZE)] if root == RANK else None
+        dist.gather(given(RANK, RANK + 1, 4), gathered, root)
+        for rank, tensor in enumerate(gathered or []):
+            same(tensor, given(rank, rank + 1, 4))
+        parts = [given(r + 7, 3 * r) for r in range(SIZE)] if root == RANK else None
+        received = torch.empty(3 * RANK)
+        dist.scatter(received, parts, root)
+        same(received, given(RANK + 7, 3 * RANK))
+
+
+@case
+def lists_that_do_not_fit_this_rank_are_refused() -> None:
+    outputs = [torch.empty(3 + (rank == RANK)) for rank in range(SIZE)]
+    refused(lambda: dist.all_gather(outputs, torch.ones(3)), "this rank's tensor has 3 elements")
+    outputs[RANK] = torch.empty(3, dtype=torch.int32)
+    world = dist.group.WORLD  # torch's own function looks at the types first
+    refused(lambda: world.allgather([outputs], [torch.ones(3)]), "all must be of one type")
 
 
 @case

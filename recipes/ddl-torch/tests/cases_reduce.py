@@ -119,6 +119,19 @@ def reduce_scatter() -> None:
 
 
 @case
+def reduce_scatter_of_unequal_sizes() -> None:
+    for dtype in (torch.float32, torch.int16, torch.complex64):
+        parts = [given(RANK + 5 * n, n, 3, dtype=dtype) for n in range(SIZE)]
+        to_us = [given(rank + 5 * RANK, RANK, 3, dtype=dtype) for rank in range(SIZE)]
+        output = torch.empty(3, RANK, dtype=dtype).t()
+        dist.reduce_scatter(output, parts)
+        same(output.contiguous(), torch.stack(to_us).sum(0).to(dtype))
+    mean = torch.empty(RANK)
+    dist.reduce_scatter(mean, [torch.ones(n) for n in range(SIZE)], dist.ReduceOp.AVG)
+    same(mean, torch.ones(RANK))
+
+
+@case
 def reduce_scatter_single() -> None:
     whole = given(RANK, SIZE * 5, 3)
     total = everyone(SIZE * 5, 3).sum(0)

@@ -1,4 +1,7 @@
 // The operations that move data and leave it as it is.
+#include <algorithm>
+#include <functional>
+
 #include "backend.h"
 #include "error.h"
 
@@ -22,6 +25,12 @@ const Tensors& list_of_ranks(const char* what, const std::vector<Tensors>& lists
     refuse(c10::str(what, ": needs a list of one tensor per rank: ", n));
   }
   return lists[0];
+}
+
+std::vector<std::uint64_t> sizes_of(const Tensors& tensors) {
+  std::vector<std::uint64_t> sizes;
+  for (const at::Tensor& tensor : tensors) sizes.push_back(tensor.nbytes());
+  return sizes;
 }
 
 // Waits for an operation, whose own timeout ends it.
@@ -64,7 +73,7 @@ struct Split {
     }
   }
 
-  explicit Split(const Tensors& tensors) {
+  explicit Split(const Tensors& tensors) {  // one after the other
     std::size_t offset = 0;
     for (const at::Tensor& tensor : tensors) {
       bytes.push_back(tensor.nbytes());
@@ -73,6 +82,26 @@ struct Split {
     }
   }
 };
+
+// Nothing for any rank but one, for which there are all bytes of the tensor.
+Split for_rank(int rank, const at::Tensor& tensor, int n) {
+  Split split(Tensors(n, at::empty({0}, at::kByte)));
+  split.bytes[rank] = tensor.nbytes();
+  return split;
+}
+
+bool are_equal(const std::vector<std::uint64_t>& sizes) {
+  return std::adjacent_find(sizes.begin(), sizes.end(), std::not_equal_to<>()) == sizes.end();
+}
+
+// The sizes of the tensors in `list`, which only the root has: every rank then knows whether the
+// ranks' tensors are of one size. Collective.
+bool agree_on_equal(ddl_comm_t comm, const Tensors& list, int n, int root) {
+  std::vector<std::uint64_t> sizes = sizes_of(list);
+  sizes.resize(n);
+  check(ddl_comm_broadcast(comm, sizes.data(), sizes.size() * sizeof(sizes[0]), root));
+  return are_equal(sizes);
+}
 
 void exchange(ddl_comm_t comm, const at::Tensor& from, const Split& input, const at::Tensor& to,
               const Split& output) {
@@ -157,11 +186,17 @@ DdlBackend::Body DdlBackend::allgather_body(const char* what, const at::Tensor& 
 DdlBackend::Body DdlBackend::allgather_list_body(const char* what, const Tensors& outputs,
                                                  const at::Tensor& input) {
   check_tensor(what, input);
-  check_same(what, input, outputs);
+  check_parts(what, input, outputs, getRank());
   return [comm = comm_, outputs, input] {
     const at::Tensor from = input.contiguous();
     const at::Tensor all = flat_like(outputs);
-    check(ddl_comm_allgather(comm, from.const_data_ptr(), all.data_ptr(), from.nbytes()));
+    if (are_equal(sizes_of(outputs))) {
+      check(ddl_comm_allgather(comm, from.const_data_ptr(), all.data_ptr(), from.nbytes()));
+    } else {
+      Split to_each(Tensors(outputs.size(), from));
+      std::fill(to_each.offsets.begin(), to_each.offsets.end(), 0);
+      exchange(comm, from, to_each, all, Split(outputs));
+    }
     unpack(all, outputs);
   };
 }
@@ -219,15 +254,19 @@ DdlBackend::WorkPtr DdlBackend::gather(std::vector<Tensors>& outputs, Tensors& i
   Tensors list;
   if (root == getRank()) {
     list = list_of_ranks("gather", outputs, getSize());
-    check_same("gather", input, list);
+    check_parts("gather", input, list, root);
   }
   return run(
       OpType::GATHER, "ddl:gather", options.timeout, nested(outputs),
-      [=, comm = comm_] {
+      [=, comm = comm_, n = getSize()] {
         const at::Tensor from = input.contiguous();
-        const at::Tensor all = list.empty() ? at::Tensor() : flat_like(list);
-        void* const to = list.empty() ? nullptr : all.data_ptr();
-        check(ddl_comm_gather(comm, from.const_data_ptr(), to, from.nbytes(), root));
+        const at::Tensor all = list.empty() ? from.new_empty({0}) : flat_like(list);
+        if (agree_on_equal(comm, list, n, root)) {
+          check(ddl_comm_gather(comm, from.const_data_ptr(), all.data_ptr(), from.nbytes(), root));
+        } else {
+          exchange(comm, from, for_rank(root, from, n), all,
+                   list.empty() ? Split(Tensors(n, all)) : Split(list));
+        }
         if (!list.empty()) unpack(all, list);
       },
       input.device());
@@ -240,15 +279,20 @@ DdlBackend::WorkPtr DdlBackend::scatter(Tensors& outputs, std::vector<Tensors>& 
   Tensors list;
   if (root == getRank()) {
     list = list_of_ranks("scatter", inputs, getSize());
-    check_same("scatter", output, list);
+    check_parts("scatter", output, list, root);
   }
-  return run(OpType::SCATTER, "ddl:scatter", options.timeout, outputs, [=, comm = comm_] {
-    const at::Tensor all = list.empty() ? at::Tensor() : pack(list);
-    const void* const from = list.empty() ? nullptr : all.const_data_ptr();
-    const at::Tensor to = landing(output);
-    check(ddl_comm_scatter(comm, from, to.data_ptr(), to.nbytes(), root));
-    deliver(to, output);
-  });
+  return run(
+      OpType::SCATTER, "ddl:scatter", options.timeout, outputs, [=, comm = comm_, n = getSize()] {
+        const at::Tensor to = landing(output);
+        const at::Tensor all = list.empty() ? to.new_empty({0}) : pack(list);
+        if (agree_on_equal(comm, list, n, root)) {
+          check(ddl_comm_scatter(comm, all.const_data_ptr(), to.data_ptr(), to.nbytes(), root));
+        } else {
+          exchange(comm, all, list.empty() ? Split(Tensors(n, all)) : Split(list), to,
+                   for_rank(root, to, n));
+        }
+        deliver(to, output);
+      });
 }
 
 // -- From each to each

@@ -1,4 +1,6 @@
 // The operations that reduce.
+#include <algorithm>
+
 #include "backend.h"
 #include "error.h"
 #include "reduction.h"
@@ -67,6 +69,18 @@ void reduce_scatter_now(ddl_comm_t comm, const Reduction& how, const at::Tensor&
   how.restore(to, output);
 }
 
+// The same for parts of unequal sizes: sums them all, and keeps this rank's.
+void reduce_parts(ddl_comm_t comm, const Reduction& how, const at::Tensor& output,
+                  const Tensors& parts, int rank) {
+  const at::Tensor all = pack(parts);
+  const at::Tensor staged = how.stage(all);
+  how.allreduce(comm, staged, staged);
+  std::int64_t start = 0;
+  for (int before = 0; before < rank; ++before) start += parts[before].numel();
+  const std::int64_t width = staged.numel() / all.numel();  // a complex number is staged as two
+  how.restore(staged.view({-1}).narrow(0, start * width, output.numel() * width), output);
+}
+
 }  // namespace
 
 DdlBackend::Body DdlBackend::reduce_scatter_body(const char* what, const at::Tensor& output,
@@ -84,11 +98,19 @@ DdlBackend::WorkPtr DdlBackend::reduce_scatter(Tensors& outputs, std::vector<Ten
   if (inputs.size() != 1 || inputs[0].size() != static_cast<std::size_t>(getSize())) {
     refuse(c10::str("reduce_scatter: needs one input tensor per rank: ", getSize()));
   }
-  check_same("reduce_scatter", output, inputs[0]);
+  check_parts("reduce_scatter", output, inputs[0], getRank());
   const Reduction how("reduce_scatter", output, options.reduceOp);
-  return run(
-      OpType::REDUCE_SCATTER, "ddl:reduce_scatter", options.timeout, outputs,
-      [=, comm = comm_, list = inputs[0]] { reduce_scatter_now(comm, how, output, pack(list)); });
+  return run(OpType::REDUCE_SCATTER, "ddl:reduce_scatter", options.timeout, outputs,
+             [=, comm = comm_, list = inputs[0], rank = getRank()] {
+               const bool are_alike = std::all_of(list.begin(), list.end(), [&](const auto& part) {
+                 return part.numel() == output.numel();
+               });
+               if (are_alike) {
+                 reduce_scatter_now(comm, how, output, pack(list));
+               } else {
+                 reduce_parts(comm, how, output, list, rank);
+               }
+             });
 }
 
 DdlBackend::WorkPtr DdlBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,

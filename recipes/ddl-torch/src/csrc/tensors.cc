@@ -56,15 +56,18 @@ at::Tensor& only(const char* what, Tensors& tensors) {
   return tensors[0];
 }
 
-void check_same(const char* what, const at::Tensor& model, const Tensors& tensors) {
+void check_parts(const char* what, const at::Tensor& own, const Tensors& tensors, int rank) {
   for (const at::Tensor& tensor : tensors) {
     check_tensor(what, tensor);
-    check_same_device(what, model, tensor);
-    if (tensor.scalar_type() != model.scalar_type() || tensor.numel() != model.numel()) {
-      refuse(c10::str(what, ": the tensors differ: ", model.numel(), " elements of ",
-                      model.scalar_type(), " and ", tensor.numel(), " of ", tensor.scalar_type(),
-                      "; all must be alike"));
+    check_same_device(what, own, tensor);
+    if (tensor.scalar_type() != own.scalar_type()) {
+      refuse(c10::str(what, ": the tensors are of ", own.scalar_type(), " and ",
+                      tensor.scalar_type(), "; all must be of one type"));
     }
+  }
+  if (tensors[rank].numel() != own.numel()) {
+    refuse(c10::str(what, ": this rank's tensor has ", own.numel(), " elements, but number ", rank,
+                    " of the list, which is for it, has ", tensors[rank].numel()));
   }
 }
 

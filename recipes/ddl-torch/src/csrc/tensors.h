@@ -22,8 +22,9 @@ void check_one(const char* what, const Tensors& tensors);
 // The only tensor of `tensors`, checked.
 at::Tensor& only(const char* what, Tensors& tensors);
 
-// Refuses tensors whose type or number of elements is not that of `model`.
-void check_same(const char* what, const at::Tensor& model, const Tensors& tensors);
+// Refuses a list of one tensor per rank that are not of the type of `own`, or whose tensor for
+// `rank`, this one, is not of its size. The others' sizes may differ.
+void check_parts(const char* what, const at::Tensor& own, const Tensors& tensors, int rank);
 
 // Refuses an `all` that is not `n` times `one`.
 void check_blocks(const char* what, const at::Tensor& one, const at::Tensor& all, int n);
