@@ -10,17 +10,19 @@ GPU tensors need a torch with CUDA and the CUDA variant of ddl. An operation beg
 tensors' stream was given before, on a thread and a stream of its own; `wait()` returns when the
 result is there.
 
-Timeouts are torch's (30 minutes unless `init_process_group(timeout=...)` says else); ddl has one
-for the whole process, so groups that wait at the same time share the latest.
+Timeouts are torch's (30 minutes unless `init_process_group(timeout=...)` says else), for each
+operation its own. `ddl.set_timeout` is for the program's own calls of ddl.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ddl_torch import _start
+from ddl_torch import _names, _start
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch.distributed import ProcessGroup
 
 __all__ = ["register"]
@@ -36,38 +38,37 @@ def register() -> None:
     import torch
     import torch.distributed as dist
 
-    if dist.is_available() and "ddl" not in dist.Backend.backend_list:
+    if dist.is_available() and _names.NAME not in dist.Backend.backend_list:
         devices = ["cpu", "cuda"] if torch.version.cuda else ["cpu"]
-        dist.Backend.register_backend("ddl", _create, extended_api=True, devices=devices)
+        dist.Backend.register_backend(_names.NAME, _create, extended_api=True, devices=devices)
+        _names.take()
         _take_monitored_barriers()
         _start.take_mpi_jobs()
 
 
 def _take_monitored_barriers() -> None:
     """Let `dist.monitored_barrier` take groups of ours: torch's own refuses all but Gloo's."""
-    import functools
     from datetime import timedelta
 
-    import torch.distributed as dist
     from torch.distributed import distributed_c10d
 
-    torchs = distributed_c10d.monitored_barrier
+    def wrap(torchs: Callable[..., None]) -> Callable[..., None]:
+        def monitored_barrier(
+            group: ProcessGroup | None = None,
+            timeout: timedelta | float | None = None,
+            wait_all_ranks: bool = False,
+        ) -> None:
+            if distributed_c10d._rank_not_in_group(group) or not _names.is_ours(group):
+                torchs(group, timeout, wait_all_ranks)
+                return
+            limit = timedelta(seconds=timeout) if isinstance(timeout, (int, float)) else timeout
+            options = {} if limit is None else {"timeout": limit}
+            ours: Any = distributed_c10d._get_default_group() if group is None else group
+            ours.monitored_barrier(**options, wait_all_ranks=wait_all_ranks)
 
-    @functools.wraps(torchs)
-    def monitored_barrier(
-        group: ProcessGroup | None = None,
-        timeout: timedelta | float | None = None,
-        wait_all_ranks: bool = False,
-    ) -> None:
-        if distributed_c10d._rank_not_in_group(group) or dist.get_backend(group) != "ddl":
-            torchs(group, timeout, wait_all_ranks)
-            return
-        limit = timedelta(seconds=timeout) if isinstance(timeout, (int, float)) else timeout
-        options = {} if limit is None else {"timeout": limit}
-        ours: Any = distributed_c10d._get_default_group() if group is None else group
-        ours.monitored_barrier(**options, wait_all_ranks=wait_all_ranks)
+        return monitored_barrier
 
-    dist.monitored_barrier = distributed_c10d.monitored_barrier = monitored_barrier
+    _names.replace_function("monitored_barrier", wrap)
 
 
 def _create(options: Any, _backend_options: Any) -> ProcessGroup:

@@ -10,44 +10,27 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import socket
+import sys
 import threading
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    class Store(Protocol):
-        """A store of torch.distributed."""
-
-        def set(self, key: str, value: str) -> None: ...
-        def get(self, key: str) -> bytes: ...
-        def add(self, key: str, amount: int) -> int: ...
-        def check(self, keys: list[str]) -> bool: ...
-        def wait(self, keys: list[str]) -> None: ...
-
+    from ddl_torch._round import Round
 
 _MAPPING = "PMI_process_mapping"
 
 
 class Server:
-    """Answers the MPI of one rank.
+    """Answers the MPI of one rank, by the keys of its round."""
 
-    Args:
-        store: shared by all ranks, with a prefix of its own; its timeout is that of every wait.
-        rank, size: of this process among all.
-        host: the name of its host; ranks with equal ones may share memory.
-    """
-
-    def __init__(self, store: Store, rank: int, size: int, host: str) -> None:
-        self._store, self._rank, self._size = store, rank, size
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
         self._barriers = 0
         self._process = os.getpid()
-        store.set(f"host {rank}", host)
-        if rank == 0:  # MPICH names files of /dev/shm by it: no other job has it, nor can guess it
-            store.set("name", f"ddl_{secrets.token_hex(16)}")
         self._ours, theirs = socket.socketpair()
         self._theirs = theirs.detach()  # MPI closes it
 
@@ -57,7 +40,7 @@ class Server:
             if name.startswith(("PMI_", "PMIX_", "MPI_LOCAL")):
                 del environ[name]
         environ["PMI_FD"] = str(self._theirs)
-        environ["PMI_RANK"], environ["PMI_SIZE"] = str(self._rank), str(self._size)
+        environ["PMI_RANK"], environ["PMI_SIZE"] = str(self._round.rank), str(self._round.size)
         threading.Thread(target=self._serve, name="ddl-pmi", daemon=True).start()
 
     def stop(self) -> None:
@@ -82,6 +65,7 @@ class Server:
                     answer = self._answer(words)
                 except Exception as error:  # the store's; the rank's MPI shall not wait forever
                     reason = " ".join(str(error).split())[:200]
+                    sys.stderr.write(f"{reason}\n")
                     answer = f"cmd={words.get('cmd', '')}_result rc=-1 msg={reason}"
                 try:
                     lines.write(answer + "\n")
@@ -97,8 +81,9 @@ class Server:
             "init": lambda: "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
             "get_maxes": lambda: "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024 rc=0",
             "get_appnum": lambda: "cmd=appnum appnum=0 rc=0",
-            "get_universe_size": lambda: f"cmd=universe_size size={self._size} rc=0",
-            "get_my_kvsname": self._name,
+            "get_universe_size": lambda: f"cmd=universe_size size={self._round.size} rc=0",
+            # MPICH names files of /dev/shm by it: no other job has it, nor can guess it.
+            "get_my_kvsname": lambda: f"cmd=my_kvsname kvsname=ddl_{self._round.name} rc=0",
             "put": lambda: self._put(words["key"], words["value"]),
             "get": lambda: self._get(words["key"]),
             "barrier_in": self._barrier,
@@ -107,28 +92,19 @@ class Server:
         unknown = f"cmd={command}_result rc=-1 msg=not_supported"
         return answers.get(command, lambda: unknown)()
 
-    def _name(self) -> str:
-        return f"cmd=my_kvsname kvsname={self._store.get('name').decode()} rc=0"
-
     def _put(self, key: str, value: str) -> str:
-        self._store.set(f"key {key}", value)
+        self._round.set(f"key {key}", value)
         return "cmd=put_result rc=0 msg=success"
 
     def _get(self, key: str) -> str:
-        if key == _MAPPING:
-            hosts = [self._store.get(f"host {rank}").decode() for rank in range(self._size)]
-            return f"cmd=get_result rc=0 msg=success value={mapping(hosts)}"
-        if not self._store.check([f"key {key}"]):
+        value = mapping(self._round.hosts) if key == _MAPPING else self._round.get(f"key {key}")
+        if value is None:
             return "cmd=get_result rc=-1 msg=key_not_found value=unknown"
-        value = self._store.get(f"key {key}").decode()
         return f"cmd=get_result rc=0 msg=success value={value}"
 
     def _barrier(self) -> str:
         self._barriers += 1
-        name = f"barrier {self._barriers}"
-        if self._store.add(name, 1) == self._size:
-            self._store.set(f"{name} done", "")
-        self._store.wait([f"{name} done"])
+        self._round.barrier(f"barrier {self._barriers}")
         return "cmd=barrier_out rc=0"
 
 

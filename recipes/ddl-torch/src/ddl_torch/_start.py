@@ -1,21 +1,30 @@
 """How a rank comes to its MPI and to torch's store, whoever has started it.
 
 ddlrun gives both. `srun --mpi=pmi2` and mpiexec give MPI alone: `take_mpi_jobs` makes a store.
-torchrun, accelerate and Lightning give a store alone: `start` lets MPI meet by it.
+torchrun, accelerate and Lightning give a store alone: `start` lets MPI meet by it, at each restart
+anew (_round.py).
 """
 
 from __future__ import annotations
 
 import atexit
-import functools
+import contextlib
 import inspect
 import os
 import socket
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ddl_torch import _pmi
+from ddl_torch import _names, _pmi
+from ddl_torch._round import Round
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_OTHERS_END = 60.0  # seconds for the ranks of a host to end, once its first has
 
 
 def start(options: Any) -> None:
@@ -24,6 +33,7 @@ def start(options: Any) -> None:
     Raises:
         ValueError: MPI cannot be started for a group of some ranks, or torch and whoever answers
             this process's MPI disagree about who it is.
+        DistBackendError: some ranks, which it names, did not come within the timeout.
         DDLError: of `ddl.init`.
     """
     import ddl
@@ -37,12 +47,44 @@ def start(options: Any) -> None:
                 f"backend ddl: MPI cannot begin with a group of {options.group_size} of {size} "
                 'ranks; call init_process_group("ddl"), or start the program with ddlrun'
             )
-        import torch.distributed as dist
+        _meet_by(options.store, rank, size, options.timeout.total_seconds())
+    else:
+        ddl.init()
 
-        server = _pmi.Server(dist.PrefixStore("ddl-pmi", options.store), rank, size, _host())
-        server.start(os.environ)
-        atexit.register(server.stop)  # after ddl's own end, which is registered later
-    ddl.init()
+
+def _meet_by(store: Any, rank: int, size: int, seconds: float) -> None:
+    """Start ddl, whose MPI meets by torch's store."""
+    import ddl
+    import torch.distributed as dist
+
+    round_ = Round(dist.PrefixStore("ddl-pmi", store), rank, size, _host(), seconds)
+    if round_.hosts.index(round_.hosts[rank]) == rank:
+        _sweep_after_us()
+    server = _pmi.Server(round_)
+    server.start(os.environ)
+    atexit.register(server.stop)  # after ddl's own end, which is registered later
+    with round_.watch("MPI_Init"):
+        ddl.init()
+
+
+def _sweep_after_us() -> None:
+    """Have a process remove what killed ranks of this host leave in /dev/shm; ddlrun does so, too.
+
+    It begins as nobody's child, so that the program never waits for it.
+    """
+    from ddl.launch import sweep
+
+    words = [sys.executable, "-I", "-S", sweep.__file__, str(os.getpid()), f"{_OTHERS_END:g}"]
+    with contextlib.suppress(OSError):
+        subprocess.run(
+            ["/bin/sh", "-c", '"$@" &', "sh", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+            check=False,
+        )
 
 
 def _in_torch(options: Any) -> tuple[int, int]:
@@ -81,27 +123,26 @@ def _host() -> str:
 
 def take_mpi_jobs() -> None:
     """Let `init_process_group("ddl")` do without RANK and the like: torch reads no MPI's."""
-    import torch.distributed as dist
-    from torch.distributed import distributed_c10d
 
-    torchs = distributed_c10d.init_process_group
-    signature = inspect.signature(torchs)
+    def wrap(torchs: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(torchs)
 
-    @functools.wraps(torchs)
-    def init_process_group(*args: Any, **kwargs: Any) -> None:
-        given = signature.bind(*args, **kwargs)
-        if _asks_the_environment(given.arguments):
-            given.arguments |= _from_mpi(given.arguments.get("timeout"))
-        torchs(*given.args, **given.kwargs)
+        def init_process_group(*args: Any, **kwargs: Any) -> None:
+            given = signature.bind(*args, **kwargs)
+            if _asks_the_environment(given.arguments):
+                given.arguments |= _from_mpi(given.arguments.get("timeout"))
+            torchs(*given.args, **given.kwargs)
 
-    dist.init_process_group = distributed_c10d.init_process_group = init_process_group
+        return init_process_group
+
+    _names.replace_function("init_process_group", wrap)
 
 
 def _asks_the_environment(given: dict[str, Any]) -> bool:
     """Whether torch would look for variables that are not there, for a group of ours."""
     named = any(given.get(name, none) != none for name, none in (("rank", -1), ("world_size", -1)))
     return (
-        "ddl" in str(given.get("backend")).lower().replace(",", ":").split(":")
+        _names.is_asked_for(given.get("backend"))
         and given.get("init_method") in (None, "env://")
         and given.get("store") is None
         and not named
