@@ -106,7 +106,9 @@ class TorchRanks:
 
         self._torch, self._dist = torch, dist
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self._device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        # By the devices, not by the name: ddl may stand in for nccl without a GPU.
+        has_cpu = torch.device("cpu") in dist.group.WORLD._device_types
+        self._device = "cpu" if has_cpu else "cuda"
         self.group = dist.new_group(timeout=timedelta(seconds=PATIENCE))
 
     def any(self, flag: bool) -> bool:
