@@ -85,6 +85,21 @@ def test_a_step_whose_graph_is_not_shown_is_an_error(monkeypatch: pytest.MonkeyP
         train(convolutions(), lms(limit=MIB, batch_size=BATCH))
 
 
+def test_a_second_step_whose_graph_is_not_shown_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first one only tells the size of the batch."""
+    learned = engine.Engine.learned
+
+    def blind(self: engine.Engine, batch_size: int) -> None:
+        learned(self, batch_size)
+        self.optimize = lambda graph, round_: None  # type: ignore[method-assign]
+
+    monkeypatch.setattr(engine.Engine, "learned", blind)
+    with pytest.raises(LmsError, match="without showing its graph, so that no limit was kept"):
+        train(convolutions(), lms(limit="1GiB"))
+
+
 def test_an_impossible_limit_ends_fit_before_it_trains() -> None:
     model = convolutions()
     weights = [one.tobytes() for one in model.get_weights()]
@@ -107,6 +122,41 @@ def test_an_impossible_limit_ends_a_function() -> None:
     for _ in range(2):
         with pytest.raises(LimitError, match="the limit of 5 B cannot be kept"):
             step(tf.ones((64, 64)))
+
+
+def test_a_shape_that_is_refused_does_not_refuse_the_next() -> None:
+    @lms_tensorflow.function(limit="3MiB", device="CPU:0", host="CPU:1")
+    def step(x: tf.Tensor, fails: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(fails), ["of ours"])]):
+            return tf.sin(tf.cos(x))
+
+    small, large = tf.ones((16, 1024)), tf.ones((4096, 1024))
+    yes, no = tf.constant(True), tf.constant(False)
+    for _ in range(2):
+        with pytest.raises(LimitError, match=r"the limit of 3.0 MiB cannot be kept"):
+            step(large, no)
+        assert tf.reduce_all(step(small, no) == tf.sin(tf.cos(small)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="of ours"):
+        step(small, yes)
+
+
+def test_a_function_whose_graph_is_not_shown_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = lms_tensorflow.function(tf.sin, limit="1GiB", device="CPU:0", host="CPU:1")
+    step(tf.ones((64, 64)))
+    monkeypatch.setattr(engine.Engine, "optimize", lambda self, graph, round_: None)
+    step(tf.ones((64, 64)))  # its graph is ready
+    with pytest.raises(LmsError, match="has run the function without showing its graph"):
+        step(tf.ones((64, 128)))
+
+
+def test_a_block_in_which_nothing_is_planned_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    step, x = tf.function(tf.sin), tf.ones((64, 64))
+    with lms(limit="1GiB"):
+        step(x)
+    assert not caplog.records
+    with lms(limit="1GiB"):
+        step(x)
+    assert "no limit was kept in this `with`" in caplog.text
 
 
 def test_an_error_in_the_planner_stops_the_step(monkeypatch: pytest.MonkeyPatch) -> None:

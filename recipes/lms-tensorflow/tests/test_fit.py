@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-from lms_tensorflow import lms as module
+from lms_tensorflow import fit as module
 from models import (
     BATCH,
     attention,

@@ -10,7 +10,7 @@ import lms_tensorflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from lms_tensorflow import lms as module
+from lms_tensorflow import fit as module
 from models import MIB, lms
 
 DEVICES = {"device": "CPU:0", "host": "CPU:1"}

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from lms_tensorflow import plugin
@@ -13,9 +17,12 @@ from lms_tensorflow.errors import LmsError
 from lms_tensorflow.graph import Graph
 from lms_tensorflow.options import Options
 from lms_tensorflow.plan import Plan, make_plan
-from lms_tensorflow.rewrite import is_rewritten, refuse, rewrite
+from lms_tensorflow.rewrite import is_rewritten, refusal, refuse, rewrite
 from lms_tensorflow.rounds import Rounds, rounds_now
 from lms_tensorflow.sizes import Sizes
+
+#: Numbers of refused graphs, in all of the process: a graph outlives the LMS that refused it.
+_numbers = itertools.count(1)
 
 
 class Engine:
@@ -23,9 +30,9 @@ class Engine:
 
     Attributes:
         plans: of each graph seen that has something on the device, in their order.
-        failure: why a graph was refused; running it fails with the same words.
+        refused: why graphs were refused, by number; running one fails with its number.
         learning: whether a graph was planned without knowing the size of its batch.
-        has_seen: whether TensorFlow has shown a graph with something on the device.
+        shown: how many graphs with something on the device TensorFlow has shown, since `learned`.
     """
 
     def __init__(self, options: Options, devices: Devices) -> None:
@@ -41,20 +48,19 @@ class Engine:
         """Forget all graphs, and all that was learned of them."""
         self.options = self._given
         self.plans: list[Plan] = []
-        self.failure: LmsError | None = None
+        self.refused: dict[int, LmsError] = {}
         self.learning = False
-        self.has_seen = False
+        self.shown = 0
 
-    def start(self, can_learn: bool = False) -> None:
-        """Take the graphs from now on.
+    def prepare(self, can_learn: bool = False) -> None:
+        """See whether graphs can be planned as the options say.
 
         Args:
             can_learn: the first step may run with an unknown batch, and all of it swapped: it
                 runs a second time with `learned`.
 
         Raises:
-            LmsError: another engine has them, the plugin cannot be loaded, or TensorFlow's
-                optimizers are switched off.
+            LmsError: the plugin cannot be loaded, or TensorFlow's optimizers are switched off.
             OptionError: a device is not there, or a limit is needed.
         """
         plugin.load(self.devices.type)
@@ -62,7 +68,37 @@ class Engine:
         self._limit = self.devices.limit(self.options)
         self._can_learn = can_learn
         self._rounds = rounds_now()
+
+    def start(self) -> None:
+        """Take the graphs from now on.
+
+        Raises:
+            LmsError: another engine has them.
+        """
         plugin.start(self.optimize)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Take the graphs that are made ready inside; refused ones fail by their own error.
+
+        Raises:
+            LmsError: another engine has the graphs, or one was refused.
+        """
+        self.start()
+        try:
+            yield
+        except tf.errors.OpError as error:
+            reason = self.reason(error)
+            if reason is None:
+                raise
+            raise reason from None
+        finally:
+            self.stop()
+
+    def reason(self, error: tf.errors.OpError) -> LmsError | None:
+        """Why a graph was refused, if that is what made it fail."""
+        number = refusal(error.message)
+        return None if number is None else self.refused.get(number)
 
     def stop(self) -> None:
         """Leave graphs alone again."""
@@ -73,12 +109,14 @@ class Engine:
         self.options = dataclasses.replace(self.options, batch_size=batch_size)
         self.learning = False
         self.plans.clear()
+        self.shown = 0
 
     def optimize(self, serialized: bytes, round_: int) -> bytes | None:
         """The function that the plugin calls with each graph; None leaves the graph as it is."""
         with self._lock:
             graph_def = graph_pb2.GraphDef()
             host = self.devices.host
+            failure: LmsError | None = None
             try:
                 graph_def.ParseFromString(serialized)
                 if not self._rounds.ends_with(round_, len(graph_def.node)):
@@ -87,18 +125,20 @@ class Engine:
                 if names is None or is_rewritten(graph_def):
                     return None
                 host = names[1]
-                self.has_seen = True
+                self.shown += 1
                 plan = self._plan(graph_def, *names)
                 if not plan.peak_before and not plan.swaps:
                     return None
                 self.plans.append(plan)
                 rewrite(graph_def, plan)
             except LmsError as error:
-                self.failure = error
+                failure = error
             except Exception as error:  # the caller is C, and must not go on without a plan
-                self.failure = LmsError(f"LMS: cannot plan a graph: {error!r}; please report this")
-            if self.failure is not None:
-                refuse(graph_def, host, str(self.failure))
+                failure = LmsError(f"LMS: cannot plan a graph: {error!r}; please report this")
+            if failure is not None:
+                number = next(_numbers)
+                self.refused[number] = failure
+                refuse(graph_def, host, str(failure), number)
             return bytes(graph_def.SerializeToString())
 
     def _plan(self, graph_def: graph_pb2.GraphDef, device: str, host: str) -> Plan:

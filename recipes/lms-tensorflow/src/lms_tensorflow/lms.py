@@ -15,11 +15,11 @@ from lms_tensorflow import report
 from lms_tensorflow.devices import Devices
 from lms_tensorflow.engine import Engine
 from lms_tensorflow.errors import LmsError
+from lms_tensorflow.fit import Fit, not_shown, tell_jit
 from lms_tensorflow.options import Options
 from lms_tensorflow.plan import Plan
 
 _log = logging.getLogger("lms_tensorflow")
-_told: set[str] = set()
 
 
 class LMS(keras.callbacks.Callback):  # type: ignore[misc]
@@ -56,7 +56,7 @@ class LMS(keras.callbacks.Callback):  # type: ignore[misc]
                 names = ", ".join(sorted(known))
                 raise TypeError(f"LMS: unknown option {name!r}; there are device, host, {names}")
         self._engine = Engine(Options(limit=limit, **options), Devices(device, host))
-        self._fit: _Fit | None = None
+        self._fit: Fit | None = None
 
     @property
     def plans(self) -> list[Plan]:
@@ -75,17 +75,26 @@ class LMS(keras.callbacks.Callback):  # type: ignore[misc]
         """Leave graphs alone again, as at the end of `fit` or `with`."""
         self._engine.stop()
         if self._fit is not None:
-            self._fit.restore()
+            self._fit.end()
             self._fit = None
 
     def __enter__(self) -> Self:
+        self._engine.prepare()
         self._engine.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
         self.close()
-        if isinstance(error, tf.errors.OpError) and self._engine.failure is not None:
-            raise self._engine.failure from None
+        if isinstance(error, tf.errors.OpError):
+            reason = self._engine.reason(error)
+            if reason is not None:
+                raise reason from None
+        if error is None and not self._engine.shown:
+            _log.warning(
+                "LMS: no limit was kept in this `with`: TensorFlow has made no graph with "
+                "something on %s ready in it; functions that have run before are not planned",
+                self._engine.devices.device,
+            )
 
     def set_model(self, model: Any) -> None:
         """Keras calls this before it makes the step."""
@@ -93,103 +102,33 @@ class LMS(keras.callbacks.Callback):  # type: ignore[misc]
         if model.run_eagerly:
             raise LmsError("LMS: run_eagerly=True has no graph to plan; compile without it")
         self.close()
-        self._fit = _Fit(model, self._engine)
-
-    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Leave the model alone in `evaluate`: this callback serves `fit` only."""
-        if self._fit is not None and not self._fit.begun:
-            self.close()
-
-    def on_predict_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Nor does it serve `predict`."""
-        self.on_test_begin()
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Take the graphs."""
-        assert self._fit is not None
-        self._fit.begin()
+        """Take the step."""
+        self._fit = Fit(self.model, self._engine)
+
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Take the validation of `fit`; an `evaluate` of its own is not served."""
+        if self._fit is not None:
+            self._fit.validate()
+
+    def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
+        """The validation is over."""
+        if self._fit is not None:
+            self._fit.validated()
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """The step that comes is this `fit`'s."""
+        if self._fit is not None:
+            self._fit.in_turn = True
+
+    def on_test_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """And so is this one."""
+        self.on_train_batch_begin(batch)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Leave graphs alone again; the next `fit` without LMS has none of it."""
+        """The next `fit` without LMS has none of it."""
         self.close()
-
-
-class _Fit:
-    """One `fit` of a model: its step is made anew for LMS, and again after it.
-
-    If the size of the batch is not known before a step runs, the first step swaps everything and
-    tells it. Then the step is made once more.
-    """
-
-    def __init__(self, model: Any, engine: Engine) -> None:
-        self.model = model
-        self.engine = engine
-        self.begun = False
-        engine.reset()
-        self.jit_compile = model.jit_compile
-        if self.jit_compile:
-            tell_jit("this model's step")
-            model.jit_compile = False
-        model.train_function = None  # one that has run is past planning
-        self.learns = engine.options.batch_size is None
-        self.step: Callable[[Any], Any] = lambda iterator: None
-        if self.learns:
-            with tf.device("CPU:0"):
-                self.batch_size = tf.Variable(0, dtype=tf.int64, trainable=False)
-            model.train_step = functools.partial(self._told, model.train_step)
-
-    def begin(self) -> None:
-        """The step is made, and has not run."""
-        try:
-            self.engine.start(can_learn=self.learns)
-        except LmsError:
-            self.restore()
-            raise
-        self.begun = True
-        self.step = self.model.train_function
-        self.model.train_function = self._guarded
-
-    def restore(self) -> None:
-        """Give the model back as it was."""
-        self.model.jit_compile = self.jit_compile
-        self.model.train_function = None
-        self._forget()
-
-    def _forget(self) -> None:
-        if self.learns:
-            self.learns = False
-            del self.model.train_step
-
-    def _told(self, step: Callable[[Any], Any], data: Any) -> Any:
-        first = next(one for one in tf.nest.flatten(data) if one is not None)
-        with tf.device("CPU:0"):
-            self.batch_size.assign(tf.shape(first, out_type=tf.int64)[0])
-        return step(data)
-
-    def _guarded(self, iterator: Any) -> Any:
-        try:
-            logs = self.step(iterator)
-        except BaseException as error:
-            self.engine.stop()
-            self.restore()
-            if isinstance(error, tf.errors.OpError) and self.engine.failure is not None:
-                raise self.engine.failure from None
-            raise
-        if not self.engine.has_seen:
-            self.engine.stop()
-            self.restore()
-            raise LmsError(
-                "LMS: TensorFlow has run the first step without showing its graph, so that no "
-                "limit was kept; its optimizers may have taken longer than "
-                "meta_optimizer_timeout_ms allows, or the step has nothing on the device"
-            )
-        if self.engine.learning:
-            self.engine.learned(int(self.batch_size.numpy()))
-            self._forget()
-            self.model.make_train_function(force=True)
-            self.step = self.model.train_function
-            self.model.train_function = self._guarded
-        return logs
 
 
 def function(given: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -224,18 +163,15 @@ class _Function:
         functools.update_wrapper(self, python)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.lms._engine.options.batch_size is None:
+        engine = self.lms._engine
+        if engine.options.batch_size is None:
             given = [one for one in tf.nest.flatten((args, kwargs)) if getattr(one, "shape", ())]
             if given:
-                self.lms._engine.learned(int(given[0].shape[0]))
-        with self.lms:
-            return self._call(*args, **kwargs)
-
-
-def tell_jit(what: str) -> None:
-    """Say once per process that XLA is off."""
-    if "jit" not in _told:
-        _told.add("jit")
-        _log.warning(
-            "LMS: %s runs with jit_compile=False: what XLA compiles has no graph to plan", what
-        )
+                engine.learned(int(given[0].shape[0]))
+        engine.prepare()
+        made, shown = self._call.experimental_get_tracing_count(), engine.shown
+        with engine.active():
+            result = self._call(*args, **kwargs)
+        if self._call.experimental_get_tracing_count() > made and engine.shown == shown:
+            raise not_shown("the function")
+        return result

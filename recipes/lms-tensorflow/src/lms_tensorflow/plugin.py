@@ -72,8 +72,8 @@ def start(optimize: Optimize) -> None:
     with _lock:
         if _current is not None:
             raise LmsError(
-                "LMS: another LMS is active in this process; let its `fit` or `with` end, or call "
-                "its `close()` where an error kept it from ending"
+                "LMS: another LMS is active in this process; let its step or `with` end, or call "
+                "its `close()` where nothing ends it"
             )
         _current = optimize
         _library.lms_set_planner(_planner)

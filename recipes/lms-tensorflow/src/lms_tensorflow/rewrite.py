@@ -11,6 +11,7 @@ swap-outs whose memory it counts on.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import tensorflow as tf
@@ -110,9 +111,9 @@ def _text(graph: Graph, tensor: Tensor) -> str:
     return f"{name}:{tensor[1]}" if tensor[1] else name
 
 
-def refuse(graph_def: Any, host: str, message: str) -> None:
-    """Let the graph fail with a message before anything else runs."""
-    names = [f"program{MARK}{part}" for part in ("false", "message", "refuse")]
+def refuse(graph_def: Any, host: str, message: str, number: int) -> None:
+    """Let the graph fail with a message before anything else runs; `refusal` gives the number."""
+    names = [f"program{MARK}{part}" for part in ("false", "message", f"refuse_{number}")]
     held = [node for node in graph_def.node if node.op not in ("_Arg", "Const", "_Retval")]
     for name, value in zip(names, (tf.constant(False), tf.constant(message)), strict=False):
         node = graph_def.node.add(name=name, op="Const", device=host)
@@ -123,3 +124,9 @@ def refuse(graph_def: Any, host: str, message: str) -> None:
     node.attr["summarize"].i = 1
     for node in held:
         node.input.append(f"^{names[2]}")
+
+
+def refusal(message: str) -> int | None:
+    """The number with which the graph was refused that fails with this message."""
+    found = re.search(f"program{MARK}refuse_([0-9]+)", message)
+    return int(found[1]) if found else None
