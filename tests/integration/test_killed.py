@@ -64,7 +64,7 @@ def try_points(scene: Scene, machine: Machine, points: int | None, code: int) ->
     return len(chosen)
 
 
-@pytest.mark.parametrize("name", ["create", "clone", "remove", "gc", "module", "image", "lock"])
+@pytest.mark.parametrize("name", ["create", "clone", "remove", "fetch", "image"])
 def test_some_calls(tmp_path: Path, machine: Machine, name: str) -> None:
     scene = SCENES[name](tmp_path / name)
     try_points(scene, machine, POINTS, 0)

@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from ddlce.engine.index import GENERATION, REPODATA, index_is_current, publish_index
+from ddlce.engine.index import (
+    GENERATION,
+    REPODATA,
+    index_channel,
+    index_is_current,
+    publish_index,
+)
 from ddlce.files import sha256_file
 from support.minichannel import Pkg, pack
 
@@ -180,3 +186,11 @@ def test_two_with_different_caches_wait_for_each_other(tmp_path: Path) -> None:
     second = subprocess.run([*command, tmp_path / "two", tmp_path / "quick"], check=False)
     assert (first.wait(60), second.returncode) == (0, 0)
     assert index_is_current(tmp_path / "channel", [])
+
+
+def test_an_index_that_cannot_be_written_is_an_error_of_the_system(tmp_path: Path) -> None:
+    build(tmp_path, a="1")
+    (tmp_path / "linux-64/repodata.json").mkdir()
+    with pytest.raises(OSError, match="Is a directory") as caught:
+        index_channel(tmp_path)
+    assert caught.value.filename == str(tmp_path)

@@ -14,6 +14,8 @@ server, but a killed run never leaves an index beside packages that it does not 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable
@@ -23,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ddlce.audit.facts import read_metadata
 from ddlce.engine.describe import CHANNELDATA, CURRENT, RUN_EXPORTS, describe_channel
+from ddlce.errors import WorkError
 from ddlce.files import (
     explain_os_errors,
     link_atomic,
@@ -64,11 +67,20 @@ def index_channel(folder: Path) -> None:
     """Index the packages under `folder/<subdir>/` in place.
 
     For a folder that nobody reads yet; a published channel is changed by `publish_index`.
+
+    Raises:
+        OSError: a file cannot be written, or the disk is full.
+        WorkError: any other failure of the engine.
     """
     from rattler.index.index import index_fs
 
     (folder / "noarch").mkdir(parents=True, exist_ok=True)
-    asyncio.run(index_fs(folder, write_zst=True, write_shards=True))
+    try:
+        asyncio.run(index_fs(folder, write_zst=True, write_shards=True))
+    except Exception as error:  # the engine's have one class for all kinds
+        if code := re.search(r"os error (\d+)", str(error)):
+            raise OSError(int(code[1]), os.strerror(int(code[1])), str(folder)) from error
+        raise WorkError(f"cannot index {folder}: {' '.join(str(error).split())}") from error
 
 
 def publish_index(
