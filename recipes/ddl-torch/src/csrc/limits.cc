@@ -24,8 +24,7 @@ bool Limits::is_cancelled() {
 }
 
 Limits::Scope::Scope(Limits& limits, std::chrono::milliseconds timeout)
-    : limits_(limits),
-      seconds_(std::min(std::chrono::duration<double>(timeout).count(), 1e9)) {
+    : limits_(limits), seconds_(std::min(std::chrono::duration<double>(timeout).count(), 1e9)) {
   {
     const std::lock_guard<std::mutex> lock(limits_.mutex_);
     if (limits_.is_cancelled_) seconds_ = kGivenUp;
