@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.records import read_records
-from ddlce.errors import InputError
+from ddlce.env.records import leave_links_unhashed, read_records
+from ddlce.errors import InputError, WorkError
 from ddlce.safepath import below_link, is_inside
 
 
@@ -29,3 +29,19 @@ def test_plain_paths() -> None:
     assert all(map(is_inside, ["a", "a/b", "...", "a/..b/c", "lib/python3.11/x y", "a\\..\\b"]))
     assert not below_link("a/b/c", {"b", "a/b/c", "a/b/c/d"})
     assert below_link("a/b/c", {"a"})
+
+
+def test_a_copy_in_place_of_a_link_is_refused(tmp_path: Path) -> None:
+    """As rattler leaves one where the system makes no link."""
+    (tmp_path / "conda-meta").mkdir()
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to("file")
+    entry = {"_path": "link", "path_type": "softlink", "sha256_in_prefix": "0" * 64}
+    (tmp_path / "conda-meta/a-1-0.json").write_text(json.dumps({"paths_data": {"paths": [entry]}}))
+    records = read_records(tmp_path)
+    leave_links_unhashed(records)
+    assert "sha256_in_prefix" not in records[0].entries[0]
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").write_text("x")
+    with pytest.raises(WorkError, match=f"{tmp_path}/link cannot be made a link"):
+        leave_links_unhashed(records)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ddlce import jsontext
-from ddlce.errors import InputError
+from ddlce.errors import InputError, WorkError
 from ddlce.files import write_atomic
 from ddlce.safepath import is_inside
 
@@ -79,10 +79,18 @@ def leave_links_unhashed(records: Iterable[Record]) -> None:
 
     It is that of the link's text. `conda doctor` compares it with what it reads through the link,
     and calls every link altered.
+
+    Raises:
+        WorkError: rattler has put a copy where the disk would not make a link.
     """
     for record in records:
         for entry in record.entries:
             if entry.get("path_type") == "softlink":
+                path = record.path.parents[1] / entry["_path"]
+                if path.is_file() and not path.is_symlink():
+                    raise WorkError(
+                        f"{path} cannot be made a link", "check the disk, and run the command again"
+                    )
                 entry.pop("sha256_in_prefix", None)
 
 
