@@ -20,6 +20,7 @@ def gradient(
     limit: int | None,
     steps: int = 3,
     device: lms.SimulatedDevice | None = None,
+    smallest: int = 1,
 ) -> tuple[list[Tensor], int]:
     """Of each step, and the most bytes that the device had in use."""
     generator = torch.Generator().manual_seed(0)
@@ -39,7 +40,7 @@ def gradient(
         if limit is None:
             train()
         else:
-            with lms.LMS(limit, smallest=1, device=device):
+            with lms.LMS(limit, smallest=smallest, device=device):
                 train()
     return found, device.highest
 

@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from storages import SIDE, Program, gradient
 from torch import Tensor
+from torch.nn.functional import gelu
+from torch.utils.checkpoint import checkpoint
 
 #: What a random program does next, given its tensors; what it returns is one more of them. That
 #: autograd refuses some is as it should be.
@@ -32,6 +34,13 @@ STEPS: dict[str, Callable[[Tensor, Tensor], Tensor | None]] = {
     "storage in place": lambda x, y: _write(x),
     "array in place": lambda x, y: _array(x),
     "all in place": lambda x, y: torch._foreach_mul_([x.detach(), y.detach()], 0.5),
+    "gelu": lambda x, y: gelu(x),
+    "transposed": lambda x, y: x.t(),
+    "every second row": lambda x, y: x[::2].repeat(2, 1),
+    "half in place": lambda x, y: _nothing(x[: SIDE // 2].mul_(0.5)),
+    "checkpoint": lambda x, y: checkpoint(_sine, x, y, use_reentrant=False),
+    "function": lambda x, y: _Function.apply(x, y),
+    "exchange and change": lambda x, y: _exchange(x),
     "exchange": lambda x, y: setattr(x, "data", y.detach().clone()),
     "set": lambda x, y: _nothing(x.detach().set_(y.detach())),
 }
@@ -45,6 +54,32 @@ def _gates(x: Tensor) -> Tensor:
 def _split(x: Tensor) -> Tensor:
     a, b = x.unsafe_split(SIDE // 2)
     return torch.cat([a.exp().tanh_(), b.sin_() * a])
+
+
+def _sine(x: Tensor, y: Tensor) -> Tensor:
+    return x.sin() * y
+
+
+class _Function(torch.autograd.Function):
+    """Saves an input, a result, and something of its own, and makes a graph on its way."""
+
+    @staticmethod
+    def forward(ctx: object, x: Tensor, y: Tensor) -> Tensor:
+        with torch.enable_grad():
+            inner = (x.detach().requires_grad_() * 2).sin().detach()
+        result = x.sin() * y
+        ctx.save_for_backward(x, y, result, inner)  # type: ignore[attr-defined]
+        return result
+
+    @staticmethod
+    def backward(ctx: object, slope: Tensor) -> tuple[Tensor, Tensor]:
+        x, y, result, inner = ctx.saved_tensors  # type: ignore[attr-defined]
+        return slope * x.cos() * y + inner, slope * x.sin() + result
+
+
+def _exchange(x: Tensor) -> None:
+    x.data = x.data.clone()
+    x.data.mul_(1.5)
 
 
 def _nothing(_: Tensor) -> None:
@@ -61,8 +96,13 @@ def _array(x: Tensor) -> None:
     array *= 0.5
 
 
-def made(steps: list[tuple[str, int, int, int]]) -> Program:
-    """A program of some steps, each on two tensors; some tensors are dropped on the way."""
+def made(steps: list[tuple[str, int, int, int]], way: str) -> Program:
+    """A program of some steps, each on two tensors; some tensors are dropped on the way.
+
+    Args:
+        way: how often it goes back: "once", "twice" with the graph kept, or "double", where the
+            gradient has one of its own.
+    """
 
     def program(w: Tensor) -> Tensor:
         tensors, total = [w * 1, w.sin()], torch.zeros(())
@@ -76,7 +116,14 @@ def made(steps: list[tuple[str, int, int, int]]) -> Program:
             del new
             if dropped and len(tensors) > 2:
                 del tensors[dropped % len(tensors)]
-        return total + w.sum()
+        total = total + w.sum()
+        del tensors
+        if way == "twice":
+            total.backward(retain_graph=True)
+        if way == "double":
+            (slope,) = torch.autograd.grad(total, w, create_graph=True)
+            total = total + slope.sin().sum() / SIDE**2
+        return total
 
     return program
 
@@ -90,9 +137,10 @@ NUMBERS = st.integers(0, 7)
         st.tuples(st.sampled_from(sorted(STEPS)), NUMBERS, NUMBERS, NUMBERS), min_size=1, max_size=9
     ),
     share=st.floats(0.4, 1.1),
+    way=st.sampled_from(["once", "twice", "double"]),
 )
-def test_random_programs(steps: list[tuple[str, int, int, int]], share: float) -> None:
-    program = made(steps)
+def test_random_programs(steps: list[tuple[str, int, int, int]], share: float, way: str) -> None:
+    program = made(steps, way)
     try:
         plain, peak = gradient(program, None)
     except RuntimeError as error:

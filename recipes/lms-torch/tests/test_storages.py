@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
+
 import lms
 import pytest
 import torch
@@ -214,6 +217,72 @@ def test_data_of_another_is_an_error() -> None:
     kept = torch.empty(0)
     with pytest.raises(lms.InplaceError, match=r"was given other data, `tensor\.data = "):
         gradient(program, 1 << 30)
+
+
+def dropped(w: Tensor) -> Tensor:
+    x = w * 1
+    y = nn.functional.gelu(x)
+    x.data = x.data.clone()
+    x.data.mul_(1.5)
+    del x
+    return y.cos().exp().sum()
+
+
+def dropped_view(w: Tensor) -> Tensor:
+    x = (w * 1).t()
+    y = x.sin() * x
+    x.data = torch.ones(SIDE, SIDE)
+    del x
+    return y.cos().exp().sum()
+
+
+def dropped_result_of_a_function(w: Tensor) -> Tensor:
+    x = _Square.apply(w)
+    y = x.sin()
+    x.data = torch.ones(SIDE, SIDE)
+    del x
+    return y.cos().exp().sum()
+
+
+@pytest.mark.parametrize("program", [dropped, dropped_view, dropped_result_of_a_function])
+def test_data_of_one_that_is_dropped_is_an_error(program: Program) -> None:
+    with pytest.raises(lms.InplaceError, match=r"was given other data, `tensor\.data = "):
+        gradient(program, 1 << 30)
+    plain, _ = gradient(program, None)
+    small, _ = gradient(program, 1 << 30, smallest=1 << 20)  # stays, and is kept as autograd does
+    assert all(map(torch.equal, plain, small))
+
+
+class _Nested(torch.autograd.Function):
+    """Saves its result, after it has made a graph of its own."""
+
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            (x.detach().requires_grad_() * 2).sin()
+        result = x.sin()
+        ctx.save_for_backward(x, result)  # type: ignore[attr-defined]
+        return result
+
+    @staticmethod
+    def backward(ctx: object, slope: Tensor) -> Tensor:
+        x, result = ctx.saved_tensors  # type: ignore[attr-defined]
+        return slope * x.cos() * result
+
+
+@pytest.mark.parametrize("smallest", [1, 1 << 20])
+@pytest.mark.parametrize("operation", [torch.exp, _Nested.apply, nn.functional.gelu])
+def test_a_graph_that_no_backward_uses_dies(
+    operation: Callable[[Tensor], Tensor], smallest: int
+) -> None:
+    device = lms.SimulatedDevice("1GiB", SPEED)
+    weight = nn.Parameter(torch.ones(SIDE, SIDE))
+    with device, lms.LMS(1 << 30, smallest=smallest, device=device):
+        loss = operation(weight * 1).sin().sum()
+        dies = weakref.ref(loss)
+        del loss
+        assert dies() is None
+        assert device.used <= 4 * SIDE * SIDE  # the parameter's
 
 
 def test_data_of_a_result_is_not() -> None:

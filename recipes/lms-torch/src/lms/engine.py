@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from lms.iteration_state import Runtime
 from lms.paging.device import Device
 from lms.paging.paged_parameter import PagedParameter, paged_parameter_in
 from lms.paging.saved_storage import SavedStorage
+from lms.paging.source import is_result
 from lms.planning.plan_cache import PlanCache
 from lms.planning.planner import make_plan
 from lms.planning.recompute_policy import RecomputePolicy
@@ -69,12 +71,13 @@ class Engine:
 
     def pack(self, tensor: torch.Tensor) -> SavedTensor:
         """Called by autograd with each tensor that it saves."""
+        result = is_result(tensor, sys._getframe().f_back)
         with self._exclusive():
             parameter = paged_parameter_in(tensor)
             if parameter is not None or tensor not in self.eligible:
-                return SavedTensor(tensor, parameter, self.iteration.number)
+                return SavedTensor(tensor, parameter, self.iteration.number, result)
             iteration = self._current()
-            return SavedTensor(tensor, iteration.pack(tensor), iteration.number)
+            return SavedTensor(tensor, iteration.pack(tensor), iteration.number, result)
 
     def unpack(self, saved: SavedTensor) -> torch.Tensor:
         """Called by autograd with the result of `pack`, each time that it needs the tensor.

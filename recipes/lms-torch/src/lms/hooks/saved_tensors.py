@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch.utils.weak import TensorWeakRef
 
 from lms.errors import InplaceError
 from lms.paging.paged_parameter import PagedParameter, paged_parameter
 from lms.paging.saved_storage import SavedStorage
+from lms.paging.source import Source
 from lms.paging.tensors import empty_shell, is_plain
 
 
@@ -17,31 +17,38 @@ class SavedTensor:
     Attributes:
         kept: the owner of the bytes; None if `tensor` has them.
         tensor: shares the version counter of the tensor that was saved.
-        source: the tensor that was saved, as long as the program has it; `cdata` its storage. None
-            if `tensor` is that tensor, or of a kind that has no storage of its own.
+        source: the tensor that was saved. None if `tensor` is that tensor, or of a kind that has no
+            storage of its own, or if autograd would save its data.
         iteration: the number of the iteration that saved it.
+
+    Args:
+        result: whether the tensor is a result of the operation that saves it.
     """
 
     __slots__ = (
-        *("cdata", "dtype", "iteration", "kept", "offset", "shape", "source", "stride"),
-        *("tensor", "version"),
+        *("dtype", "iteration", "kept", "offset", "shape", "source", "stride", "tensor"),
+        "version",
     )
 
     def __init__(
-        self, tensor: torch.Tensor, kept: SavedStorage | PagedParameter | None, iteration: int
+        self,
+        tensor: torch.Tensor,
+        kept: SavedStorage | PagedParameter | None,
+        iteration: int,
+        result: bool,
     ) -> None:
         self.kept, self.version, self.iteration = kept, tensor._version, iteration
-        # Shares the version counter; bytes only if nothing else has them. A leaf is kept as it is,
-        # as autograd does: its `.data` may be another's by the time of backward.
+        # Shares the version counter; bytes only if nothing else has them. A tensor that stays is
+        # kept as it is, as autograd does: its `.data` may be another's by the time of backward.
         if kept is not None:
             self.tensor = empty_shell(tensor)
         else:
-            self.tensor = tensor if tensor.is_leaf else tensor.detach()
-        self.source: TensorWeakRef | None = None
-        self.cdata = 0
-        if self.tensor is not tensor and is_plain(tensor):
-            self.source = TensorWeakRef(tensor)
-            self.cdata = tensor.untyped_storage()._cdata
+            self.tensor = tensor.detach() if result else tensor
+        self.source: Source | None = None
+        if isinstance(kept, SavedStorage) and not result:
+            self.source = kept.source_of(tensor)
+        elif kept is not None and not result and is_plain(tensor):
+            self.source = Source(tensor, keep=False)
         self.shape: tuple[int, ...] = () if tensor.is_nested else tuple(tensor.shape)
         self.stride = tensor.stride() if kept else ()
         self.offset, self.dtype = tensor.storage_offset() if kept else 0, tensor.dtype
@@ -68,7 +75,7 @@ class SavedTensor:
                 f"the data of a paged parameter of shape {list(self.shape)} was replaced between "
                 "forward and backward; assign to `.data` outside, or page it no more"
             )
-        if self._replaced():
+        if self.source is not None and self.source.replaced:
             raise InplaceError(
                 f"a tensor of shape {list(self.shape)} that backward needs was given other data, "
                 "`tensor.data = ...`, between forward and backward; do that after backward"
@@ -80,11 +87,3 @@ class SavedTensor:
                 f"version {self.tensor._version}; expected version {self.version} instead. Hint: "
                 "work on a copy of it, or compute in place only after backward"
             )
-
-    def _replaced(self) -> bool:
-        """Whether autograd itself would now find other data: it saves inputs as they are."""
-        source: torch.Tensor | None = self.source() if self.source is not None else None
-        if source is None or source.untyped_storage()._cdata == self.cdata:
-            return False
-        # Autograd saves the data of an operation's own result.
-        return source.grad_fn is None or source.grad_fn is not torch._C._current_autograd_node()

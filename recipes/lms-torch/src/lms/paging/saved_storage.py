@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Protocol
 
 import torch
@@ -9,6 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from lms.paging.device import AllocatorOffer, Copy, Device, HostMemory
 from lms.paging.reference_counts import count_references, references_of_one_view
+from lms.paging.source import Source
 from lms.paging.swappable import Swappable
 from lms.paging.tensors import flat_view
 
@@ -41,6 +43,8 @@ class SavedStorage(Swappable):
         self.original = StorageWeakRef(tensor.untyped_storage())
         self.flat: torch.Tensor | None = flat_view(tensor)
         self.used = False
+        # The tensor's graph may own this storage: only who saved the tensor may own the source.
+        self._sources: list[weakref.ref[Source]] = []
         self._like = self.flat.new_empty(0)
         self._host: HostMemory | None = None
         self._copy_out: Copy | None = None
@@ -54,6 +58,16 @@ class SavedStorage(Swappable):
             and self.flat.untyped_storage()._cdata == storage._cdata
             and storage.nbytes() == self.nbytes
         )
+
+    def source_of(self, tensor: torch.Tensor) -> Source:
+        """The source for a tensor in it, one for all that save the tensor."""
+        for reference in self._sources:
+            known = reference()
+            if known is not None and known.keeps(tensor):
+                return known
+        source = Source(tensor, keep=True)
+        self._sources.append(weakref.ref(source))
+        return source
 
     @property
     def absent(self) -> bool:
@@ -69,7 +83,8 @@ class SavedStorage(Swappable):
     def referenced(self) -> bool:
         """Whether the program holds the bytes too, or has given the storage another size."""
         assert self.flat is not None
-        if count_references(self.flat) > _UNREFERENCED:
+        self._sources = [one for one in self._sources if (source := one()) and not source.let_go()]
+        if self._sources or count_references(self.flat) > _UNREFERENCED:
             return True
         return self.flat.untyped_storage().nbytes() != self.nbytes
 
