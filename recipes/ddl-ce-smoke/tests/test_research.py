@@ -58,6 +58,20 @@ def test_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {outcome for outcome, _ in found.values()} == {"passed"}
 
 
+def test_ddl_stands_in_for_what_a_program_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def launch(module: str, words: list[str], ranks: int, environ: dict[str, str]) -> Job:
+        given.append(environ.get("DDL_INSTEAD_OF"))
+        return job(ranks, [1.0, 2.0])
+
+    for names_another in (False, True):
+        program = Program("A program", "none", ("numpy",), names_another=names_another)
+        monkeypatch.setattr(research_part, "PROGRAMS", (program,))
+        assert {case.outcome for case in research_part.research_cases(launch, 1)} == {"passed"}
+    assert given == [None, None, "gloo,nccl", "gloo,nccl"]
+
+
 def test_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     found = outcomes(monkeypatch, HERE, job(1, [1.0, 2.0]), job(2, [1.0, 3.0]))
     assert found["A program on 2 ranks"][0] == "failed"

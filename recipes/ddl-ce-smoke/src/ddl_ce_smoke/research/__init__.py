@@ -24,21 +24,29 @@ class Program:
         module: in this package.
         needs: the distributions that it imports, by their names on PyPI.
         spans_hosts: whether it finds the ranks of other hosts.
+        names_another: whether it asks for another backend of torch.distributed, for which ddl then
+            stands in (`ddlrun -instead_of`).
     """
 
     title: str
     module: str
     needs: tuple[str, ...]
     spans_hosts: bool = True
+    names_another: bool = False
 
     def missing(self) -> list[str]:
         """The distributions that this environment has not."""
         return [name for name in self.needs if not _is_installed(name)]
 
 
+_TRAINER = ("transformers", "accelerate")
+
 PROGRAMS = (
-    Program("Trainer with LoRA", "transformer", ("transformers", "peft", "datasets", "accelerate")),
+    Program("Trainer with LoRA", "transformer", (*_TRAINER, "peft", "datasets")),
     Program("Lightning", "lightning_module", ("lightning",)),
+    Program("Trainer, unedited", "unedited_trainer", _TRAINER, names_another=True),
+    Program("accelerate, unedited", "unedited_accelerate", ("accelerate",), names_another=True),
+    Program("Lightning, unedited", "unedited_lightning", ("lightning",), names_another=True),
     Program("XGBoost", "boosted_trees", ("xgboost",), spans_hosts=False),
     Program("LightGBM", "boosted_leaves", ("lightgbm",), spans_hosts=False),
     Program("JAX", "jax_processes", ("jax", "jaxlib"), spans_hosts=False),

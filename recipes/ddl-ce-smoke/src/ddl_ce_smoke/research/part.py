@@ -40,6 +40,8 @@ def research_cases(launch: Launch, hosts: int) -> Iterable[Case]:
 def _compare(program: Program, launch: Launch) -> Iterable[Case]:
     with tempfile.TemporaryDirectory(prefix="ddlce-smoke-") as folder:
         environ = {"HF_HOME": folder, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        if program.names_another:
+            environ["DDL_INSTEAD_OF"] = "gloo,nccl"
         jobs = [launch("research.run", [program.module], ranks, environ) for ranks in (1, 2)]
     found = [row["values"] for job in jobs for row in events(job, "numbers")]
     cases: list[list[Case]] = [[], []]
