@@ -53,3 +53,20 @@ def test_bits_and_limit(share: float) -> None:
 def test_limit_above_the_card() -> None:
     with pytest.raises(lms.LimitError, match="has only"):
         lms.enable(1 << 50)
+
+
+def test_the_programs_own_fraction_stays() -> None:
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(0.5)
+    try:
+        with lms.LMS("4GiB"):
+            pass
+        assert torch.cuda.get_per_process_memory_fraction() == 0.5
+        with pytest.raises(lms.LimitError, match=r"this program has set itself 0\.5 of GPU 0"):
+            lms.enable(int(0.7 * total))
+        with lms.LMS() as support:
+            assert support.engine is not None
+            assert support.engine.limit <= total / 2
+        assert torch.cuda.get_per_process_memory_fraction() == 0.5
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)

@@ -79,6 +79,7 @@ class CudaDevice:
         self._out = torch.cuda.Stream(self.index)
         self._back = torch.cuda.Stream(self.index)
         self._net = _load_net()
+        self._fraction = 1.0  # of the card, that the program allows itself
         self.owners = uses_of_one_view()
         self.rates = self._measure()
 
@@ -111,29 +112,39 @@ class CudaDevice:
         return tensor.is_cuda and tensor.device.index == self.index
 
     def capacity(self) -> int:
-        """Free memory, and memory that torch holds already."""
+        """Free memory, and memory that torch holds already; of what the program allows itself."""
         free, _ = torch.cuda.mem_get_info(self.index)
-        return int((free + torch.cuda.memory_reserved(self.index)) * _DEFAULT_SHARE)
+        share = torch.cuda.get_per_process_memory_fraction(self.index)
+        there = free + torch.cuda.memory_reserved(self.index)
+        return int(min(there * _DEFAULT_SHARE, share * self.total))
 
     def cap(self, limit: int) -> int:
         """Has torch's allocator refuse more than `limit`.
 
         Raises:
-            LimitError: the card has less.
+            LimitError: the card has less, or the program allows itself less.
         """
         if limit > self.total:
             raise LimitError(
                 f"limit is {limit} bytes ({size_text(limit)}), but GPU {self.index} has only "
                 f"{self.total} ({size_text(self.total)})"
             )
+        fraction = torch.cuda.get_per_process_memory_fraction(self.index)
+        if limit > fraction * self.total:
+            raise LimitError(
+                f"limit is {limit} bytes ({size_text(limit)}), but this program has set itself "
+                f"{fraction:g} of GPU {self.index}, {size_text(fraction * self.total)}, by "
+                "torch.cuda.set_per_process_memory_fraction; raise that, or lower the limit"
+            )
+        self._fraction = fraction
         torch.cuda.set_per_process_memory_fraction(limit / self.total, self.index)
         if self._net:
             self._net.configure(limit, limit // 16)
         return int(limit * _PLANNED_SHARE)
 
     def uncap(self) -> None:
-        """Allows all of the card again."""
-        torch.cuda.set_per_process_memory_fraction(1.0, self.index)
+        """Allows what the program had allowed itself."""
+        torch.cuda.set_per_process_memory_fraction(self._fraction, self.index)
         if self._net:
             self._net.configure(0, 0)
 
