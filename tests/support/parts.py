@@ -77,6 +77,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "user_path",
             "userlands",
             "glibcnames",
+            "wanted_packages",
         ),
     ),
 }
