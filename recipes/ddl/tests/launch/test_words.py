@@ -8,12 +8,20 @@ import pytest
 from ddl.launch import ports
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import Host
+from ddl.launch.hydra import HydraLauncher
 from ddl.launch.layout import Job, make_job
 from ddl.launch.options import parse
 
 
 def job(*words: str, environ: dict[str, str] | None = None, program: bool = True) -> Job:
     return make_job(parse([*words, *(["true"] if program else [])]), environ or {}, [])
+
+
+def own_address() -> str:
+    """An address of this machine, as others have it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # nothing is sent
+        return str(probe.getsockname()[0])
 
 
 def placement(*words: str) -> list[str]:
@@ -237,8 +245,19 @@ def test_rendezvous_address() -> None:
     far = job("-H", "far.invalid:1,localhost:1").environment
     assert far["MASTER_ADDR"] == "far.invalid"
     near = job("-H", "localhost:1,far.invalid:1").environment
-    assert near["MASTER_ADDR"] not in ("localhost", "127.0.0.1")
+    assert near["MASTER_ADDR"] == socket.gethostname()
     assert job("-x", "MASTER_PORT=5").environment["MASTER_PORT"] == "5"
+
+
+@pytest.mark.parametrize("own", [socket.gethostname(), own_address()])
+def test_the_first_rank_is_reached_by_the_users_words(own: str) -> None:
+    """Others may know a full name, or an address, and not the short name."""
+    words = ("-H", f"{own}:1,far.invalid:1")
+    assert job(*words).environment["MASTER_ADDR"] == own
+    cluster = json.loads(job(*words, "-tf_config").environment["DDLRUN_TF_CLUSTER"])
+    assert [one.rpartition(":")[0] for one in cluster["worker"]] == [own, "far.invalid"]
+    command = HydraLauncher().command(job(*words))
+    assert command[command.index("-localhost") + 1] == own
 
 
 # -- TF_CONFIG ----------------------------------------------------------------------------------

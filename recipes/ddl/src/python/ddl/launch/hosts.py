@@ -1,5 +1,6 @@
 """Host lists: `-H h1:4,node[01-18]` and hostfiles."""
 
+import ipaddress
 import re
 import socket
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from ddl.launch.errors import LaunchError
 MAX_HOSTS = 100_000
 
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
+_BRACKETS = re.compile(r"\[([^\[\]]*)\](?::(.*))?")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
@@ -24,13 +26,64 @@ class Host(NamedTuple):
 def parse_hosts(text: str, where: str = "-host") -> list[Host]:
     """Hosts of a comma-separated list such as `h1:4,node[01-18]`; `where` names it in errors."""
     found: list[Host] = []
-    for entry in split_outside_brackets(text):
-        if not entry.strip():
+    entries = [entry.strip() for entry in split_outside_brackets(text)]
+    if len(entries) > 1 and not entries[-1]:
+        entries.pop()  # a comma at the end
+    for entry in entries:
+        if not entry:
             raise LaunchError(f"{where}: empty host name in '{text}'", "Write h1,h2 or h1:4,h2:4.")
-        pattern, colon, slots = entry.strip().partition(":")
-        count = _slots(slots, entry.strip(), where) if colon else None
-        found += [Host(name, count) for name in expand(pattern, where)]
+        found += _entry(entry, where)
     return merge(found, where)
+
+
+def _entry(entry: str, where: str) -> list[Host]:
+    """The hosts of `pattern[:slots]`, or of an IPv6 address, in brackets where slots follow."""
+    address, slots = _ipv6(entry, where)
+    names = [_name_of(address)] if address else []
+    if not address:
+        pattern, colon, said = entry.partition(":")
+        slots = said if colon else None
+        names = expand(pattern, where)
+    count = None if slots is None else _slots(slots, entry, where)
+    return [Host(name, count) for name in names]
+
+
+def _ipv6(entry: str, where: str) -> tuple[str, str | None]:
+    """The IPv6 address of an entry, "" if it is none, and the text of its slots."""
+    match = _BRACKETS.fullmatch(entry)
+    text, slots = (match[1], match[2]) if match else (entry, None)
+    if not _is_ipv6(text):
+        return "", None
+    shorter, _, last = text.rpartition(":")
+    if not match and last.isdecimal() and _is_ipv6(shorter):
+        raise LaunchError(
+            f"{where}: '{entry}' may be an address, or another with slots",
+            f"Write [{text}], or [{shorter}]:{last}.",
+        )
+    return text, slots
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ipaddress.IPv6Address(text).scope_id is None
+    except ValueError:
+        return False
+
+
+def _name_of(address: str) -> str:
+    """The name of an IPv6 address, since MPICH's launcher takes none; else the address itself."""
+    if ipaddress.IPv6Address(address).is_loopback:
+        return "localhost"
+    try:
+        name = socket.getnameinfo((address, 0), socket.NI_NAMEREQD)[0]
+    except OSError:
+        name = socket.gethostname() if is_local(address) else ""
+    if not all(_LABEL.fullmatch(label) for label in name.split(".")):
+        raise LaunchError(
+            f"the host {address} has no name, and MPICH's launcher takes no IPv6 address",
+            "Give it a name in /etc/hosts or in ~/.ssh/config.",
+        )
+    return name
 
 
 def parse_hostfile(path: Path) -> list[Host]:
@@ -39,7 +92,7 @@ def parse_hostfile(path: Path) -> list[Host]:
     Open MPI's `max_slots=N` may follow: no host is given more ranks than it has slots, anyway.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise LaunchError(f"cannot read the hostfile {path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -57,8 +110,8 @@ def parse_hostfile(path: Path) -> list[Host]:
 
 
 def _hostfile_line(words: list[str], where: str) -> list[Host]:
-    pattern, colon, slots = words[0].partition(":")
-    count = _slots(slots, words[0], where) if colon else None
+    named = _entry(words[0].removesuffix(","), where)
+    count = named[0].slots
     most = None
     for word in words[1:]:
         key, equals, value = word.partition("=")
@@ -74,7 +127,7 @@ def _hostfile_line(words: list[str], where: str) -> list[Host]:
         count = _slots(value, word, where)
     if most and count and count > most:
         raise LaunchError(f"{where}: slots={count} is more than max_slots={most}")
-    return [Host(name, count) for name in expand(pattern, where)]
+    return [Host(host.name, count) for host in named]
 
 
 def _slots(text: str, entry: str, where: str) -> int:
@@ -155,25 +208,40 @@ def checked_name(name: str, where: str) -> str:
         hint = "A host name has letters, digits, '-', '_' and '.'."
         if "@" in name:
             hint = "Put the user name into ~/.ssh/config."
-        elif name.count(":") > 1:
-            hint = "IPv6 addresses are not supported: give the host's name."
         raise LaunchError(f"{where}: '{name}' is not a host name", hint)
     return name
 
 
+def is_loopback(name: str) -> bool:
+    """Whether the words mean this machine on every machine, so that no other may be told them."""
+    try:
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
 def is_local(name: str) -> bool:
-    """Whether the name is this machine: only an address of our own can be bound."""
-    if name == "localhost":
+    """Whether the name is this machine: one of its addresses is our own."""
+    if is_loopback(name):
         return True
     try:
-        addresses = socket.getaddrinfo(name, 0, socket.AF_INET, socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
         return False  # perhaps an alias of ~/.ssh/config: ssh will tell
-    for family, kind, protocol, _, address in addresses:
-        with socket.socket(family, kind, protocol) as probe:
-            try:
-                probe.bind(address)
-            except OSError:
-                continue
-            return True
-    return False
+    return any(_is_own(family, address) for family, _, _, _, address in addresses)
+
+
+def _is_own(family: int, address: tuple[str | int, ...] | tuple[int, bytes]) -> bool:
+    """Whether an address is of this machine. Nothing is sent.
+
+    Binding alone does not tell: with ip_nonlocal_bind, every address can be bound. But no IPv4
+    socket gets a route from a strange address, and to our own IPv6 address we go from itself.
+    """
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            if family == socket.AF_INET:
+                probe.bind((address[0], 0))
+            probe.connect(address)
+            return bool(probe.getsockname()[0] == address[0])
+    except OSError:
+        return False

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ddl.launch.batch import SSH, reserved_hosts, starter
 from ddl.launch.errors import LaunchError
-from ddl.launch.hosts import Host, is_local, parse_hosts
+from ddl.launch.hosts import Host, is_local, is_loopback, parse_hosts
 from ddl.launch.layout import Job
 from ddl.launch.own import find_program
 from ddl.launch.scontrol import gpus_per_host
@@ -76,6 +76,9 @@ class HydraLauncher:
             command += ["-launcher", way.name]
             if way.name == SSH.name:  # Hydra finds the others' programs itself
                 command += ["-launcher-exec", find_program(way.program) or way.program]
+            # The name by which the others reach mpiexec here; its own choice is the short one.
+            own = [host for host in job.hosts if is_local(host) and not is_loopback(host)]
+            command += ["-localhost", own[0]] if own else []
         counts = job.counts()
         in_blocks = [n for n, count in enumerate(counts) for _ in range(count)]
         if list(job.placement) == in_blocks:

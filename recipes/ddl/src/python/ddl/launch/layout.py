@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddl.launch.errors import LaunchError
-from ddl.launch.hosts import Host, is_local, parse_hostfile, parse_hosts
+from ddl.launch.hosts import Host, is_local, is_loopback, parse_hostfile, parse_hosts
 from ddl.launch.options import GRACE, Options
 from ddl.launch.ports import free_port
 from ddl.launch.rankfile import read_rankfile
@@ -249,10 +249,10 @@ def _tf_variables(options: Options, host_of_rank: list[str]) -> dict[str, str]:
 
 
 def _address(host: str, names: list[str]) -> str:
-    """The address by which all `names` reach `host`."""
+    """The address by which all `names` reach `host`: the user's own words, wherever they can."""
     if all(is_local(name) for name in names):
         return "127.0.0.1"
-    return socket.gethostname() if is_local(host) else host
+    return socket.gethostname() if is_loopback(host) else host
 
 
 def _exports(options: Options, environ: Mapping[str, str]) -> dict[str, str]:

@@ -27,7 +27,7 @@ class Placement(NamedTuple):
 def read_rankfile(path: Path, names: list[str] | None) -> Placement:
     """The placement of every rank from 0; `names`: the hosts that it may use, None for any."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise LaunchError(f"cannot read the rankfile {path}: {error.strerror}") from None
     except UnicodeDecodeError:
