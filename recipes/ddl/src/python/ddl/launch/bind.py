@@ -10,10 +10,16 @@ rank (`torch.cuda.set_device(ddl.local_rank())`), which fails where a rank sees 
 
 import os
 
+CGROUPS = ("", "/unified", "/cpu", "/cpu,cpuacct")  # of version 2, of both, and of version 1
 Core = list[int]  # its CPUs: one a thread
 
 
 def bind(environ: "os._Environ[str]", local: int, n_local: int) -> int:
+    """Binds this process, and its GPUs if it is told to; how many threads it may keep busy."""
+    return threads_of_rank(bind_cores(environ, local, n_local), n_local, cpu_quota())
+
+
+def bind_cores(environ: "os._Environ[str]", local: int, n_local: int) -> int:
     """Binds this process, and its GPUs if it is told to; the number of cores that it has."""
     is_bound = environ.pop("DDLRUN_BIND", "1") == "1"
     hides_gpus = environ.pop("DDLRUN_BIND_GPUS", "0") == "1"
@@ -180,6 +186,44 @@ def numbers_of(text: str) -> list[int]:
         if first.isdigit():
             numbers += range(int(first), int(last or first) + 1)
     return numbers
+
+
+def cpu_quota(root: str = "") -> "float | None":
+    """The processors' time that our cgroups allow, as a number of processors; None: no limit.
+
+    A container or a batch system may give half of a processor and still show all of them. Source:
+    the kernel's documentation of cgroups, "cpu.max", and of version 1, "CFS bandwidth control".
+    """
+    limits = []
+    for line in read(f"{root}/proc/self/cgroup").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        for folder in CGROUPS:
+            # A limit holds for all below it. In a container, the path may be that of the host.
+            above = path.rstrip("/")
+            while True:
+                limits.append(quota_of(f"{root}/sys/fs/cgroup{folder}{above}"))
+                if not above:
+                    break
+                above = above.rpartition("/")[0]
+    found = [limit for limit in limits if limit is not None]
+    return min(found) if found else None
+
+
+def threads_of_rank(cores: int, n_local: int, quota: "float | None") -> int:
+    """How many threads a rank may keep busy: its cores, or its part of the quota; one at least."""
+    return cores if quota is None else max(1, min(cores, int(quota / n_local)))
+
+
+def quota_of(folder: str) -> "float | None":
+    """The limit of a cgroup, of either version."""
+    words = read(f"{folder}/cpu.max").split()
+    if len(words) != 2:
+        words = [read(f"{folder}/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+    if not all(word.isdigit() for word in words) or int(words[1]) == 0:
+        return None  # "max", -1, or not told
+    return int(words[0]) / int(words[1])
 
 
 def names_in(folder: str) -> list[str]:

@@ -155,8 +155,8 @@ def prepare_environment(environ: "os._Environ[str]", exported: list[str]) -> Non
     local, n_local = int(environ["MPI_LOCALRANKID"]), int(environ["MPI_LOCALNRANKS"])
     nodes = decode_nodes(environ.pop("DDLRUN_NODES", "") or f"0x{environ['PMI_SIZE']}")
     identify(environ, nodes, environ.pop("DDLRUN_HOSTS", ""), exported)
-    cores = bind(environ, local, n_local)
-    environ.setdefault("OMP_NUM_THREADS", str(cores))
+    threads = bind(environ, local, n_local)
+    environ.setdefault("OMP_NUM_THREADS", str(threads))
     cluster, tasks = environ.pop("DDLRUN_TF_CLUSTER", ""), environ.pop("DDLRUN_TF_TASKS", "")
     if cluster:  # by hand: json costs as much as the rest of this file
         kind, _, index = tasks.split(",")[int(environ["RANK"])].partition(":")
