@@ -19,6 +19,8 @@ def test_rankfile(tmp_path: Path) -> None:
         ("rank 0=a\n0=b\n", "{file}, line 2: '0=b' is not understood"),
         ("rank 0=a slot=x\n", "{file}, line 1: slot=x is not understood"),
         ("rank 0=a slot=0:1;reboot\n", "{file}, line 1: slot=0:1;reboot is not understood"),
+        ("rank 0=a slot=1-0\n", "{file}, line 1: slot=1-0: 1-0 runs backwards"),
+        ("rank 0=a slot=0:0-1,0:7-6\n", "{file}, line 1: slot=0:0-1,0:7-6: 7-6 runs backwards"),
         ("rank 0=a core=1\n", "{file}, line 1: 'rank 0=a core=1' is not understood"),
         ("rank 0=c\n", "{file}, line 1: host c is not among the hosts given: a, b"),
         ("rank 0=a\nrank 0=b\n", "{file}, line 2: rank 0 is placed twice"),

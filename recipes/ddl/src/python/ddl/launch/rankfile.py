@@ -13,6 +13,7 @@ from ddl.launch.hosts import checked_name
 
 _LINE = re.compile(r"rank\s+([0-9]{1,8})\s*=\s*(\S+)(?:\s+slots?\s*=\s*(\S+))?", re.IGNORECASE)
 _NUMBERS = r"(?:\*|[0-9]{1,5}(?:-[0-9]{1,5})?)"
+_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 _SLOT = re.compile(rf"(?:[0-9]{{1,3}}:)?{_NUMBERS}(?:,(?:[0-9]{{1,3}}:)?{_NUMBERS})*")
 
 
@@ -46,6 +47,10 @@ def read_rankfile(path: Path, names: list[str] | None) -> Placement:
         if slot and not _SLOT.fullmatch(slot):
             hint = "Write cores of a socket as in slot=0:0-7 or slot=0:*, or of all: slot=0-3,6."
             raise LaunchError(f"{where}: slot={slot} is not understood", hint)
+        backwards = next((a for a in _RANGE.finditer(slot) if int(a[1]) > int(a[2])), None)
+        if backwards:
+            hint = f"Write {backwards[2]}-{backwards[1]}."
+            raise LaunchError(f"{where}: slot={slot}: {backwards[0]} runs backwards", hint)
         if names is not None and name not in names:
             raise LaunchError(f"{where}: host {name} is not among the hosts given: {_list(names)}")
         if rank in placed:
