@@ -195,3 +195,108 @@ def test_a_host_keeps_what_slurm_says_of_its_place() -> None:
 )
 def test_hosts_that_srun_has_lost(line: str, hosts: list[str]) -> None:
     assert gone_hosts(line) == hosts
+
+
+# -- Flux, SGE, Cobalt, and what nobody here reads ------------------------------------------------
+
+# As flux-getattr(1) and flux-jobs(1) have it.
+FLUX = """#!/bin/sh
+case "$*" in
+  "getattr hostlist") echo "tuo[1001-1002]" ;;
+  "jobs -n -o {nodelist} f2CxGa3t") echo "tuo[1001,1004]" ;;
+  *) echo "flux: unknown job $5" >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def flux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "flux"
+    program.parent.mkdir()
+    program.write_text(FLUX)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("flux")
+def test_a_job_of_flux() -> None:
+    batch = {"FLUX_ENCLOSING_ID": "f2CxGa3t", "FLUX_URI": "local:///x"}
+    assert reserved_hosts(batch) == [Host("tuo1001"), Host("tuo1002")]
+    task = {"FLUX_JOB_ID": "f2CxGa3t", "FLUX_JOB_NNODES": "2"}
+    assert reserved_hosts(task) == [Host("tuo1001"), Host("tuo1004")]
+
+
+@pytest.mark.usefixtures("flux")
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        (
+            {"FLUX_JOB_ID": "f2CxGa3t", "FLUX_JOB_NNODES": "3"},
+            "FLUX_JOB_NNODES is 3, but flux jobs names tuo[1001,1004]",
+        ),
+        ({"FLUX_JOB_ID": "f9"}, "flux jobs names no hosts: flux: unknown job f9"),
+    ],
+)
+def test_a_job_of_flux_that_is_not_understood(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(LaunchError) as error:
+        reserved_hosts(environ)
+    assert (error.value.message, error.value.hint) == (message, "Name the hosts: -H h1,h2.")
+
+
+def test_a_job_of_flux_without_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(LaunchError, match="job of Flux, but flux is not on PATH"):
+        reserved_hosts({"FLUX_JOB_ID": "f1", "FLUX_JOB_NNODES": "2"})
+
+
+def test_a_job_of_sge(tmp_path: Path) -> None:
+    """sge_pe(5): a line for each queue of a host."""
+    file = tmp_path / "pe_hostfile"
+    file.write_text("n1.x 4 all.q@n1.x UNDEFINED\nn2.x 4 all.q@n2.x <NULL>\nn1.x 2 b.q@n1.x 0,1\n")
+    assert reserved_hosts({"PE_HOSTFILE": str(file)}) == [Host("n1.x"), Host("n2.x")]
+    file.write_text("-oX 4 all.q@n1 UNDEFINED\n")
+    with pytest.raises(LaunchError, match=r"PE_HOSTFILE: .*: '-oX' is not a host name"):
+        reserved_hosts({"PE_HOSTFILE": str(file)})
+    file.write_text("\n")
+    with pytest.raises(LaunchError, match=r"PE_HOSTFILE: .* names no host"):
+        reserved_hosts({"PE_HOSTFILE": str(file)})
+    with pytest.raises(LaunchError, match="PE_HOSTFILE: cannot read /nowhere: No such file"):
+        reserved_hosts({"PE_HOSTFILE": "/nowhere"})
+
+
+def test_a_job_of_cobalt(tmp_path: Path) -> None:
+    file = tmp_path / "nodes"
+    file.write_text("thetagpu01\nthetagpu02\n")
+    environ = {"COBALT_JOBID": "1", "COBALT_NODEFILE": str(file), "COBALT_PARTSIZE": "2"}
+    assert reserved_hosts(environ) == [Host("thetagpu01"), Host("thetagpu02")]
+
+
+@pytest.mark.parametrize(
+    ("variable", "two", "one"),
+    [
+        ("PBS_NUM_NODES", "2", "1"),
+        ("COBALT_JOBSIZE", "2", "1"),
+        ("LOADL_PROCESSOR_LIST", "a b", "a a"),
+        ("PJM_NODE", "2", "1"),
+        ("AWS_BATCH_JOB_NUM_NODES", "2", "1"),
+        ("AZ_BATCH_NODE_LIST", "10.0.0.4;10.0.0.5", "10.0.0.4"),
+        ("AZ_BATCH_HOST_LIST", "10.0.0.4,10.0.0.5", "10.0.0.4"),
+        ("SM_HOSTS", '["algo-1", "algo-2"]', '["algo-1"]'),
+        ("PET_NNODES", "2", "1"),
+        ("VC_WORKER_HOSTS", "j-worker-0.j,j-worker-1.j", "j-worker-0.j"),
+    ],
+)
+def test_hosts_that_nobody_here_reads(variable: str, two: str, one: str) -> None:
+    with pytest.raises(LaunchError, match="has reserved 2 hosts") as error:
+        reserved_hosts({variable: two})
+    assert f"{variable}={two}" in error.value.message
+    assert "-H h1,h2" in error.value.hint
+    assert reserved_hosts({variable: one}) == []
+    assert reserved_hosts({variable: "nonsense"}) == []
+
+
+def test_with_hosts_on_the_command_line_nobody_is_asked(ddlrun: Callable[..., Result]) -> None:
+    environ = {"AWS_BATCH_JOB_NUM_NODES": "2"}
+    refused = ddlrun("-dry-run", "true", env=environ)
+    assert (refused.returncode, "AWS Batch has reserved 2 hosts" in refused.stderr) == (2, True)
+    assert ddlrun("-dry-run", "-H", "localhost", "true", env=environ).returncode == 0

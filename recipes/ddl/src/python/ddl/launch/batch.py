@@ -4,7 +4,8 @@ LSF: LSB_MCPU_HOSTS, LSB_DJOB_HOSTFILE (bsub's documentation). Slurm: SLURM_JOB_
 SLURM_TASKS_PER_NODE (sbatch, "output environment variables"). PBS: PBS_NODEFILE. OAR: OAR_NODEFILE
 (oarsub's documentation), with a line for each resource; its use cases start Hydra's proxies by
 oarsh. Kubernetes: the hostfile that the MPI operator mounts and names for each MPI. Watson Machine
-Learning: learners 1 to NUM_LEARNERS are the hosts LEARNER_NAME_PREFIX-1 and so on.
+Learning: learners 1 to NUM_LEARNERS are the hosts LEARNER_NAME_PREFIX-1 and so on. SGE: PE_HOSTFILE
+(sge_pe(5)), with `host slots queue processors` a line. Cobalt: COBALT_NODEFILE. Flux: see flux.py.
 """
 
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ddl.launch.errors import LaunchError
+from ddl.launch.flux import flux_hosts
 from ddl.launch.hosts import (
     MAX_HOSTS,
     Host,
@@ -25,6 +27,7 @@ from ddl.launch.hosts import (
     whole_number,
 )
 from ddl.launch.own import find_program
+from ddl.launch.unread import refuse_unread
 
 _TASKS = re.compile(r"([1-9][0-9]{0,4})(?:\(x([1-9][0-9]{0,8})\))?")
 
@@ -68,7 +71,10 @@ def reserved_hosts(environ: Mapping[str, str]) -> list[Host]:
         LaunchError: a variable of the batch system is not understood; it names the variable.
     """
     scheduler = scheduler_of(environ)
-    return scheduler.hosts(environ) if scheduler else []
+    if scheduler:
+        return scheduler.hosts(environ)
+    refuse_unread(environ)
+    return []
 
 
 def starter(environ: Mapping[str, str], hosts: Iterable[str]) -> Starter:
@@ -149,6 +155,20 @@ def _oar(environ: Mapping[str, str]) -> list[Host]:
     return [Host(host.name) for host in parse_hostfile(Path(environ["OAR_NODEFILE"]))]
 
 
+def _sge(environ: Mapping[str, str]) -> list[Host]:
+    path = environ["PE_HOSTFILE"]
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise LaunchError(f"PE_HOSTFILE: cannot read {path}: {reason}", "Use -host.") from None
+    names = [words[0] for words in map(str.split, lines) if words]
+    if not names:
+        raise LaunchError(f"PE_HOSTFILE: {path} names no host", "Use -host.")
+    # A host has a line for each of its queues. Slots are cores, as those of LSF.
+    return [Host(checked_name(name, f"PE_HOSTFILE: {path}")) for name in dict.fromkeys(names)]
+
+
 def _learners(environ: Mapping[str, str]) -> list[Host]:
     number = environ.get("NUM_LEARNERS", "")
     if not 1 <= whole_number(number) <= 65536:
@@ -167,6 +187,10 @@ SCHEDULERS = (
     Scheduler("LSF", "LSB_JOBID", _lsf, Starter("lsf", "blaunch")),
     Scheduler("Slurm", "SLURM_JOB_NODELIST", _slurm, Starter("slurm", "srun")),
     Scheduler("PBS", "PBS_NODEFILE", _hostfile("PBS_NODEFILE")),
+    Scheduler("SGE", "PE_HOSTFILE", _sge, Starter("sge", "qrsh")),
+    Scheduler("Cobalt", "COBALT_NODEFILE", _hostfile("COBALT_NODEFILE")),
+    Scheduler("Flux", "FLUX_JOB_ID", flux_hosts),
+    Scheduler("Flux", "FLUX_ENCLOSING_ID", flux_hosts),
     # Hydra has no name for oarsh, which stands in for ssh.
     Scheduler("OAR", "OAR_NODEFILE", _oar, Starter("ssh", "oarsh")),
     # The MPI operator names its hostfile for whichever MPI the job uses.
