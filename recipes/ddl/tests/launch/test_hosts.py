@@ -18,6 +18,7 @@ from ddl.launch.hosts import Host, is_local, parse_hostfile, parse_hosts
         ("n[1-2,7]:3", [("n1", 3), ("n2", 3), ("n7", 3)]),
         ("r[1-2]n[1-2].x", [(f"r{r}n{n}.x", None) for r in (1, 2) for n in (1, 2)]),
         ("a,a,b:2,b", [("a", 2), ("b", 3)]),
+        ("a,a,b,c:3", [("a", 2), ("b", 1), ("c", 3)]),
         ("10.0.0.1:2", [("10.0.0.1", 2)]),
         ("localhost:2,", [("localhost", 2)]),
         ("::1", [("localhost", None)]),

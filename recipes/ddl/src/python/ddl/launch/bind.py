@@ -150,8 +150,36 @@ def visible_gpus(said: "str | None", root: str = "") -> list[Gpu]:
             if key.strip() == "GPU UUID":
                 address_of[value.strip()] = address
     if said is not None:
-        names = [name.strip() for name in said.split(",") if name.strip()]
+        names = named_gpus(said)
     return [(name, node_of_device(address_of.get(name, ""), root)) for name in names]
+
+
+def named_gpus(said: str) -> list[str]:
+    """The names in CUDA_VISIBLE_DEVICES. CUDA stops at the first that no GPU can have."""
+    names: list[str] = []
+    for name in said.split(","):
+        if name.strip() in ("", "-1", "NoDevFiles"):  # the last is Slurm's word for none
+            break
+        names.append(name.strip())
+    return names
+
+
+def own_gpus(said: "str | None", root: str = "") -> int:
+    """How many of NVIDIA's GPUs a program may use here: those that CUDA_VISIBLE_DEVICES names.
+
+    Without it (None), those that can be opened: a cgroup may forbid some that are in /dev.
+    """
+    if said is not None:
+        return len(named_gpus(said))
+    found = 0
+    for name in names_in(f"{root}/dev"):
+        if name.startswith("nvidia") and name[len("nvidia") :].isdigit():
+            try:
+                os.close(os.open(f"{root}/dev/{name}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+            except OSError:
+                continue
+            found += 1
+    return found
 
 
 def node_of_device(address: str, root: str) -> int:

@@ -143,16 +143,18 @@ def whole_number(text: str) -> int:
 
 
 def merge(hosts: Iterable[Host], where: str) -> list[Host]:
-    """Each host once, in order; naming a host n times means n slots, as in a batch machinefile."""
+    """Each host once, in order; naming a host n times means n slots, as in a batch machinefile.
+
+    Where one is named several times, so are the others: a host that is named once has one slot.
+    """
     slots: dict[str, list[int | None]] = {}
     for host in hosts:
         slots.setdefault(host.name, []).append(host.slots)
     if len(slots) > MAX_HOSTS:
         raise LaunchError(f"{where}: more than {MAX_HOSTS} hosts")
-    return [
-        Host(name, given[0] if len(given) == 1 else sum(count or 1 for count in given))
-        for name, given in slots.items()
-    ]
+    if all(len(given) == 1 for given in slots.values()):
+        return [Host(name, given[0]) for name, given in slots.items()]
+    return [Host(name, sum(count or 1 for count in given)) for name, given in slots.items()]
 
 
 def split_outside_brackets(text: str) -> list[str]:

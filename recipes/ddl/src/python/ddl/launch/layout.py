@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddl.launch.errors import LaunchError
+from ddl.launch.gpus import gpus_of_hosts
 from ddl.launch.hosts import Host, is_local, is_loopback, parse_hostfile, parse_hosts
 from ddl.launch.options import GRACE, Options
 from ddl.launch.ports import free_port
@@ -50,6 +51,7 @@ class Job:
 
 def make_job(options: Options, environ: Mapping[str, str], reserved: list[Host]) -> Job:
     """The job of a command line; `reserved` are the hosts a batch system gave us, if any."""
+    exports = _exports(options, environ)
     hosts = _hosts(options, reserved)
     slots: list[str] = []
     if options.rankfile:
@@ -61,11 +63,10 @@ def make_job(options: Options, environ: Mapping[str, str], reserved: list[Host])
             )
     else:
         hosts = hosts or [Host("localhost")]
-        counts = _ranks_per_host(hosts, options, are_reserved=hosts is reserved)
+        counts = _ranks_per_host(hosts, options, environ, exports, are_reserved=hosts is reserved)
         names = [host.name for host, count in zip(hosts, counts, strict=True) if count]
         placement = [n for n, count in enumerate(filter(None, counts)) for _ in range(count)]
     _check_program(options.command, names)
-    exports = _exports(options, environ)
     added = {
         **_torch_variables(names[placement[0]], names),
         **_ddl_options(options, environ, len(names), placement),
@@ -101,7 +102,14 @@ def _hosts(options: Options, reserved: list[Host]) -> list[Host]:
     return reserved
 
 
-def _ranks_per_host(hosts: list[Host], options: Options, *, are_reserved: bool) -> list[int]:
+def _ranks_per_host(
+    hosts: list[Host],
+    options: Options,
+    environ: Mapping[str, str],
+    exports: Mapping[str, str],
+    *,
+    are_reserved: bool,
+) -> list[int]:
     """Fills the hosts in order; hosts of unknown size share -np evenly."""
     if options.accelerators:
         for host in hosts if not are_reserved else ():  # a batch system's tasks are no limit
@@ -114,8 +122,9 @@ def _ranks_per_host(hosts: list[Host], options: Options, *, are_reserved: bool) 
         each, more = divmod(options.np, len(hosts))
         return [each + (n < more) for n in range(len(hosts))]
     else:
-        default = _count_gpus() or 1
-        slots = [host.slots or default for host in hosts]
+        unknown = [host.name for host in hosts if not host.slots]
+        gpus = dict(zip(unknown, gpus_of_hosts(unknown, environ, exports), strict=True))
+        slots = [host.slots or gpus[host.name] or 1 for host in hosts]
     wanted = options.np or sum(slots)
     if wanted > sum(slots):
         raise LaunchError(
@@ -127,10 +136,6 @@ def _ranks_per_host(hosts: list[Host], options: Options, *, are_reserved: bool) 
         counts.append(min(space, wanted))
         wanted -= counts[-1]
     return counts
-
-
-def _count_gpus() -> int:
-    return len(list(Path("/dev").glob("nvidia[0-9]*")))
 
 
 def _ddl_options(

@@ -6,7 +6,10 @@ Source: scontrol(1) of Slurm, `show job`; sbatch(1), "Job arrays": a task k of t
 import re
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 
+from ddl.launch.errors import LaunchError
+from ddl.launch.hosts import parse_hosts
 from ddl.launch.own import find_program
 
 LIMIT = 60.0
@@ -42,11 +45,24 @@ def facts_of(job: str, *flags: str, limit: float = LIMIT) -> tuple[Facts, str]:
 
 def gpus_per_host(environ: Mapping[str, str], limit: float) -> int:
     """How many GPUs the job has on each host, on that with the fewest; 0 without, or unknown."""
+    return min(gpus_of_job(environ, limit).values(), default=0)
+
+
+def gpus_of_job(environ: Mapping[str, str], limit: float) -> dict[str, int]:
+    """How many GPUs the job has on each host; {} outside of Slurm, or if it does not tell."""
     job = own_job(environ)
     facts, _ = facts_of(job, "--details", limit=limit) if job else ([], "")
+    counts: dict[str, int] = {}
+    hosts = ""
     # "Nodes=h[0-1] CPU_IDs=0-1 Mem=0 GRES=gpu:2(IDX:0-1)", once for all hosts that are alike.
-    counts = [sum(map(int, _GPUS.findall(value))) for name, value in facts if name == "GRES"]
-    return min(counts, default=0)
+    for name, value in facts:
+        if name == "Nodes":
+            hosts = value
+        elif name == "GRES":
+            found = sum(map(int, _GPUS.findall(value)))
+            with suppress(LaunchError):  # a list of another form
+                counts |= {host.name: found for host in parse_hosts(hosts, "scontrol")}
+    return counts
 
 
 def forbid_requeue(environ: Mapping[str, str], limit: float) -> bool:
