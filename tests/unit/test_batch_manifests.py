@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import http.server
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -141,13 +142,19 @@ def check(schema: Schema, manifest: Any) -> None:
 ASKED = ["-N", "18", "-gpus", "6", "-cores", "7", "-time", "90", "-image", "site/ddl-ce:2026.11"]
 SIMPLE = ["-N", "1", "-image", "site/ddl-ce:2026.11"]
 WORDS = ["a b", "it's", '"', "$(HOME)", "$HOME", "new\nline", "\\", "ümlaut", "- x", "#", "@{name}"]
+WORDS += ["$$", "$$(HOME)", "a$", "$$$", "$$$(HOME)", "$(", "cost: 5$", "$$HOME"]
+# Characters that YAML refuses or takes for the end of a line, unless they are escaped.
+WORDS += ["\x80\x9f", "\x85", "\u2028 \u2029", "\ufeff", "\ufffe\uffff", "\U0001f600", "\x7e\xa0"]
 ARGUMENTS = ["-accelerators", "6", "python", "train.py", *WORDS]
 
 
 def as_pods_see(arguments: list[str]) -> list[str]:
-    """Kubernetes' documentation of a container's args: `$$(NAME)` becomes `$(NAME)`."""
-    assert not any("$(" in word.replace("$$(", "") for word in arguments)
-    return [word.replace("$$(", "$(") for word in arguments]
+    """Kubernetes' API of a container's args: `$$` is a dollar, `$(NAME)` a variable's value."""
+    values = {"$$": "$", "$(HOME)": "/root"}
+    return [
+        re.sub(r"\$\$|\$\([^)]*\)", lambda match: values.get(match[0], match[0]), word)
+        for word in arguments
+    ]
 
 
 def test_an_mpijob_fits_its_description() -> None:

@@ -8,13 +8,14 @@ import json
 import re
 import shlex
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ddl.launch.script.release import module_of, programs_folder
 from ddl.launch.script.request import Request
 
 TEMPLATES = Path(__file__).with_name("templates")
+_NOT_IN_YAML = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _CONDITION = re.compile(r"\[(\w+)\] ?")
 Fields = dict[str, str | int | None]
 
@@ -92,10 +93,14 @@ def _manifest_fields(request: Request) -> Fields:
         "seconds": request.seconds,
         "queue": request.queue,
         "image": json.dumps(request.image),
-        "arguments": json.dumps([_kept(word) for word in request.words], ensure_ascii=False),
+        "arguments": _quoted(request.words),
     }
 
 
-def _kept(word: str) -> str:
-    """The word that Kubernetes turns back into this one: it replaces `$(NAME)` in arguments."""
-    return word.replace("$(", "$$(")
+def _quoted(words: Sequence[str]) -> str:
+    """A list in YAML that Kubernetes turns into these words: in arguments, `$$` is a dollar.
+
+    JSON is YAML but for a few characters, which YAML's readers refuse or take for ends of lines.
+    """
+    text = json.dumps([word.replace("$", "$$") for word in words], ensure_ascii=False)
+    return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
