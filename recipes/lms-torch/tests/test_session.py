@@ -84,8 +84,17 @@ def test_backward_after_it_was_switched_off() -> None:
     assert device.moved > 0
 
 
+class CardOfOneGiB(lms.SimulatedDevice):
+    """Refuses a limit above what it has, as a GPU does."""
+
+    def cap(self, limit: int) -> int:
+        if limit > self.total:
+            raise lms.LimitError("limit is above what the device has")
+        return super().cap(limit)
+
+
 def test_calls_of_ibm(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = lms.SimulatedDevice("1GiB")
+    device = CardOfOneGiB("1GiB")
     monkeypatch.setattr("lms.session.cuda_device", lambda: device)
     cuda = torch.cuda
     assert not cuda.get_enabled_lms()
@@ -96,8 +105,12 @@ def test_calls_of_ibm(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         assert cuda.get_enabled_lms()
         assert device.budget == 1 << 29
-        with pytest.raises(lms.LimitError, match="set_limit_lms has no effect while LMS is on"):
-            cuda.set_limit_lms(1)
+        cuda.set_limit_lms(1 << 28)  # programs set it before or after
+        assert (device.budget, cuda.get_limit_lms()) == (1 << 28, 1 << 28)
+        with pytest.raises(lms.LimitError, match="above what the device has"):
+            cuda.set_limit_lms(1 << 50)
+        assert (device.budget, cuda.get_limit_lms()) == (1 << 28, 1 << 28)
+        cuda.set_size_lms(512)
         model = mlp(3)
         with device:
             for _ in range(4):
@@ -114,6 +127,36 @@ def test_calls_of_ibm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not cuda.get_enabled_lms()
     with pytest.raises(lms.LMSError, match="LMS is not on"):
         cuda.reclaim_inactive()
+    with lms.LMS(device=device), pytest.raises(lms.LimitError, match="give the size there"):
+        cuda.set_size_lms(2048)
+
+
+def test_calls_of_ibm_need_no_import(tmp_path: Path) -> None:
+    """Programs that were written for IBM's PyTorch import torch alone."""
+    sources = Path(lms.__file__).parents[1]
+    if (sources / "cmake").is_dir():  # not installed
+        (tmp_path / "lms_torch-0.dist-info").mkdir()
+        (tmp_path / "lms_torch-0.dist-info" / "METADATA").write_text("Name: lms-torch\n")
+        entry_points = (sources / "cmake" / "entry_points.txt").read_text()
+        (tmp_path / "lms_torch-0.dist-info" / "entry_points.txt").write_text(entry_points)
+    code = f"""
+import sys
+sys.path[:0] = [{str(tmp_path)!r}, {str(sources)!r}]
+import torch
+assert "lms" not in sys.modules
+torch.cuda.set_limit_lms(1 << 30)
+assert torch.cuda.get_limit_lms() == 1 << 30 and not torch.cuda.get_enabled_lms()
+if not torch.cuda.is_available():
+    try:
+        torch.cuda.set_enabled_lms(True)
+    except RuntimeError as error:
+        print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert torch.cuda.is_available() or "torch sees no GPU" in done.stdout
 
 
 def test_report() -> None:

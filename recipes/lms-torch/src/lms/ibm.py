@@ -1,12 +1,14 @@
 """The calls of IBM's LMS (PyTorch 1.1-1.5), so that scripts that were written for it run.
 
-`import lms` puts them into `torch.cuda`: set_enabled_lms, set_limit_lms, set_size_lms, their
-get_..., and reclaim_inactive. As there, a limit of 0 means all of the device.
+They are in `torch.cuda`: set_enabled_lms, set_limit_lms, set_size_lms, their get_..., and
+reclaim_inactive; `lms_torch` puts them there. As with IBM's, a limit of 0 means all of the device,
+and limit and size may be set before LMS is switched on or after.
 """
 
 from __future__ import annotations
 
 import torch
+from lms_torch import NAMES
 
 from lms import session
 from lms.errors import LimitError, LMSError
@@ -14,15 +16,17 @@ from lms.sizes import DEFAULT_SMALLEST, parse_size
 
 _limit = 0
 _size = parse_size(DEFAULT_SMALLEST)
+_on: session.LMS | None = None  # the one that was switched on here
 
 
 def set_enabled_lms(enable: bool) -> None:
     """Switches LMS on with the limit and size that were set, or off."""
+    global _on
     if not enable:
         if get_enabled_lms():
             session.disable()
     elif not get_enabled_lms():
-        session.enable(_limit or None, smallest=_size)
+        _on = session.enable(_limit or None, smallest=_size)
 
 
 def get_enabled_lms() -> bool:
@@ -35,14 +39,13 @@ def get_enabled_lms() -> bool:
 
 
 def set_limit_lms(limit: int) -> None:
-    """Bytes on the device, 0 for all; takes effect when LMS is switched on next.
+    """Bytes on the device, 0 for all. Where LMS is on, it learns anew.
 
     Raises:
-        LimitError: it is not a number of bytes, or LMS is on.
+        LimitError: it is not a number of bytes, or more than the device has, or LMS was switched on
+            by another call, which has the limit.
     """
-    global _limit
-    _before_switching_on("set_limit_lms")
-    _limit = 0 if limit == 0 else parse_size(limit)
+    _set(0 if limit == 0 else parse_size(limit), _size, "limit")
 
 
 def get_limit_lms() -> int:
@@ -51,14 +54,13 @@ def get_limit_lms() -> int:
 
 
 def set_size_lms(size: int) -> None:
-    """Storages of fewer bytes stay; takes effect when LMS is switched on next.
+    """Storages of fewer bytes stay. Where LMS is on, it learns anew.
 
     Raises:
-        LimitError: it is not a number of bytes, or LMS is on.
+        LimitError: it is not a number of bytes, or LMS was switched on by another call, which has
+            the size.
     """
-    global _size
-    _before_switching_on("set_size_lms")
-    _size = parse_size(size, "size")
+    _set(_limit, parse_size(size, "size"), "size")
 
 
 def get_size_lms() -> int:
@@ -77,20 +79,28 @@ def reclaim_inactive() -> int:
     return engine.reclaim()
 
 
-def _before_switching_on(name: str) -> None:
-    if get_enabled_lms():
-        raise LimitError(f"torch.cuda.{name} has no effect while LMS is on: call it before")
+def _set(limit: int, size: int, what: str) -> None:
+    global _limit, _size
+    before, is_on = (_limit, _size), get_enabled_lms()
+    if is_on and session.current() is not _on:
+        raise LimitError(
+            f"torch.cuda.set_{what}_lms has no effect on an LMS that lms.enable or lms.LMS has "
+            f"switched on: give the {what} there"
+        )
+    if (limit, size) == before:
+        return
+    _limit, _size = limit, size
+    if is_on:
+        set_enabled_lms(False)
+        try:
+            set_enabled_lms(True)
+        except LMSError:
+            _limit, _size = before
+            set_enabled_lms(True)
+            raise
 
 
 def install() -> None:
     """Puts the calls into `torch.cuda`."""
-    for call in (
-        set_enabled_lms,
-        get_enabled_lms,
-        set_limit_lms,
-        get_limit_lms,
-        set_size_lms,
-        get_size_lms,
-        reclaim_inactive,
-    ):
-        setattr(torch.cuda, call.__name__, call)
+    for name in NAMES:
+        setattr(torch.cuda, name, globals()[name])
