@@ -14,6 +14,8 @@
 #include <fstream>
 #include <vector>
 
+#include "listing.h"
+
 namespace ddl::stage {
 namespace fs = std::filesystem;
 namespace {
@@ -86,6 +88,31 @@ bool is_used(const std::string& folder) {
   return false;
 }
 
+// Opens a folder and locks it, or -1. No program that honours such locks removes anything below.
+int lock_folder(const std::string& folder, int how) {
+  const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (file >= 0 && flock(file, how | LOCK_NB)) {
+    close(file);
+    return -1;
+  }
+  return file;
+}
+
+// Whether a rank's wrapper (rank.py) holds the image, perhaps one that /proc does not show.
+bool is_held(const std::string& folder) {
+  const int file = lock_folder(folder, LOCK_EX);
+  if (file >= 0) close(file);
+  return file < 0 && errno == EWOULDBLOCK;
+}
+
+// Renames a folder. One that is there already changes places with it where the file system can do
+// so in one step: programs may run from it.
+void put_there(const std::string& folder, const std::string& name) {
+  if (!renameat2(AT_FDCWD, folder.c_str(), AT_FDCWD, name.c_str(), RENAME_EXCHANGE)) return;
+  if (errno != ENOENT) remove_tree(name);
+  if (rename(folder.c_str(), name.c_str())) throw Fault("cannot make " + name + ": " + why());
+}
+
 double age(const struct stat& status) { return std::difftime(std::time(nullptr), status.st_mtime); }
 
 }  // namespace
@@ -103,10 +130,13 @@ Place::Place(std::string folder, std::string name)
     throw Fault(folder_ + " is on a file system that is mounted noexec: no program runs from it");
   }
   lock_ = open_lock(prefix() + ".lock");
+  kept_ = lock_folder(folder_, LOCK_SH);
 }
 
 Place::~Place() {
-  if (lock_ >= 0) close(lock_);
+  for (const int file : {lock_, kept_}) {
+    if (file >= 0) close(file);
+  }
 }
 
 State Place::look() {
@@ -115,13 +145,15 @@ State Place::look() {
     throw Fault("the file system of " + folder_ + " has no file locks: " + why());
   }
   struct stat status;
-  if (!lstat(prefix().c_str(), &status)) {
-    check_own(prefix(), false);
-    futimens(lock_, nullptr);
-    if (locked) unlock();
-    return State::have;
-  }
-  return locked ? State::need : State::busy;
+  const bool is_there = !lstat(prefix().c_str(), &status);
+  if (is_there) check_own(prefix(), false);
+  if (!locked) return State::busy;  // it is made, or removed
+  if (!is_there || !(is_checked_ || is_whole(prefix(), listing()))) return State::need;
+  is_checked_ = true;
+  mark_used(prefix(), listing());
+  futimens(lock_, nullptr);
+  unlock();
+  return State::have;
 }
 
 void Place::prepare(std::uint64_t bytes, std::uint64_t files) {
@@ -142,10 +174,12 @@ void Place::prepare(std::uint64_t bytes, std::uint64_t files) {
 }
 
 void Place::complete() {
-  if (chmod(partial().c_str(), 0755) || rename(partial().c_str(), prefix().c_str())) {
-    throw Fault("cannot make " + prefix() + ": " + why());
-  }
+  write_listing(partial(), listing());
+  if (chmod(partial().c_str(), 0755)) throw Fault(partial() + ": " + why());
+  put_there(partial(), prefix());
+  is_checked_ = true;
   futimens(lock_, nullptr);
+  abandon();
 }
 
 void Place::abandon() { remove_tree(partial()); }
@@ -167,12 +201,14 @@ int Place::evict(double seconds) const {
     struct stat status;
     if (access(other.prefix().c_str(), F_OK) && access(other.partial().c_str(), F_OK)) continue;
     if (flock(other.lock_, LOCK_EX | LOCK_NB) || fstat(other.lock_, &status) ||
-        age(status) < std::max(seconds, youngest) || is_used(other.prefix())) {
+        age(status) < std::max(seconds, youngest) || is_held(other.prefix()) ||
+        is_used(other.prefix())) {
       continue;
     }
     // The lock file stays: another process may have it open, and wait for the lock.
     remove_tree(other.partial());  // what a killed job left
     if (!rename(other.prefix().c_str(), other.partial().c_str())) ++removed;
+    unlink(other.listing().c_str());
     remove_tree(other.partial());
   }
   return removed;

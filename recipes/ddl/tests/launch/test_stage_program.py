@@ -94,9 +94,10 @@ class Bench:
         return said
 
     def left(self) -> list[str]:
-        """What is in the place beside the lock."""
+        """What is in the place beside locks and lists."""
         with suppress(OSError):
-            return sorted(p.name for p in self.place.iterdir() if p.suffix != ".lock")
+            names = (p.name for p in self.place.iterdir() if p.suffix not in (".lock", ".files"))
+            return sorted(names)
         return []
 
 

@@ -47,6 +47,7 @@ def main() -> None:
     grace = float(os.environ.pop("DDLRUN_GRACE"))
     if os.environ["MPI_LOCALRANKID"] == "0":
         start_sweep(parent, grace)
+    hold_copy()
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     # Blocked from here on, and fetched by sigtimedwait: no signal can fall between two steps.
@@ -113,6 +114,22 @@ def start_sweep(proxy: int, grace: float) -> None:
         os.execv(sys.executable, words)
     finally:
         os._exit(1)  # not worth more than the job: it goes on
+
+
+def hold_copy() -> None:
+    """Has a copy that -stage has made stay while we run, and the place that it is in.
+
+    ddl-stage removes old copies, and systemd-tmpfiles old files, but nothing below such a lock.
+    """
+    prefix = os.path.dirname(os.path.dirname(sys.executable))  # noqa: PTH120 (so does pathlib)
+    if not os.path.exists(f"{prefix}.lock"):  # noqa: PTH110
+        return
+    for folder in (prefix, os.path.dirname(prefix)):  # noqa: PTH120
+        try:
+            file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            continue  # one is at work there just now, or the disk has no locks
 
 
 def tell(words: str) -> None:
