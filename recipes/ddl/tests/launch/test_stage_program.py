@@ -136,6 +136,12 @@ def stagers_of(bench: Bench) -> list[int]:
     return found
 
 
+def is_rank(pid: int) -> bool:
+    """Whether mpiexec's proxy has started it: a janitor is nobody's child."""
+    parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    return Path(f"/proc/{parent}/comm").read_text().startswith("hydra")
+
+
 def started_at(pid: int) -> int:
     """The moment at which a process began, as the kernel counts."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
@@ -202,6 +208,21 @@ def test_a_killed_stager_leaves_nothing(tmp_path: Path, number: int) -> None:
     until(lambda: bench.left() == [])
     until(lambda: not [pid for pid in stagers if Path(f"/proc/{pid}").exists()])
     assert bench.run() == (0, "1 1 0\n")
+
+
+def test_a_host_that_no_longer_answers_is_noticed(tmp_path: Path) -> None:
+    """As behind a cable that is cut: here one of two is stopped."""
+    bench = Bench(tmp_path, size=100 * MEGABYTE)
+    words = bench.words()
+    words[words.index("-n") + 1] = "2"
+    environ = {**os.environ, "DDL_TIMEOUT": "3"}
+    process = subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    until(lambda: (bench.place / ".e-1.partial" / "big").exists())
+    os.kill(next(filter(is_rank, stagers_of(bench))), signal.SIGSTOP)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert b"3 s" in errors, errors
+    until(lambda: bench.left() in ([], ["e-1"]))
 
 
 # -- faults -------------------------------------------------------------------------------------
