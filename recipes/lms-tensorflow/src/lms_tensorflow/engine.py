@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
@@ -51,6 +52,15 @@ class Engine:
         self.refused: dict[int, LmsError] = {}
         self.learning = False
         self.shown = 0
+
+    def configure(self, **options: Any) -> None:
+        """Take other values of some options, and forget all graphs.
+
+        Raises:
+            OptionError: a value that an option cannot have.
+        """
+        self._given = dataclasses.replace(self._given, **options)
+        self.reset()
 
     def prepare(self, can_learn: bool = False) -> None:
         """See whether graphs can be planned as the options say.

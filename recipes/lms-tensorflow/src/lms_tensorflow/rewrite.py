@@ -115,10 +115,11 @@ def refuse(graph_def: Any, host: str, message: str, number: int) -> None:
     """Let the graph fail with a message before anything else runs; `refusal` gives the number."""
     names = [f"program{MARK}{part}" for part in ("false", "message", f"refuse_{number}")]
     held = [node for node in graph_def.node if node.op not in ("_Arg", "Const", "_Retval")]
-    for name, value in zip(names, (tf.constant(False), tf.constant(message)), strict=False):
+    for name, value in zip(names, (False, message), strict=False):
+        tensor = tf.make_tensor_proto(value)  # a session's thread may have a graph that is final
         node = graph_def.node.add(name=name, op="Const", device=host)
-        node.attr["dtype"].type = value.dtype.as_datatype_enum
-        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+        node.attr["dtype"].type = tensor.dtype
+        node.attr["value"].tensor.CopyFrom(tensor)
     node = graph_def.node.add(name=names[2], op="Assert", device=host, input=names[:2])
     node.attr["T"].list.type.append(tf.string.as_datatype_enum)
     node.attr["summarize"].i = 1

@@ -103,8 +103,10 @@ def _infer(graph: Graph, graph_def: Any, batch_size: int | None) -> dict[str, li
             if shape.dim[0].size < 0:
                 shape.dim[0].size = batch_size
     for node in meta.graph_def.node:
-        if node.op == "_Arg" and node.attr["_output_shapes"].list.shape:
-            _hold_place(node)
+        if node.op == "Placeholder":  # of a session
+            _hold_place(node, node.attr["dtype"].type, node.attr["shape"].shape)
+        elif node.op == "_Arg" and node.attr["_output_shapes"].list.shape:
+            _hold_place(node, node.attr["T"].type, node.attr["_output_shapes"].list.shape[0])
     read = {source for one in graph.operations for source in graph.sources(one)}
     ends = [one.name for i, one in enumerate(graph.operations) if i not in read]
     meta.collection_def["train_op"].node_list.value.extend(ends)
@@ -112,9 +114,8 @@ def _infer(graph: Graph, graph_def: Any, batch_size: int | None) -> dict[str, li
     return properties
 
 
-def _hold_place(node: Any) -> None:
+def _hold_place(node: Any, dtype: int, shape: Any) -> None:
     """Make an argument something that inference knows the shape of, as it does not of feeds."""
-    dtype, shape = node.attr["T"].type, node.attr["_output_shapes"].list.shape[0]
     if shape.unknown_rank or any(dim.size < 0 for dim in shape.dim):
         return
     held = type(node)(name=node.name, op="ImmutableConst", device=node.device)
