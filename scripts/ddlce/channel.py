@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ddlce.engine.index import index_is_current, publish_index
 from ddlce.env.layout import LOCK_COPY, Layout, clones
-from ddlce.files import locked, sha256_file
+from ddlce.files import sha256_file
+from ddlce.locks import locked
 from ddlce.model.envlock import EnvLock
 from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.ownership import check_place

@@ -1,4 +1,4 @@
-"""Files that are never half-written, hashes, and locks between processes.
+"""Files that are never half-written, and hashes.
 
 What is written outlives a loss of power: first the files are on the disk, then the folders, then
 the name. `on_disk_at_end` does that once for all files of a stage.
@@ -15,18 +15,15 @@ import contextvars
 import ctypes
 import errno
 import fcntl
-import glob
 import hashlib
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from ddlce.errors import MachineError
-from ddlce.filesystem import no_locks
 from ddlce.ownership import closed_to_us
 
 #: Of a folder that a group of administrators shares.
@@ -120,33 +117,6 @@ def on_disk_at_end(folder: Path) -> Iterator[None]:
         sync_files(folder)
 
 
-@contextlib.contextmanager
-def scratch(parent: Path, prefix: str) -> Iterator[Path]:
-    """A new folder below `parent`, until the block's end; those of killed runs are removed.
-
-    Args:
-        parent: the user's own.
-        prefix: how its name begins.
-    """
-    with explain_os_errors(parent):
-        make_folder(parent)
-        with locked(parent / f"{prefix}lock"):
-            for left in parent.glob(f"{glob.escape(prefix)}*/"):
-                handle = os.open(left, os.O_RDONLY | os.O_CLOEXEC)
-                with contextlib.suppress(BlockingIOError):  # its process works
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(left)
-                os.close(handle)
-            folder = Path(tempfile.mkdtemp(dir=parent, prefix=prefix))
-            handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(handle)
-
-
 def rename_synced(old: Path, new: Path) -> None:
     """Give what is on the disk its name, and bring that to the disk, too.
 
@@ -194,9 +164,8 @@ def _written_alone(partial: Path) -> Iterator[tuple[Path, int]]:
             closing.callback(os.close, handle)
             with contextlib.suppress(OSError):  # no locks here: the callers have one of their own
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(partial.lstat(), os.fstat(handle)):
-                    break
+            if is_at(handle, partial):
+                break
             closing.close()  # while we waited, its writer has renamed it
         try:
             yield partial, handle
@@ -269,39 +238,12 @@ def _link(stream: IO[bytes], name: Path, closed: bool) -> bool:
     return True
 
 
-@contextlib.contextmanager
-def locked(path: Path, wait: bool = True) -> Iterator[None]:
-    """Hold an exclusive lock on the file `path` (made if absent).
-
-    The kernel drops the lock when the process ends, however it ends. Whoever can open a file can
-    lock it, for reading too: so nobody can who could not make the change that it is for.
-
-    The package filelock is not used: it polls instead of waiting in the kernel's queue, so that
-    processes which come later go first. It also leaves an older lock its mode, with which readers
-    could hold it, and makes marker files by default where the kernel has no locks.
-
-    Raises:
-        BlockingIOError: another process holds it, and `wait` is false.
-    """
-    with explain_os_errors(path):
-        make_folder(path.parent)
-        mode = 0o660 if is_shared(path.parent) else 0o600
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        stream = os.fdopen(os.open(path, flags, mode), "r+b", buffering=0)
-    with stream:
-        status = os.fstat(stream.fileno())
-        if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != mode:
-            os.fchmod(stream.fileno(), mode)
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError as error:
-            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
-                raise
-            raise MachineError(
-                no_locks(path.parent, error),
-                "choose a folder on another one, with DDLCE_CACHE or --root",
-            ) from error
-        yield
+def is_at(handle: int, path: Path) -> bool:
+    """Whether an open file still has this name."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ddlce.errors import MachineError
-from ddlce.files import locked
+from ddlce.locks import locked
 from ddlce.ownership import user_name
 
 #: Called once, with who holds the lock, before it is waited for.
@@ -22,14 +22,18 @@ POLL_S = 0.2
 
 @contextlib.contextmanager
 def waiting_lock(
-    path: Path, on_wait: OnWait | None = None, patience_s: float | None = None
+    path: Path,
+    on_wait: OnWait | None = None,
+    patience_s: float | None = None,
+    passing: bool = False,
 ) -> Iterator[None]:
-    """`files.locked`, for as long as a person would wait.
+    """`locks.locked`, for as long as a person would wait.
 
     Args:
         path: the file to lock.
         on_wait: told who holds the lock, when somebody does.
         patience_s: how long to wait; PATIENCE_S by default.
+        passing: the file is removed at the end.
 
     Raises:
         MachineError: somebody holds it for longer; says who.
@@ -40,7 +44,7 @@ def waiting_lock(
         waited = False
         while True:
             try:
-                stack.enter_context(locked(path, wait=False))
+                stack.enter_context(locked(path, wait=False, passing=passing))
                 break
             except BlockingIOError:
                 who = holder(path)

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from bench.environment import built
-from ddlce.files import locked
+from ddlce.locks import locked
 from support.modulesystems import UNPACKED
 from support.userlands import mirror
 

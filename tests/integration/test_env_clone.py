@@ -8,12 +8,14 @@ import random
 import shutil
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ddlce.env import clone as clone_module
 from ddlce.env.freeze import can_be_written
+from ddlce.env.layout import user_locks
 from ddlce.env.relink import Unusual
 from ddlce.env.verify import verify
 from ddlce.trees import remove_tree
@@ -344,3 +346,26 @@ def test_remove_and_list(user: Site) -> None:
     (stranger / "conda-meta").mkdir(parents=True)
     assert "there is no environment" in user.fails(2, "env", "remove", stranger)
     assert stranger.is_dir()
+
+
+def test_whoever_has_another_cache_waits_too(user: Site) -> None:
+    """Both caches are one user's: the lock is beside the clone, and gone with its holder."""
+    user.ok("env", "clone", "mine")
+    with user_locks(user.settings, user.clones / "mine"):
+        other = replace(user, extra={"DDLCE_CACHE": str(user.folder / "other")})
+        removing = other.start("env", "remove", "mine")
+        assert removing.stderr is not None
+        assert removing.stderr.readline().startswith("waiting: process ")
+        assert [path.name for path in sorted(user.clones.iterdir())] == [".mine.lock", "mine"]
+    assert removing.communicate(timeout=60)[0] == f"removed {user.clones / 'mine'}\n"
+    assert everything(user.clones) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders to others")
+def test_a_lock_is_not_put_into_a_folder_of_others(user: Site) -> None:
+    """Root's lock would stop the folder's owner."""
+    user.clones.mkdir()
+    os.chown(user.clones, NOBODY, NOBODY)
+    user.ok("env", "clone", "mine")
+    with user_locks(user.settings, user.clones / "mine"):
+        assert [path.name for path in user.clones.iterdir()] == ["mine"]

@@ -17,7 +17,7 @@ from ddlce.engine.index import index_channel
 from ddlce.env.bytecode import module_of
 from ddlce.env.layout import Layout
 from ddlce.env.verify import verify
-from ddlce.files import locked
+from ddlce.locks import locked
 from ddlce.packagecache import LOCK
 from ddlce.trees import remove_tree
 from support.minichannel import PLACEHOLDER, Pkg, pack

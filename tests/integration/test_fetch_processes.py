@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from ddlce.files import locked
+from ddlce.locks import locked
 from ddlce.settings import Settings
 from ddlce.sources import SourceStore
 from support.sourceserver import MB, Server, ddlce, environment, lock, publish

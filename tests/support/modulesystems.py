@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.files import locked
+from ddlce.locks import locked
 
 UNPACKED = Path(os.environ.get("DDLCE_TEST_TOOLS") or Path.home() / ".cache/ddl-ce/test-tools")
 

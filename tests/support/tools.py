@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.files import locked
+from ddlce.locks import locked
 from support.modulesystems import UNPACKED
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.files import locked
+from ddlce.locks import locked
 from support.glibcnames import pretend
 from support.modulesystems import UNPACKED
 

@@ -20,12 +20,11 @@ from ddlce.files import (
     explain_os_errors,
     link_atomic,
     link_or_copy,
-    locked,
     make_folder,
     on_disk_at_end,
-    scratch,
     write_atomic,
 )
+from ddlce.locks import locked, scratch
 
 Write = Callable[[Path], object]
 
@@ -199,7 +198,7 @@ def test_a_file_that_cannot_be_brought_to_the_disk_is_not_renamed(
 
 
 def test_a_killed_run_s_scratch_is_removed_and_a_working_one_s_is_not(tmp_path: Path) -> None:
-    code = "import os, sys\nfrom pathlib import Path\nfrom ddlce.files import scratch\n"
+    code = "import os, sys\nfrom pathlib import Path\nfrom ddlce.locks import scratch\n"
     code += "with scratch(Path(sys.argv[1]), '.add-') as f:\n    (f / 'x').touch(); os._exit(9)\n"
     subprocess.run([sys.executable, "-c", code, tmp_path], check=False)
     (left,) = tmp_path.glob(".add-*/")

@@ -11,7 +11,8 @@ import pytest
 
 from ddlce import ownership
 from ddlce.errors import MachineError
-from ddlce.files import locked, make_folder, write_atomic
+from ddlce.files import make_folder, write_atomic
+from ddlce.locks import locked
 from ddlce.ownership import check_place
 from ddlce.settings import load_settings
 

@@ -21,8 +21,9 @@ from ddlce.builder.inputs import source_paths
 from ddlce.builder.job import Event, Job
 from ddlce.engine.variants import VARIANTS
 from ddlce.errors import MachineError, WorkError
-from ddlce.files import explain_os_errors, locked
+from ddlce.files import explain_os_errors
 from ddlce.filesystem import require
+from ddlce.locks import locked
 from ddlce.plan import Plan, Step, is_built
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.runner import runner_of

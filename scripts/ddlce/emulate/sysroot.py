@@ -10,7 +10,8 @@ import os
 from pathlib import Path
 
 from ddlce.errors import InputError
-from ddlce.files import explain_os_errors, locked, on_disk_at_end, rename_synced, scratch
+from ddlce.files import explain_os_errors, on_disk_at_end, rename_synced
+from ddlce.locks import locked, scratch
 from ddlce.model.source import Source, SourcesLock
 from ddlce.settings import OWN_GLIBC_FOLDER, Settings
 from ddlce.sources import fetch_sources

@@ -10,7 +10,7 @@ from ddlce.engine.solve import solve
 from ddlce.engine.worker import Progress
 from ddlce.env.clone import locked_package
 from ddlce.env.freeze import protect_links, refuse_frozen
-from ddlce.env.layout import LOCK_COPY, ORIGIN, Origin, read_origin, user_lock
+from ddlce.env.layout import LOCK_COPY, ORIGIN, Origin, read_origin, user_locks
 from ddlce.env.records import Record, leave_links_unhashed, read_records, write_history
 from ddlce.env.unfinished import put_in_order
 from ddlce.errors import InputError
@@ -19,7 +19,7 @@ from ddlce.lock import spec_name
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.settings import Settings
-from ddlce.waiting import OnWait, waiting_lock
+from ddlce.waiting import OnWait
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def install_specs(
             environment was asked to contain.
         SourceError: a channel or a package cannot be read.
     """
-    with waiting_lock(user_lock(settings, prefix), on_wait):
+    with user_locks(settings, prefix, on_wait=on_wait):
         refuse_frozen(prefix)
         origin = read_origin(prefix)
         if origin is None:

@@ -8,7 +8,6 @@ cannot, rattler installs the same packages.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from ddlce.env.layout import (
     read_origin,
     refuse_name_of_release,
     staged,
-    user_lock,
+    user_locks,
 )
 from ddlce.env.records import Record, leave_links_unhashed, read_records, write_history
 from ddlce.env.relink import Unusual, link_files, plan_links
@@ -35,7 +34,7 @@ from ddlce.files import explain_os_errors, write_atomic
 from ddlce.filesystem import check_prefix, require
 from ddlce.ownership import check_place
 from ddlce.settings import Settings
-from ddlce.waiting import OnWait, waiting_lock
+from ddlce.waiting import OnWait
 
 if TYPE_CHECKING:
     from ddlce.engine.worker import Progress
@@ -101,9 +100,7 @@ def clone(
         check_place(place, "the source", site=True)
     _check_target(settings, source, target)
     changing = [target] if origin.kind == "release" else [source, target]
-    with contextlib.ExitStack() as stack:
-        for lock in sorted(user_lock(settings, prefix) for prefix in changing):
-            stack.enter_context(waiting_lock(lock, on_wait))
+    with user_locks(settings, *changing, on_wait=on_wait):
         origin = read_origin(source) or origin
         _check_free(target)
         records = read_records(source)

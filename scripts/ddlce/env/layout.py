@@ -28,6 +28,7 @@ from ddlce.settings import ORIGIN as ORIGIN
 from ddlce.settings import Settings
 from ddlce.trees import PARTIAL, remove_tree
 from ddlce.userpath import absolute, canonical
+from ddlce.waiting import OnWait, waiting_lock
 
 LOCK_COPY = Path("conda-meta", "ddl-ce.lock")
 CURRENT = "current"
@@ -252,8 +253,34 @@ def default_source(settings: Settings, option: str = "--from") -> Path:
     )
 
 
+@contextlib.contextmanager
+def user_locks(
+    settings: Settings, *prefixes: Path, on_wait: OnWait | None = None
+) -> Iterator[None]:
+    """Hold the locks of a user's own prefixes, which need not be there yet.
+
+    Raises:
+        MachineError: one is held for too long, or the folder of a prefix cannot be made.
+    """
+    with contextlib.ExitStack() as stack:
+        for lock in sorted({user_lock(settings, prefix) for prefix in prefixes}):
+            stack.enter_context(waiting_lock(lock, on_wait, passing=True))
+        yield
+
+
 def user_lock(settings: Settings, prefix: Path) -> Path:
-    """The lock file for a user's prefix; in the user's cache, so as not to litter beside it."""
+    """The lock file for a user's prefix.
+
+    It is beside the prefix, where all meet whatever their cache, if that folder is this user's or
+    a group of administrators shares it. Elsewhere it is in the user's cache: in a folder of others,
+    it would stop them.
+    """
+    folder = prefix.parent
+    with explain_os_errors(prefix):
+        make_folder(folder)
+        own = folder.stat().st_uid == os.geteuid() or is_shared(folder)
+    if own and os.access(folder, os.W_OK, effective_ids=True):
+        return folder / f".{prefix.name}.lock"
     name = hashlib.sha256(str(prefix).encode()).hexdigest()[:16]
     return settings.cache / "locks" / f"{name}.lock"
 

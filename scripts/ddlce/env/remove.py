@@ -21,7 +21,7 @@ from ddlce.env.layout import (
     partials,
     read_origin,
     remove_partials,
-    user_lock,
+    user_locks,
 )
 from ddlce.env.names import name_releases
 from ddlce.errors import InputError, MachineError
@@ -94,7 +94,11 @@ def remove(settings: Settings, name: str, on_wait: OnWait | None = None) -> Path
     if is_release:
         layout = Layout(prefix.parents[2])  # not always that of the settings: a path may be given
         check_place(prefix.parent, "the root")
-    with waiting_lock(layout.lock if is_release else user_lock(settings, prefix), on_wait):
+    with (
+        waiting_lock(layout.lock, on_wait)
+        if is_release
+        else user_locks(settings, prefix, on_wait=on_wait)
+    ):
         if is_release and (prefix.parent / CURRENT).resolve() == prefix:
             raise InputError(
                 f"{prefix} is the default release of {prefix.parent.name}, which users load",
@@ -113,13 +117,13 @@ def remove(settings: Settings, name: str, on_wait: OnWait | None = None) -> Path
 def _remove_rest(settings: Settings, name: str, on_wait: OnWait | None) -> Path | None:
     """Remove what is left of an environment whose removal was killed; where it was, if anywhere."""
     layout = Layout(settings.root)
-    places = {layout.envs / name: layout.lock}
+    places = {layout.envs / name: waiting_lock(layout.lock, on_wait)}
     with contextlib.suppress(InputError):  # no name of a clone
         target = clone_target(name)
-        places[target] = user_lock(settings, target)
+        places[target] = user_locks(settings, target, on_wait=on_wait)
     for place, lock in places.items():
         if partials(place):
-            with waiting_lock(lock, on_wait):
+            with lock:
                 if partials(place):  # else another process was filling it
                     remove_partials(place)
                     return place

@@ -14,7 +14,7 @@ from ddlce.env.layout import (
     clone_target,
     refuse_name_of_release,
     staged,
-    user_lock,
+    user_locks,
 )
 from ddlce.env.records import read_records
 from ddlce.errors import InputError, MachineError, WorkError
@@ -29,7 +29,7 @@ from ddlce.ownership import check_place
 from ddlce.platforms import this_platform
 from ddlce.settings import Settings
 from ddlce.trees import check_removable, refuse_in_use, remove_tree
-from ddlce.waiting import OnWait, waiting_lock
+from ddlce.waiting import OnWait
 
 CONSTRAINTS = "constraints.txt"
 
@@ -90,7 +90,7 @@ def make_overlay(
             "name another release with --release",
         )
     require(target, "a path instead of a name, or CONDA_ENVS_PATH")
-    with waiting_lock(user_lock(settings, target), on_wait):
+    with user_locks(settings, target, on_wait=on_wait):
         if os.path.lexists(target):
             raise InputError(
                 f"{target} exists already", "choose another name, or remove it: ddlce env remove"
@@ -128,7 +128,7 @@ def remove_overlay(settings: Settings, name: str, on_wait: OnWait | None = None)
     check_unambiguous(settings, name)
     if read_overlay(prefix) is None:
         return None
-    with waiting_lock(user_lock(settings, prefix), on_wait):
+    with user_locks(settings, prefix, on_wait=on_wait):
         overlay = read_overlay(prefix)
         if overlay is None:
             raise InputError(f"{prefix} was removed by another process", "see: ddlce env list")

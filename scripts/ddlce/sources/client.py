@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event
 
 from ddlce.errors import MachineError
-from ddlce.files import locked
+from ddlce.locks import locked
 
 POLL_S = 0.1
 
@@ -42,7 +42,7 @@ class Cancelled(Exception):
 
 @contextlib.contextmanager
 def locked_until(path: Path, stop: Event) -> Iterator[None]:
-    """`files.locked`, in a thread that must end when the user says so: nothing ends a flock.
+    """`locks.locked`, in a thread that must end when the user says so: nothing ends a flock.
 
     Raises:
         Cancelled: `stop` was set while another process had the lock.

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from ddlce.engine.variants import glibc_floor, python_version
 from ddlce.errors import InputError, SourceError
-from ddlce.files import scratch
+from ddlce.locks import scratch
 from ddlce.settings import Settings
 from ddlce.sources.client import DownloadError
 from ddlce.sources.pip import Resolved, pip_resolve

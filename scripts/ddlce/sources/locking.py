@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ddlce.emulate.sysroot import is_glibc
 from ddlce.errors import DdlceError, InputError
-from ddlce.files import locked
+from ddlce.locks import locked
 from ddlce.model.source import Source, SourcesLock
 from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
 from ddlce.recipes import Recipe, cuda_variants, load_cuda_recipes, load_recipes

@@ -14,7 +14,8 @@ from packaging.utils import parse_sdist_filename, parse_wheel_filename
 
 from ddlce.engine.variants import glibc_floor, python_version
 from ddlce.errors import InputError, SourceError
-from ddlce.files import scratch, sha256_file
+from ddlce.files import sha256_file
+from ddlce.locks import scratch
 from ddlce.model.source import Client, Source, SourcesLock
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.settings import Settings
