@@ -47,6 +47,7 @@ PROGRAMS = (
     Program("Trainer, unedited", "unedited_trainer", _TRAINER, names_another=True),
     Program("accelerate, unedited", "unedited_accelerate", ("accelerate",), names_another=True),
     Program("Lightning, unedited", "unedited_lightning", ("lightning",), names_another=True),
+    Program("DeepSpeed", "zero_stages", ("deepspeed",)),
     Program("XGBoost", "boosted_trees", ("xgboost",), spans_hosts=False),
     Program("LightGBM", "boosted_leaves", ("lightgbm",), spans_hosts=False),
     Program("JAX", "jax_processes", ("jax", "jaxlib"), spans_hosts=False),
