@@ -157,7 +157,9 @@ def _written_alone(partial: Path) -> Iterator[tuple[Path, int]]:
                 handle = os.open(
                     partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
                 )
-            except PermissionError:  # left read-only
+            except PermissionError:  # left read-only, or the folder is
+                if not os.path.lexists(partial):
+                    raise
                 partial.unlink()
                 continue
             closing = stack.enter_context(contextlib.ExitStack())

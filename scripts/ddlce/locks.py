@@ -89,11 +89,7 @@ def scratch(parent: Path, prefix: str) -> Iterator[Path]:
         make_folder(parent)
         with locked(parent / f"{prefix}lock"):
             for left in parent.glob(f"{glob.escape(prefix)}*/"):
-                handle = os.open(left, os.O_RDONLY | os.O_CLOEXEC)
-                with contextlib.suppress(BlockingIOError):  # its process works
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(left)
-                os.close(handle)
+                _remove_left(left)
             folder = Path(tempfile.mkdtemp(dir=parent, prefix=prefix))
             handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -102,3 +98,15 @@ def scratch(parent: Path, prefix: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove a scratch folder whose process has ended, unless its owner has just done so."""
+    with contextlib.suppress(FileNotFoundError):
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with contextlib.suppress(BlockingIOError):  # its process works
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+        finally:
+            os.close(handle)

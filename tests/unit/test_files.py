@@ -25,6 +25,7 @@ from ddlce.files import (
     write_atomic,
 )
 from ddlce.locks import locked, scratch
+from support.minienv import as_nobody
 
 Write = Callable[[Path], object]
 
@@ -90,6 +91,15 @@ def test_a_full_disk_and_a_forbidden_folder(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match=f"cannot write {tmp_path}: Permission denied"):
         with explain_os_errors(tmp_path):
             raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "x"))
+
+
+def test_nothing_can_be_written_in_a_closed_folder(public: Path) -> None:
+    def write() -> None:
+        with pytest.raises(MachineError, match=f"cannot write {public}/x: Permission denied"):
+            write_atomic(public / "x", "text")
+
+    public.chmod(0o555)
+    as_nobody(public, write)
 
 
 @pytest.mark.parametrize(
@@ -206,4 +216,16 @@ def test_a_killed_run_s_scratch_is_removed_and_a_working_one_s_is_not(tmp_path: 
         assert not left.exists()
         assert one.is_dir()
         assert two.is_dir()
+    assert list(tmp_path.glob(".add-*/")) == []
+
+
+def test_many_have_a_scratch_at_once(tmp_path: Path) -> None:
+    """One's folder is removed by its owner while another looks through all of them."""
+
+    def work(_: int) -> None:
+        with scratch(tmp_path, ".add-") as folder:
+            (folder / "x").touch()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(400)))
     assert list(tmp_path.glob(".add-*/")) == []
