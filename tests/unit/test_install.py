@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +76,21 @@ def test_a_package_that_is_swapped_after_it_was_looked_at_is_refused(
         run(tmp_path, package)
     assert not (tmp_path / "env" / "prefix" / "share").exists()
     assert [p for p in (tmp_path / "pkgs").iterdir() if p.is_dir()] == []
+
+
+def test_no_record_is_brought_to_the_disk_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who installs does that once for all; for hundreds of packages, one by one takes minutes."""
+    package = lock(good(), tmp_path / "channel")
+    code = "import json, os, sys; from ddlce.engine.install import _install\n"
+    code += "os.fsync = lambda _: os._exit(9)\n_install(json.loads(sys.argv[1])); os._exit(0)"
+
+    def work(_module: str, request: dict[str, Any], *_: Any) -> None:
+        subprocess.run([sys.executable, "-c", code, json.dumps(request)], check=True)
+
+    monkeypatch.setattr(module, "call", work)
+    assert (run(tmp_path, package) / "share/good.txt").read_text() == "good\n"
 
 
 def test_a_cache_that_does_not_hold_the_locked_package_is_not_used(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from ddlce.engine.unpack import Hostile, NotLocked, fill
 from ddlce.engine.view import VIEW, damaged, name_real_caches, shown
 from ddlce.engine.worker import Progress, WorkerError, call, say, serve
 from ddlce.errors import DdlceError, MachineError, SourceError, WorkError
+from ddlce.files import not_yet_on_disk
 from ddlce.model.envlock import LockedPackage
 from ddlce.packagecache import find
 from ddlce.trees import remove_tree
@@ -156,7 +157,8 @@ def _install(request: dict[str, Any]) -> None:
         lambda who: say({"waiting": who}),
     )
     remove_tree(prefix / VIEW)
-    with contextlib.ExitStack() as stack:
+    # The caller brings all of the prefix to the disk at once.
+    with not_yet_on_disk(), contextlib.ExitStack() as stack:
         stack.callback(remove_tree, prefix / VIEW)
         layers, views = [], []
         for number, (cache, mode) in enumerate(caches.items()):
