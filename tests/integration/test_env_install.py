@@ -30,6 +30,7 @@ PACKAGES = (
     numbered("top", "dep"),
     numbered("top", version="2.0"),
     numbered("enemy", "top >=2"),
+    Pkg("linked", files={"share/linked": "x", "share/other": "y", "share/link": "-> linked"}),
 )
 
 
@@ -121,6 +122,32 @@ def test_what_others_removed_does_not_come_back(site: Site) -> None:
     assert site.ok("env", "install", "one", "p1") == "+ p1 1.0 h0_0\n"
     assert names(site.clones / "one") == {"toy", "p1"}
     assert specs(site.clones / "one") == ["toy", "p1"]
+
+
+def test_what_the_user_did_to_files_of_others_is_no_obstacle(site: Site) -> None:
+    by_others(site, "linked-1.0-h0_0")
+    share = site.clones / "one" / "share"
+    (share / "other").unlink()
+    (share / "link").unlink()
+    (share / "link").write_text("mine")
+    assert site.ok("env", "install", "one", "p1") == "+ p1 1.0 h0_0\n"
+    assert (share / "link").read_text() == "mine"
+    assert not (share / "other").exists()
+
+
+def test_a_link_that_the_disk_did_not_make_is_made_by_the_next_run(site: Site) -> None:
+    site.ok("env", "install", "one", "linked")
+    link = site.clones / "one" / "share" / "link"
+    record = next((site.clones / "one" / "conda-meta").glob("linked-*.json"))
+    data = json.loads(record.read_text())
+    for entry in data["paths_data"]["paths"]:  # as the installer has left it
+        entry.setdefault("sha256_in_prefix", "0" * 64)
+    record.write_text(json.dumps(data))
+    link.unlink()
+    link.write_text("x")
+    site.ok("env", "install", "one", "p1")
+    assert link.is_symlink()
+    assert "sha256_in_prefix" not in json.loads(record.read_text())["paths_data"]["paths"][0]
 
 
 def test_a_dependency_that_nothing_needs_any_more_goes(site: Site) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.records import leave_links_unhashed, read_records
+from ddlce.env.records import read_records, refuse_copies, unhash_links
 from ddlce.errors import InputError, WorkError
 from ddlce.safepath import below_link, is_inside
 
@@ -39,9 +39,10 @@ def test_a_copy_in_place_of_a_link_is_refused(tmp_path: Path) -> None:
     entry = {"_path": "link", "path_type": "softlink", "sha256_in_prefix": "0" * 64}
     (tmp_path / "conda-meta/a-1-0.json").write_text(json.dumps({"paths_data": {"paths": [entry]}}))
     records = read_records(tmp_path)
-    leave_links_unhashed(records)
+    refuse_copies(records)
+    unhash_links(records)
     assert "sha256_in_prefix" not in records[0].entries[0]
     (tmp_path / "link").unlink()
     (tmp_path / "link").write_text("x")
     with pytest.raises(WorkError, match=f"{tmp_path}/link cannot be made a link"):
-        leave_links_unhashed(records)
+        refuse_copies(records)

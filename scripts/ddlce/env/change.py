@@ -11,7 +11,7 @@ from ddlce.engine.worker import Progress
 from ddlce.env.clone import locked_package
 from ddlce.env.freeze import protect_links, refuse_frozen
 from ddlce.env.layout import LOCK_COPY, ORIGIN, Origin, read_origin, user_locks
-from ddlce.env.records import Record, leave_links_unhashed, read_records, write_history
+from ddlce.env.records import Record, read_records, refuse_copies, unhash_links, write_history
 from ddlce.env.unfinished import put_in_order
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, on_disk_at_end, write_atomic
@@ -168,7 +168,8 @@ def _note(
         records = read_records(prefix)
         after = {p.name: p for p in map(locked_package, records)}
         new = [each for each in records if each.stem not in known]
-        leave_links_unhashed(new)
+        refuse_copies(new)
+        unhash_links(new)
         with on_disk_at_end(prefix):
             for each in new:
                 each.save()

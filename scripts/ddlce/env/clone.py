@@ -26,7 +26,7 @@ from ddlce.env.layout import (
     staged,
     user_locks,
 )
-from ddlce.env.records import Record, leave_links_unhashed, read_records, write_history
+from ddlce.env.records import Record, read_records, refuse_copies, unhash_links, write_history
 from ddlce.env.relink import Unusual, link_files, plan_links
 from ddlce.env.sharing import EDITED, Sharing, compiled_time
 from ddlce.errors import InputError
@@ -175,7 +175,8 @@ def _reinstall(
             if name.endswith(EDITED):
                 sharing.own(f"{staging}/{name}", compiled_time(source, name))
         link_bytecode(source, staging, records, clone_records, sharing)
-        leave_links_unhashed(clone_records)
+        refuse_copies(clone_records)
+        unhash_links(clone_records)
         for record in clone_records:
             record.save()
 

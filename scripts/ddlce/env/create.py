@@ -31,7 +31,7 @@ from ddlce.env.layout import (
     staged,
 )
 from ddlce.env.names import name_releases
-from ddlce.env.records import leave_links_unhashed, read_records, write_history
+from ddlce.env.records import read_records, refuse_copies, unhash_links, write_history
 from ddlce.env.remove import prune_packages
 from ddlce.errors import InputError, MachineError
 from ddlce.files import explain_os_errors, link_atomic, write_atomic
@@ -234,7 +234,8 @@ def _fill(
         show_to_conda(layout.pkgs, records)
     with explain_os_errors(prefix):
         compiled = compile_bytecode(staging, prefix, records, runner)
-        leave_links_unhashed(records)
+        refuse_copies(records)
+        unhash_links(records)
         compiling = time.monotonic()
         origin = Origin(
             kind="release",

@@ -117,10 +117,15 @@ def make_writable(prefix: Path) -> tuple[int, int]:
 
 
 def protect_links(prefix: Path, records: list[Record]) -> None:
-    """Take write permission from the files of packages that are hard links into a cache."""
+    """Take write permission from the files of packages that are hard links into a cache.
+
+    What the user has deleted in a clone is left alone.
+    """
     for record in records:
         for entry in record.entries:
             file = prefix / entry["_path"]
+            if not os.path.lexists(file):
+                continue
             status = file.lstat()
             if stat.S_ISREG(status.st_mode) and status.st_nlink > 1 and can_be_written(status):
                 file.chmod(_frozen_mode(status))

@@ -74,24 +74,31 @@ def read_records(prefix: Path) -> list[Record]:
     return [Record(path) for path in sorted(prefix.glob("conda-meta/*-*-*.json"))]
 
 
-def leave_links_unhashed(records: Iterable[Record]) -> None:
+def unhash_links(records: Iterable[Record]) -> None:
     """Take from symbolic links the sha256 that rattler gives them, as conda has none: unsaved.
 
     It is that of the link's text. `conda doctor` compares it with what it reads through the link,
     and calls every link altered.
-
-    Raises:
-        WorkError: rattler has put a copy where the disk would not make a link.
     """
     for record in records:
         for entry in record.entries:
             if entry.get("path_type") == "softlink":
-                path = record.path.parents[1] / entry["_path"]
-                if path.is_file() and not path.is_symlink():
-                    raise WorkError(
-                        f"{path} cannot be made a link", "check the disk, and run the command again"
-                    )
                 entry.pop("sha256_in_prefix", None)
+
+
+def refuse_copies(records: Iterable[Record]) -> None:
+    """Stop where rattler has put a copy, as the disk would not make a link.
+
+    Raises:
+        WorkError: names the first one.
+    """
+    for record in records:
+        for entry in record.entries:
+            path = record.path.parents[1] / entry["_path"]
+            if entry.get("path_type") == "softlink" and path.is_file() and not path.is_symlink():
+                raise WorkError(
+                    f"{path} cannot be made a link", "check the disk, and run the command again"
+                )
 
 
 def write_history(prefix: Path, command: str, specs: list[str], records: list[Record]) -> None:

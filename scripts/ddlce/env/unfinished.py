@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import filecmp
 import stat
 from pathlib import Path
 
 from ddlce.engine.view import VIEW
 from ddlce.env.freeze import protect_links
-from ddlce.env.records import Record, leave_links_unhashed, read_records
+from ddlce.env.records import Record, read_records, unhash_links
 from ddlce.files import explain_os_errors
 from ddlce.packagecache import find
 from ddlce.trees import PARTIAL, remove_tree
@@ -41,9 +42,11 @@ def put_in_order(prefix: Path, cache: Path) -> list[Record]:
                     path.unlink()
         found = read_records(prefix)
         records = [record for record in found if _is_unfinished(record)]
-        leave_links_unhashed(records)
+        unhash_links(records)
         for record in records:
             unpacked = find(cache, record.stem, str(record.data.get("sha256")))
+            if unpacked:
+                _link_anew(prefix, record, unpacked)
             if unpacked and _names_view(record):
                 record.data["extracted_package_dir"] = str(unpacked)
                 record.data["link"]["source"] = str(unpacked)
@@ -60,6 +63,16 @@ def _is_unfinished(record: Record) -> bool:
         or _names_view(record)
         or any("sha256_in_prefix" in entry for entry in links)
     )
+
+
+def _link_anew(prefix: Path, record: Record, unpacked: Path) -> None:
+    """Make the links of a package in place of which the installer has left copies."""
+    for entry in record.entries:
+        path, link = prefix / entry["_path"], unpacked / entry["_path"]
+        is_copy = path.is_file() and not path.is_symlink() and link.is_symlink()
+        if is_copy and link.is_file() and filecmp.cmp(path, link, shallow=False):
+            path.unlink()
+            path.symlink_to(link.readlink())
 
 
 def _names_view(record: Record) -> bool:
