@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Event
+
 from ddlce.model.source import SourcesLock
 from ddlce.settings import Settings
+from ddlce.sources.store import SourceStore
 from support.sourceserver import Server, ddlce, lock, publish
 
 RECIPE = """\
@@ -26,6 +30,19 @@ def test_sources_add_url_wants_a_digest(server: Server, settings: Settings) -> N
     assert sure.returncode == 0, sure.stderr
     (locked,) = SourcesLock.load(settings.sources_lock).sources
     assert (locked.package, locked.version) == ("lib", "1.2")
+
+
+def test_sources_add_waits_for_who_writes_the_file(server: Server, settings: Settings) -> None:
+    source = publish(server, "lib-1.2.tar.gz")
+    store = SourceStore(settings.sources)
+    add = ("sources", "add", f"url:{source.url}", "--sha256", source.sha256)
+    with ThreadPoolExecutor(1) as pool:
+        with store.writing(source, Event()):
+            waiting = pool.submit(ddlce, settings, *add)
+            wait([waiting], timeout=15)
+            assert not store.path(source).exists()
+        assert waiting.result().returncode == 0
+    assert store.intact(source)
 
 
 def test_sync_makes_lock_and_recipes_agree(server: Server, settings: Settings) -> None:

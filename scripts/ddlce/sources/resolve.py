@@ -171,8 +171,9 @@ class Resolver:
                     f"found {', '.join(source.sha256 for source in sources)}"
                 )
             for source in sources:
-                if not self.store.intact(source):
-                    self.store.add(source, folder / source.file)
+                with self.store.writing(source, Event()):
+                    if not self.store.intact(source):
+                        self.store.add(source, folder / source.file)
         return sources
 
     def _pypi(self, request: Request, folder: Path, sha256: str | None) -> Source:
