@@ -50,9 +50,9 @@ assert (made + 1).sum().item() == 2000
 
 #: What is taken out of Large Model Support's code for CUDA devices.
 WAITS = {
-    "a copy out waits for the computing": "        self._out.wait_stream(compute)\n",
-    "a copy back waits for the memory": "        self._back.wait_stream(compute)\n",
-    "the computing waits for a copy": "        self._compute.wait_event(self._done)\n",
+    "a copy out waits for the computing": "        self._wait_for_computing(self._out)\n",
+    "a copy back waits for the memory": "        self._wait_for_computing(self._back)\n",
+    "the computing waits for a copy": "            stream.wait_event(self._done)\n",
 }
 
 
@@ -98,6 +98,15 @@ def test_the_backend_on_gpus(
 def test_large_model_support(prefix: Path, simulated_torch: dict[str, str]) -> None:
     """The bits of a run without it, and never more reserved than the limit."""
     done = run(prefix, simulated_torch, PROGRAMS / "lms_simulated.py", "0.8", "0.5")
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout == "all well\n"
+
+
+def test_large_model_support_on_several_streams(
+    prefix: Path, simulated_torch: dict[str, str]
+) -> None:
+    """A branch on a stream each: copies wait for both, and both for copies."""
+    done = run(prefix, simulated_torch, PROGRAMS / "lms_streams_simulated.py", "0.8", "0.5")
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout == "all well\n"
 

@@ -9,11 +9,13 @@
 #include <cuda_runtime_api.h>
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <list>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace lms {
 namespace {
@@ -40,6 +42,12 @@ class Net {
     std::lock_guard guard(mutex_);
     limit_ = limit;
     step_ = step;
+  }
+
+  // A stream of the program's, whose work may still write what is offered.
+  void add_stream(uintptr_t stream) {
+    std::lock_guard guard(mutex_);
+    streams_.push_back(reinterpret_cast<cudaStream_t>(stream));
   }
 
   uint64_t offer(uintptr_t storage, uintptr_t slot, uint32_t owners) {
@@ -71,11 +79,7 @@ class Net {
     const auto stream = c10::cuda::getCurrentCUDAStream();
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(stream.device_index());
     if (static_cast<size_t>(stats.reserved_bytes[0].current) + step_ < limit_) return false;
-    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-    if (cudaStreamIsCapturing(stream.stream(), &capturing) != cudaSuccess ||
-        capturing != cudaStreamCaptureStatusNone) {
-      return false;  // a graph being captured must not wait
-    }
+    if (!wait_for_producers(stream.stream())) return false;
     size_t freed = 0;
     for (auto next = order_.begin(); next != order_.end() && freed < step_;) {
       Offer& offer = offers_.at(*next);
@@ -98,8 +102,24 @@ class Net {
   }
 
  private:
+  // Whether the program's streams were waited for; a graph being captured must not wait.
+  bool wait_for_producers(cudaStream_t current) const {
+    if (is_captured(current) || std::any_of(streams_.begin(), streams_.end(), is_captured)) {
+      return false;
+    }
+    return std::all_of(streams_.begin(), streams_.end(),
+                       [](auto stream) { return cudaStreamSynchronize(stream) == cudaSuccess; });
+  }
+
+  static bool is_captured(cudaStream_t stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(stream, &status) != cudaSuccess ||
+           status != cudaStreamCaptureStatusNone;
+  }
+
   std::mutex mutex_;
-  std::list<uint64_t> order_;  // offered and there, the oldest first
+  std::vector<cudaStream_t> streams_;  // of the program
+  std::list<uint64_t> order_;          // offered and there, the oldest first
   std::unordered_map<uint64_t, Offer> offers_;
   uint64_t last_ = 0;
   size_t limit_ = 0, step_ = 0;
@@ -124,6 +144,9 @@ PYBIND11_MODULE(_reclaim, module) {
   module.def(
       "configure", [](size_t limit, size_t step) { Net::get().configure(limit, step); }, free,
       "Begin at `limit` reserved bytes (0: never) and give up `step` at a time.");
+  module.def(
+      "add_stream", [](uintptr_t stream) { Net::get().add_stream(stream); }, free,
+      "Name a stream of the program's; giving up waits for its work.");
   module.def(
       "offer",
       [](uintptr_t storage, uintptr_t slot, uint32_t owners) {

@@ -1,8 +1,9 @@
 """A CUDA device: two side streams for copies, pinned slabs on the host.
 
-Memory on the device is allocated and given up on the compute stream alone; a side stream waits for
-it by an event, and the compute stream for the copy. So the caching allocator sees one stream and
-`record_stream` is not needed.
+Memory on the device is allocated and given up on compute streams alone: those that were current at
+any event. A copy waits for all of them, and they wait for the copy before its source is given up.
+So the caching allocator sees compute streams alone, most often one. Memory that comes back on one
+stream and is used on another is recorded there.
 """
 
 from __future__ import annotations
@@ -31,17 +32,24 @@ _TRIAL_COPIES = 5
 
 
 class _Copy:
-    """A copy on a side stream; `keep` holds its source until the compute stream waits for it."""
+    """A copy on a side stream; `keep` holds its source until the compute streams wait for it."""
 
-    def __init__(self, compute: torch.cuda.Stream, side: torch.cuda.Stream, keep: object) -> None:
-        self._compute, self._keep = compute, keep
+    def __init__(self, device: CudaDevice, side: torch.cuda.Stream, keep: object) -> None:
+        self._device, self._keep = device, keep
+        self._made_on = device.current_stream()
+        self._waiting: set[torch.cuda.Stream] = set()
         self._done = torch.cuda.Event()
         self._done.record(side)
 
-    def join(self) -> None:
-        """The compute stream waits; the source can go."""
-        self._compute.wait_event(self._done)
+    def join(self, target: torch.Tensor | None = None) -> None:
+        """The compute streams wait; the source can go."""
+        current = self._device.current_stream()
+        for stream in self._device.streams - self._waiting:
+            stream.wait_event(self._done)
+            self._waiting.add(stream)
         self._keep = None
+        if target is not None and current != self._made_on:
+            target.record_stream(current)  # or its memory would be used again too early
 
 
 class _Offer:
@@ -70,7 +78,11 @@ def _load_net() -> ModuleType | None:
 
 
 class CudaDevice:
-    """The current CUDA device. One for each process, as in all of torch's parallel training."""
+    """The current CUDA device. One for each process, as in all of torch's parallel training.
+
+    Attributes:
+        streams: those that computing was seen on.
+    """
 
     def __init__(self) -> None:
         self.index = torch.cuda.current_device()
@@ -79,6 +91,7 @@ class CudaDevice:
         self._out = torch.cuda.Stream(self.index)
         self._back = torch.cuda.Stream(self.index)
         self._net = _load_net()
+        self.streams: set[torch.cuda.Stream] = set()
         self._fraction = 1.0  # of the card, that the program allows itself
         self.owners = uses_of_one_view()
         self.rates = self._measure()
@@ -106,6 +119,20 @@ class CudaDevice:
         torch.cuda.empty_cache()
         out, back = (sorted(column)[_TRIAL_COPIES // 2] for column in zip(*times, strict=True))
         return TransferRates(_TRIAL_BYTES / out, _TRIAL_BYTES / back)
+
+    def current_stream(self) -> torch.cuda.Stream:
+        """The stream that computing is on now, which is one of `streams` from now on."""
+        stream = torch.cuda.current_stream(self.index)
+        if stream not in self.streams:
+            self.streams.add(stream)
+            if self._net:
+                self._net.add_stream(stream.cuda_stream)
+        return stream
+
+    def _wait_for_computing(self, side: torch.cuda.Stream) -> None:
+        self.current_stream()
+        for stream in self.streams:
+            side.wait_stream(stream)
 
     def owns(self, tensor: torch.Tensor) -> bool:
         """Whether it is on this GPU."""
@@ -165,33 +192,31 @@ class CudaDevice:
 
     def page_out(self, flat: torch.Tensor) -> tuple[HostSlot, _Copy]:
         """On the stream for copies out, after all computing so far."""
-        compute = torch.cuda.current_stream(self.index)
         source = flat.view(torch.uint8)
         slot = self.pool.take(source.numel())
-        self._out.wait_stream(compute)
+        self._wait_for_computing(self._out)
         with torch.cuda.stream(self._out):
             slot.bytes.copy_(source, non_blocking=True)
-        return slot, _Copy(compute, self._out, flat)
+        return slot, _Copy(self, self._out, flat)
 
     def page_in(self, slot: HostSlot, like: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
-        """Into memory of the compute stream, on the stream for copies in."""
+        """Into memory of the current stream, on the stream for copies in."""
         flat = like.new_empty(slot.bytes.numel() // like.element_size())
         return flat, self._copy_back(slot, flat)
 
     def vacate(self, tensor: torch.Tensor) -> None:
-        """Given up on the compute stream, which is where it is used."""
+        """Given up on the stream that it was allocated on, which waits for all copies of it."""
         tensor.untyped_storage().resize_(0)
 
     def refill(self, slot: HostSlot, tensor: torch.Tensor, nbytes: int) -> _Copy:
-        """Into memory of the compute stream, on the stream for copies in."""
+        """Into memory of the current stream, on the stream for copies in."""
         return self._copy_back(slot, restore_storage(tensor, nbytes))
 
     def _copy_back(self, slot: HostSlot, flat: torch.Tensor) -> _Copy:
-        compute = torch.cuda.current_stream(self.index)
-        self._back.wait_stream(compute)
+        self._wait_for_computing(self._back)
         with torch.cuda.stream(self._back):
             flat.view(torch.uint8).copy_(slot.bytes, non_blocking=True)
-        return _Copy(compute, self._back, slot)
+        return _Copy(self, self._back, slot)
 
     def offer(self, flat: torch.Tensor) -> _Offer | None:
         """None without a free pinned slot: to pin more would cost more than it may save."""
@@ -202,7 +227,8 @@ class CudaDevice:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """There is nothing to set aside on a real device."""
+        """There is nothing to set aside on a real device; its streams are seen."""
+        self.current_stream()
         yield
 
     def stamp(self) -> torch.cuda.Event:

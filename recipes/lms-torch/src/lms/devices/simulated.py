@@ -61,7 +61,7 @@ class _Copy:
     device: SimulatedDevice
     done: float
 
-    def join(self) -> None:
+    def join(self, target: torch.Tensor | None = None) -> None:
         """Moves the compute clock to the copy's end."""
         self.device.exposed += max(0.0, self.done - self.device.clock)
         self.device.clock = max(self.device.clock, self.done)

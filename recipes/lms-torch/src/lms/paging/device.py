@@ -29,8 +29,14 @@ class TransferRates:
 class Copy(Protocol):
     """A copy that is under way, or done."""
 
-    def join(self) -> None:
-        """Makes all computing that is asked for from now on wait until the copy is done."""
+    def join(self, target: torch.Tensor | None = None) -> None:
+        """Makes all computing that is asked for from now on wait until the copy is done.
+
+        To be called before each use of a copy to the device: there may be several compute queues.
+
+        Args:
+            target: the memory that was copied to, which is about to be used.
+        """
 
 
 class HostMemory(Protocol):

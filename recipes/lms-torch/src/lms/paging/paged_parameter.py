@@ -213,7 +213,7 @@ class PagedParameter:
         self.watch(True)
         with torch._C.DisableTorchFunctionSubclass():
             self.owner.device.vacate(self.parameter)
-        self.resident = False
+        self.resident, self._copy_back = False, None
         self.owner.parameter_released(self)
 
     def page_in(self) -> None:
@@ -228,11 +228,11 @@ class PagedParameter:
     def ready(self) -> torch.Tensor:
         """The bytes on the device. Computing waits for the copy back, if it must."""
         self.page_in()
-        if self._copy_back is not None:
-            self._copy_back.join()
-            self._copy_back = None
         with torch._C.DisableTorchFunctionSubclass():
-            return flat_view(self.parameter)
+            flat = flat_view(self.parameter)
+            if self._copy_back is not None:
+                self._copy_back.join(flat)
+            return flat
 
     def forget(self, keep: bool) -> None:
         """Ends the paging: the parameter comes back for good, unless nobody wants it."""

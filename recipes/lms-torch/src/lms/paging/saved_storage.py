@@ -103,7 +103,7 @@ class SavedStorage(Swappable):
         """Gives up the memory on the device. Computing waits for the copy out, if it must."""
         if self._copy_out is not None:
             self._copy_out.join()
-        self.flat = self._copy_out = None
+        self.flat = self._copy_out = self._copy_back = None
 
     def offer(self) -> None:
         """Lets the allocator take the memory."""
@@ -129,10 +129,9 @@ class SavedStorage(Swappable):
     def ready(self) -> torch.Tensor:
         """The bytes on the device. Computing waits for the copy back, if it must."""
         self.page_in()
-        if self._copy_back is not None:
-            self._copy_back.join()
-            self._copy_back = None
         assert self.flat is not None
+        if self._copy_back is not None:
+            self._copy_back.join(self.flat)
         return self.flat
 
     def __del__(self) -> None:

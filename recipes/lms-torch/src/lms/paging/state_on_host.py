@@ -41,7 +41,7 @@ class StateOnHost:
         """The tensor on the device, and the copy on the host stays."""
         with self._device.aside():
             tensor, copy = self.page_in()
-            copy.join()
+            copy.join(tensor)
             return tensor
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -85,7 +85,7 @@ class Arrival:
 
     def done(self) -> torch.Tensor:
         """Computing waits for the copy; the tensor."""
-        self.give_up()
+        self._copy.join(self._tensor)
         return self._tensor
 
     def give_up(self) -> None:
