@@ -54,7 +54,6 @@ def check(done: subprocess.CompletedProcess[str], plain: Path, code: int = 3) ->
     [
         ("fetch",),
         ("sources", "add", "url:http://127.0.0.1:1/a.tar", "--sha256", "0" * 64),
-        ("sources", "sync"),
         ("plan",),
         ("build",),
         ("debug", "base"),
@@ -72,9 +71,14 @@ def test_the_cache(tree: MiniTree, plain: Path, command: tuple[str, ...], below:
     assert plain.read_text() == "not a folder\n"
 
 
-def test_the_cache_of_a_clone(user: Site, plain: Path) -> None:
+def test_what_needs_no_cache_goes_on(tree: MiniTree, user: Site, plain: Path) -> None:
+    """The lock of sources.lock is beside it, and that of a clone beside the clone."""
+    tree.lock_sources([SOURCE])
+    done = tree.ddlce("sources", "sync", DDLCE_CACHE=str(plain))
+    assert done.returncode == 0, done.stderr
     user.extra["DDLCE_CACHE"] = str(plain / "x")
-    check(user.ddlce("env", "clone", "mine"), plain)
+    user.ok("env", "clone", "mine")
+    assert plain.read_text() == "not a folder\n"
 
 
 def test_the_cache_of_a_remote_channel(site: Site, plain: Path) -> None:
