@@ -121,6 +121,7 @@ def test_a_file_system_without_locks(tree: MiniTree, no_locks: dict[str, str]) -
     done = tree.ddlce("build", "base", **no_locks)
     assert (done.returncode, said in done.stderr) == (3, True), done.stderr
     code = "from ddlce.cli.app import _end\nfrom ddlce.files import *\n"
+    code += "from ddlce.locks import locked\n"
     code += "try:\n  locked(Path('here/.lock')).__enter__()\nexcept MachineError as e: _end(e)"
     done = subprocess.run(
         [sys.executable, "-c", code],
