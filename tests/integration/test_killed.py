@@ -28,6 +28,8 @@ NOTES = re.compile(r"^cache/sources/[^/]+/\.(verified$|partial)")
 #: How many calls there are → which of them, from 1, and the error code: `Machine.run`.
 Choose = Callable[[int], list[tuple[int, int]]]
 FAULTS = {"killed": 0, "no space": errno.ENOSPC, "broken disk": errno.EIO}
+#: Points of the long form after which something was not whole, which the short form has too.
+FOUND = {"index": [(64, errno.EIO)]}  # a folder of the index's engine stayed in the channel
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +120,7 @@ def some_points(calls: int) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("name", SCENES)
 def test_some_calls(tmp_path: Path, machine: Machine, name: str) -> None:
     scene = SCENES[name](tmp_path / name)
-    row = try_points(scene, machine, some_points)
+    row = try_points(scene, machine, lambda calls: [*some_points(calls), *FOUND.get(name, [])])
     assert not row.found, "\n".join(row.found)
 
 

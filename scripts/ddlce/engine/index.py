@@ -14,6 +14,7 @@ server, but a killed run never leaves an index beside packages that it does not 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import secrets
@@ -139,7 +140,8 @@ def _fill(
     for (subdir, name), path in wanted.items():
         _take(path, channel / subdir / name, fresh / subdir / name)
     index_channel(fresh)
-    shutil.rmtree(fresh / ".tmp", ignore_errors=True)  # the engine's
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(fresh / ".tmp")  # the engine's
     describe_channel(fresh, metadata)
     made = [path for path in fresh.rglob("*") if path.is_file()]
     for path in made:
