@@ -49,7 +49,9 @@ class Staged:
         """What is in the place on a host, without locks."""
         place = self.lab.on_disk(host) / "ddl-ce"
         return (
-            sorted(p.name for p in place.iterdir() if p.suffix != ".lock") if place.is_dir() else []
+            sorted(p.name for p in place.iterdir() if p.suffix not in (".lock", ".files"))
+            if place.is_dir()
+            else []
         )
 
     def copy(self, host: str) -> Path:
