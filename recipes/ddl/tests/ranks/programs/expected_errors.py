@@ -34,6 +34,7 @@ match sys.argv[1]:
         sys.excepthook = own_hook
         code.InteractiveInterpreter(globals()).runsource("divide()")
     case "pytest":
+        sys.path.append(sys.argv[2])
         import pytest
 
         with tempfile.TemporaryDirectory() as folder:
