@@ -128,7 +128,7 @@ def test_which_names_are_this_machine() -> None:
 
 
 NAMESPACE = """
-sysctl -qw net.ipv4.ip_nonlocal_bind=1 net.ipv6.ip_nonlocal_bind=1
+for version in 4 6; do echo 1 >/proc/sys/net/ipv$version/ip_nonlocal_bind; done
 ip link set lo up
 ip link add one type veth peer name two
 ip addr add 10.7.7.1/24 dev one

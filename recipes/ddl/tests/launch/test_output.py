@@ -98,7 +98,7 @@ def test_the_last_words_of_ranks_that_are_told_to_end(
     code = (
         "def save(*_):\n"
         f"    sys.stdout.write(''.join(f'last {{n}}\\n' for n in range({lines}))); sys.exit(1)\n"
-        "signal.signal(signal.SIGTERM, save)\nprint('up', flush=True)\nwhile True: time.sleep(1)"
+        "signal.signal(signal.SIGTERM, save)\nsay('up')\nwhile True: time.sleep(1)"
     )
     for _ in range(3):
         process = start_two(start, marked, code)

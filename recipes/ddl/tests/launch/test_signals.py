@@ -38,7 +38,7 @@ def test_signals_are_passed_on(
 ) -> None:
     code = (
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
-        "try: print('up', flush=True); time.sleep(600)\n"
+        "try: say('up'); time.sleep(600)\n"
         "except KeyboardInterrupt: print('interrupted', rank)\n"
         "except SystemExit: print('terminated', rank)"
     )
@@ -60,7 +60,7 @@ def test_the_time_to_save_after_sigterm(
     code = (
         "def save(*_): time.sleep(7); print('saved', rank); sys.exit(0)\n"
         "signal.signal(signal.SIGTERM, save)\n"
-        "print('up', flush=True)\n"
+        "say('up')\n"
         "while True: time.sleep(1)"
     )
     process = start_two(start, marked, code, *grace)
@@ -79,7 +79,7 @@ def test_a_signal_for_the_program_does_not_end_it(start: Start, marked: Marked, 
         "got = []\n"
         "signal.signal(signal.SIGUSR1, lambda *_: got.append('SIGUSR1'))\n"
         "signal.signal(signal.SIGUSR2, lambda *_: got.append('SIGUSR2'))\n"
-        "print('up', flush=True)\n"
+        "say('up')\n"
         "while not got: time.sleep(0.01)\n"
         "print('saved by', *got)"
     )
@@ -92,7 +92,7 @@ def test_a_signal_for_the_program_does_not_end_it(start: Start, marked: Marked, 
 
 
 def test_a_signal_that_the_program_does_not_know_is_named(start: Start, marked: Marked) -> None:
-    process = start_two(start, marked, "print('up', flush=True); " + SLEEP)
+    process = start_two(start, marked, "say('up'); " + SLEEP)
     process.send_signal(signal.SIGUSR2)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGUSR2
@@ -162,15 +162,15 @@ def test_ctrl_c_while_hosts_are_asked(
 
 
 CATCH = """
-import signal, sys, time
+import os, signal, sys, time
 def save(number, frame):
-    print("got", signal.Signals(number).name, flush=True)
+    os.write(1, f"got {signal.Signals(number).name}\\n".encode())
     time.sleep(0.5)  # as who saves
-    print("saved", flush=True)
+    os.write(1, b"saved\\n")
     sys.exit(0)
 for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
     signal.signal(number, save)
-print("up", flush=True)
+os.write(1, b"up\\n")
 while True:
     time.sleep(1)
 """
@@ -198,4 +198,42 @@ def test_a_program_below_another_one_can_save(
     for rank in (0, 1):  # timeout itself sends it to its child, and then to the group
         assert f"[{rank}@localhost] got {number.name}\n" in out
     assert out.count("saved\n") == 2
+    assert marked.all_gone()
+
+
+# The signal is there before the wrapper looks, and the shell has died of it.
+LATE = """
+import ctypes, os, signal, sys
+import ddl.launch, os.path
+sys.path.append(os.path.dirname(ddl.launch.__file__))
+import rank
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+number = int(sys.argv[1])
+passed_on = signal.SIGQUIT if number == signal.SIGUSR2 else number
+signals = {*map(signal.Signals, (1, 2, 3, 10, 15, 17))}
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+reader, writer = os.pipe()
+child = os.fork()
+if not child:
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+    os.dup2(writer, 1)
+    os.execvp("sh", ["sh", "-c", 'setsid "$@" & wait', "sh", sys.executable, *sys.argv[2:]])
+os.close(writer)
+assert os.read(reader, 100) == b"up\\n"
+os.kill(os.getpid(), passed_on)
+os.kill(child, number)
+os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+_, was_told = rank.wait(child, signals, os.getppid(), "", 20.0)
+print(os.read(reader, 100).decode(), was_told)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+def test_a_shell_that_dies_of_a_signal_before_its_wrapper_has_seen_it(
+    marked: Marked, number: signal.Signals
+) -> None:
+    words = [sys.executable, "-c", LATE, str(int(number)), "-c", CATCH, marked.mark]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"got {number.name}\nsaved\n {number == signal.SIGTERM}\n"
     assert marked.all_gone()

@@ -16,7 +16,7 @@ from conftest import Marked
 Start = Callable[..., subprocess.Popen[str]]
 
 # Two seconds in which it is not stopped.
-WORK = "print('up', flush=True)\nfor _ in range(20): time.sleep(0.1)\nprint('done', rank)"
+WORK = "say('up')\nfor _ in range(20): time.sleep(0.1)\nprint('done', rank)"
 
 
 def tree(root: int) -> list[int]:
@@ -50,8 +50,8 @@ def test_all_of_a_job_is_stopped_and_goes_on(
 def test_the_time_to_save_is_counted_while_awake(start: Start, marked: Marked) -> None:
     code = (
         "def save(*_):\n    for _ in range(20): time.sleep(0.1)\n"
-        "    print('saved', rank, flush=True); os._exit(0)\n"
-        "signal.signal(signal.SIGTERM, save)\nprint('up', flush=True)\nwhile True: time.sleep(1)"
+        "    say('saved', rank); os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\nsay('up')\nwhile True: time.sleep(1)"
     )
     process = start_two(start, marked, code, "-grace", "5")
     job = tree(process.pid)

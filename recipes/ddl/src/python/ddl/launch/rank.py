@@ -286,6 +286,15 @@ def wait(
         elif pid == child and os.WIFCONTINUED(status):
             report(token, "continued")
         elif pid == child:
+            # A signal that ended it has come to us as well, and may not be fetched yet.
+            for got in signal.sigpending() & (signals - {signal.SIGCHLD}):
+                was_signalled = True
+                if got not in (signal.SIGUSR1, signal.SIGQUIT):
+                    deadline = now() + grace
+                if got == signal.SIGQUIT:
+                    send(signal.SIGUSR2, children(os.getpid()))
+                else:
+                    send(got, strangers())
             if was_signalled:  # a shell may have ended at once, and what it ran saves
                 wait_for_rest(signals, deadline or now() + grace)
             return status, deadline is not None

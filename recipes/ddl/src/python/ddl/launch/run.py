@@ -169,15 +169,20 @@ class Run:
             rank.stopped_by, rank.stopped_at = number, now()
             say(f"{rank} was stopped by {signal_name(number)}; the others may wait for it.")
         elif word == "continued":
-            # Unknown, if its wrapper was stopped, too, when the rank was: all of a job may be.
-            if rank.stopped_by:
-                rank.stopped_by = 0
-                self._stopped.remove(rank)
-                say(f"{rank} goes on.")
+            self._goes_on(rank)
         else:
+            if word == "exit":  # so soon after it went on that its wrapper saw but one of the two
+                self._goes_on(rank)
             if rank.number == 0:
                 self._input.close()  # its wrapper waits for that
             self.ended(rank, f"{word} {number}", at, was_told=was_told)
+
+    def _goes_on(self, rank: Rank) -> None:
+        # Unknown, if its wrapper was stopped, too, when the rank was: all of a job may be.
+        if rank.stopped_by:
+            rank.stopped_by = 0
+            self._stopped.remove(rank)
+            say(f"{rank} goes on.")
 
     def own_words(self, data: bytes) -> None:
         """Keeps the launcher's own words, which matter when no rank explains a failure."""
