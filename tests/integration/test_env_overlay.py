@@ -181,16 +181,35 @@ def test_a_release_that_was_moved(user: Site, moved: Path) -> None:
     assert not user.clones.exists()
 
 
-def test_a_release_whose_python_does_not_start(user: Site, moved: Path) -> None:
-    """Its records are whole, so the message is about the program."""
-    release = moved / "envs" / "mini" / user.current.name
+def copied_release(user: Site, folder: Path) -> Path:
+    """A copy of the release that takes itself for one, and whose programs can be changed."""
+    release = folder / "envs" / "mini" / user.current.name
     shutil.copytree(user.current, release, symlinks=True)
     origin = release / "conda-meta" / "ddl-ce.origin"
-    text = json.loads(origin.read_text()) | {"pkgs": str(moved / "pkgs")}
-    for folder in (release, release / "bin", origin.parent):
-        folder.chmod(0o755)
+    text = json.loads(origin.read_text()) | {"pkgs": str(folder / "pkgs")}
+    for changed in (release, release / "bin", origin.parent):
+        changed.chmod(0o755)
     origin.unlink()
     origin.write_text(json.dumps(text))
+    return release
+
+
+def test_where_no_links_can_be_made(user: Site, moved: Path) -> None:
+    """venv itself copies Python there, and the copy would not find the release's libraries."""
+    release = copied_release(user, moved)
+    python = release / "bin" / "python"
+    real = python.resolve()
+    python.unlink()
+    python.write_text(f'#!/bin/bash\nexec {real} "${{@/--symlinks/--copies}}"\n')
+    python.chmod(0o755)
+    said = user.fails(3, "env", "overlay", "mine", "--release", release)
+    assert said.startswith(f"error: {user.clones} takes no symbolic links (python, python3")
+    assert everything(user.clones) == []
+
+
+def test_a_release_whose_python_does_not_start(user: Site, moved: Path) -> None:
+    """Its records are whole, so the message is about the program."""
+    release = copied_release(user, moved)
     (release / "bin" / "python").unlink()
     assert "has no bin/python" in user.fails(2, "env", "overlay", "mine", "--release", release)
     (release / "bin" / "python").write_text("#!/bin/sh\necho no venv today >&2; exit 3\n")

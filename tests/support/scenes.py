@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import stat
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -250,7 +250,7 @@ def _index_is_whole(folder: Path) -> None:
 def overlay(folder: Path) -> Scene:
     """`ddlce env overlay` on a release whose Python is the one that runs the tests."""
     site = _site(folder)
-    python = f'#!/bin/sh\nexec {shutil.which("python3") or "python3"} "$@"\n'
+    python = f'#!/bin/sh\nexec {Path(sys.executable).resolve()} "$@"\n'
     pack(Pkg("python", "3.11.7", files={"bin/python": python}), folder / "channel")
     index_channel(folder / "channel")
     site.manifest.write_text(MANIFEST.replace("[x, y]", "[x, python]"))

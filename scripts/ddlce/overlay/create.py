@@ -70,7 +70,8 @@ def make_overlay(
     Raises:
         InputError: the name is not usable, there is something at its place, it is inside of the
             release, or `release` is none, was moved, or has no Python.
-        MachineError: the place cannot be written, or others could change the release.
+        MachineError: the place cannot be written or takes no links, or others could change the
+            release.
         WorkError: the release's Python makes no venv.
     """
     target = clone_target(name)
@@ -160,6 +161,12 @@ def _make_venv(staging: Path, target: Path, release: Path) -> str:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["it says nothing"]
         raise WorkError(
             f"{python} -m venv failed: {said[-1]}", f"check the release: ddlce env verify {release}"
+        )
+    if copied := [path.name for path in staging.glob("bin/python*") if not path.is_symlink()]:
+        # venv copies where it cannot link, and a copy does not find the release's libraries.
+        raise MachineError(
+            f"{target.parent} takes no symbolic links ({', '.join(sorted(copied))})",
+            "make the overlay on a file system that does, by a path instead of a name",
         )
     for script in staging.glob("bin/[aA]ctivate*"):
         script.unlink()  # they would leave out what the release's module does
