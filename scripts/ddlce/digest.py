@@ -7,22 +7,18 @@ same bytes; the parts are kept beside the built package, so that a plan can say 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ddlce.builder.foreign import settings_id
 from ddlce.engine.render import ENGINE_VERSION, Output
 from ddlce.files import sha256_file
-from ddlce.platforms import BUILD_PLATFORM, get_platform
-from ddlce.programs import ask
-from ddlce.recipes import Recipe
-from ddlce.settings import build_path
+from ddlce.model.recipe import Recipe
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.toolchain import toolchain
 
 #: Raise this when the builder itself changes what a package contains.
 BUILDER_VERSION = "2"
@@ -85,41 +81,6 @@ def changes(old: Parts, new: Parts) -> list[str]:
     found += [f"{key} is new" for key in new if key not in old]
     found += [f"{key} is gone" for key in old if key not in new]
     return found
-
-
-@functools.cache
-def toolchain(subdir: str = BUILD_PLATFORM) -> dict[str, str]:
-    """Identity of the machine's compilers and build tools: name → first line of --version.
-
-    Args:
-        subdir: the platform that they compile for. For another than the build platform, there
-            are its emulator and what builders are told of it, too; its C library is named by the
-            sha256 of what programs are linked with, as no tool of it can be asked.
-
-    Raises:
-        InputError: the platform is not known.
-    """
-    # Not the machine's glibc: packages are compiled for that of the sysroot, a package itself.
-    tools: tuple[str, ...] = ("gcc", "g++", "ld", "cmake", "make")
-    if subdir != BUILD_PLATFORM:
-        prefix = get_platform(subdir).triple
-        tools = (f"{prefix}-gcc", f"{prefix}-g++", f"{prefix}-ld", "cmake", "make")
-    found = {tool: _first_line(tool, "--version") for tool in tools}
-    if subdir != BUILD_PLATFORM:
-        library = Path(_first_line(tools[0], "-print-file-name=libc.so.6"))
-        found["glibc"] = sha256_file(library) if library.is_file() else "absent"
-        # What it compiles, a build also runs: in configure scripts, and to fill databases.
-        emulators = [p for n in get_platform(subdir).emulators if (p := shutil.which(n))]
-        found["emulator"] = _first_line(emulators[0], "--version") if emulators else "absent"
-        found["cross settings"] = settings_id()
-    return found
-
-
-def _first_line(tool: str, argument: str) -> str:
-    program = shutil.which(tool, path=build_path())
-    if program is None:
-        return "absent"
-    return ask([program, argument]).stdout.partition("\n")[0]
 
 
 def _hash(data: Any) -> str:

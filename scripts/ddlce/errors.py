@@ -47,3 +47,14 @@ class SourceError(DdlceError):
     """A source could not be had, or its bytes are not the locked ones."""
 
     exit_code = 4
+
+
+def print_error(error: DdlceError) -> None:
+    """Print one designed error on standard error: what was wrong, then what to do."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    err = Console(stderr=True, highlight=False, soft_wrap=True)
+    err.print(f"[bold red]error:[/] {escape(error.message)}")
+    if error.hint:
+        err.print(f"[bold]hint:[/]  {escape(error.hint)}")

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ddlce.model.source import SourcesLock
-from ddlce.sets import load_set_recipes
+from ddlce.recipes.sets import load_set_recipes
 from ddlce.settings import Settings
 from support.sourceserver import ddlce, lock
 from support.wheelfiles import lock_wheel, make_wheel

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from ddlce import toolchain as compilers
 from ddlce.absent import load_absent
 from ddlce.builder import foreign
 from ddlce.builder.foreign import add_tools, point_builders
-from ddlce.digest import toolchain
 from ddlce.errors import InputError
 from ddlce.plan import Plan, make_plan
 from ddlce.platforms import get_platform
 from ddlce.recipes import load_recipe
 from ddlce.store import Store
+from ddlce.toolchain import toolchain
 from support.minitree import MiniTree
 
 PPC = "linux-ppc64le"
@@ -222,7 +223,7 @@ def test_what_builders_are_told_is_part_of_the_toolchain(monkeypatch: pytest.Mon
     assert crossed["emulator"]
     monkeypatch.setattr(foreign, "LDD", "of tests only")
     assert ask(PPC) == crossed
-    monkeypatch.setattr(foreign, "CONFIGURE", "something else")
+    monkeypatch.setattr(compilers, "CONFIGURE", "something else")
     assert {name for name, said in ask(PPC).items() if said != crossed[name]} == {"cross settings"}
     assert ask("linux-64") == native
     toolchain.cache_clear()

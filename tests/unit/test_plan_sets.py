@@ -9,7 +9,7 @@ import pytest
 from ddlce.errors import InputError
 from ddlce.model.source import SourcesLock
 from ddlce.plan import make_plan, with_all_built
-from ddlce.sets import load_set_recipes, set_names, set_of
+from ddlce.recipes.sets import load_set_recipes, set_names, set_of
 from ddlce.settings import load_settings
 from ddlce.sources.locking import compare, set_sources
 from support.minitree import MiniTree

@@ -12,8 +12,8 @@ from packaging.version import Version
 from ddlce.audit.facts import Facts, File
 from ddlce.audit.model import DRIVERS, GLIBC, Below, Finding, Rule
 from ddlce.audit.symbols import glibc_above, undefined
+from ddlce.bytecheck import source_name
 from ddlce.elf import Elf
-from ddlce.env.bytecheck import source_name
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import OWN_GLIBC, OWN_GLIBC_FOLDER
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from pathlib import Path
+
+from ddlce.toolchain import CMAKE, CONFIGURE
 
 #: The machine's own ldd asks the machine's own loader, which refuses a program of another
 #: platform. This one starts the program, that is, its loader, under the emulator.
@@ -18,28 +19,6 @@ done
 
 #: What a user's machine of the platform calls `gcc` and so on.
 COMPILERS = ("gcc", "g++", "ar", "ld", "nm", "ranlib", "strip")
-
-#: CMake takes the machine that it runs on for the target unless it is told (and since 3.21 a
-#: variable tells it). What it runs of the target, the kernel hands to the emulator.
-CMAKE = """\
-set(CMAKE_SYSTEM_NAME Linux)
-set(CMAKE_SYSTEM_PROCESSOR {machine})
-set(CMAKE_CROSSCOMPILING_EMULATOR /usr/bin/env)
-"""
-
-#: Where --build and --host differ, a configure script believes that it cannot run what it compiles,
-#: and guesses. It can: let it try, as it does where they are not both given.
-CONFIGURE = """\
-if test "${cross_compiling-}" = yes; then cross_compiling=maybe; fi
-"""
-
-
-def settings_id() -> str:
-    """Stands for what every build is told: it differs where another package may come of it.
-
-    `LDD` and `COMPILERS` are for tests, which leave nothing in a package.
-    """
-    return hashlib.sha256((CMAKE + CONFIGURE).encode()).hexdigest()
 
 
 def point_builders(folder: Path, triple: str) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ddlce.errors import InputError
+from ddlce.model.recipe import Recipe
 from ddlce.model.source import Source, SourcesLock
-from ddlce.recipes import Recipe
 from ddlce.settings import Settings
 from ddlce.sources.store import SourceStore
 

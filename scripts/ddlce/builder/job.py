@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from ddlce.recipes import Recipe
+from ddlce.model.recipe import Recipe
 
 Phase = Literal["prepare", "build", "pack", "check", "test", "publish", "done"]
 
@@ -21,7 +21,7 @@ class Job(_Strict):
 
     Attributes:
         name, path, folder, data, files, generated, cuda, versions: the recipe
-            (`ddlce.recipes.Recipe`).
+            (`ddlce.model.recipe.Recipe`).
         subdir: target platform.
         digest: 64 hex digits; `short` goes into the build strings.
         parts: what the digest was made from; goes into the package's metadata.

@@ -35,7 +35,7 @@ def build_all(
     from ddlce.channel import update_channel
     from ddlce.lock import read_manifest
     from ddlce.plan import make_plan, with_all_built
-    from ddlce.sets import set_of
+    from ddlce.recipes.sets import set_of
 
     settings = load_settings(root)
     manifest = read_manifest(settings, name)

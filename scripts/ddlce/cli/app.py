@@ -12,8 +12,8 @@ from rich.markup import escape
 from typer.main import get_command
 
 from ddlce import __version__
-from ddlce.cli.common import err, print_error
-from ddlce.errors import DdlceError
+from ddlce.cli.common import err
+from ddlce.errors import DdlceError, print_error
 from ddlce.files import explain_os_error
 from ddlce.programs import absolute_only
 

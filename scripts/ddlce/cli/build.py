@@ -15,9 +15,9 @@ from ddlce.cli.common import (
     SubdirOption,
     err,
     out,
-    print_error,
     print_json,
 )
+from ddlce.errors import print_error
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import Settings, load_settings
 

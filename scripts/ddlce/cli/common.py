@@ -8,9 +8,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-
-from ddlce.errors import DdlceError
 
 #: Results go to standard output, progress and errors to standard error.
 out = Console(highlight=False, soft_wrap=True)
@@ -33,10 +30,3 @@ RootOption = Annotated[
 def print_json(data: Any) -> None:
     """Print plain, sorted JSON on standard output."""
     typer.echo(json.dumps(data, indent=2, sort_keys=True, default=str))
-
-
-def print_error(error: DdlceError) -> None:
-    """Print one designed error: what was wrong, then what to do."""
-    err.print(f"[bold red]error:[/] {escape(error.message)}")
-    if error.hint:
-        err.print(f"[bold]hint:[/]  {escape(error.hint)}")

@@ -194,7 +194,7 @@ def recipe(
     """
     from ddlce import yamltext
     from ddlce.recipes import WHEELS, load_cuda_recipes, load_recipes
-    from ddlce.sets import load_set_recipes
+    from ddlce.recipes.sets import load_set_recipes
 
     settings = load_settings()
     if cuda:
@@ -222,8 +222,8 @@ def _add_all(
 ) -> None:
     """Lock wheels with their dependencies, write their lines, and say what is left to do."""
     from ddlce.recipes import WHEELS
-    from ddlce.sets import known_wheels, set_table
-    from ddlce.wheels.additions import add_with_dependencies
+    from ddlce.recipes.sets import known_wheels, set_table
+    from ddlce.sources.additions import add_with_dependencies
 
     table = set_table(settings, extra) if extra else settings.recipes / WHEELS
     known = known_wheels(settings, extra)

@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from ddlce.cli.common import print_error
 from ddlce.elf import MAGIC, machine_number
-from ddlce.errors import DdlceError, InputError, MachineError
+from ddlce.errors import DdlceError, InputError, MachineError, print_error
 from ddlce.platforms import get_platform
 
 BINFMT = Path("/proc/sys/fs/binfmt_misc")

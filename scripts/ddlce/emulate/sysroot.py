@@ -12,14 +12,11 @@ from pathlib import Path
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, on_disk_at_end, rename_synced
 from ddlce.locks import locked, scratch
-from ddlce.model.source import Source, SourcesLock
+from ddlce.model.source import GLIBC_PACKAGE, Source, SourcesLock
 from ddlce.settings import OWN_GLIBC_FOLDER, Settings
 from ddlce.sources import fetch_sources
 from ddlce.sources.debfile import unpack_deb
 from ddlce.sources.store import SourceStore
-
-#: Debian's package of glibc, locked like every source.
-PACKAGE = "libc6"
 
 
 def ensure_sysroot(settings: Settings, platform: str) -> Path:
@@ -78,20 +75,15 @@ def relative_links(root: Path) -> None:
                 path.symlink_to(os.path.relpath(inside, path.parent))
 
 
-def is_glibc(source: Source) -> bool:
-    """Whether a locked source is what a sysroot is made from."""
-    return source.client == "debian-binary" and source.package == PACKAGE
-
-
 def _glibc(settings: Settings, platform: str) -> Source:
     found = [
         source
         for source in SourcesLock.load(settings.sources_lock).sources
-        if is_glibc(source) and source.subdir == platform
+        if source.is_glibc and source.subdir == platform
     ]
     if not found:
         raise InputError(
-            f"sources.lock has no {PACKAGE} for {platform}",
-            f"ddlce sources add debian-binary:{PACKAGE} --subdir {platform} --suite SUITE",
+            f"sources.lock has no {GLIBC_PACKAGE} for {platform}",
+            f"ddlce sources add debian-binary:{GLIBC_PACKAGE} --subdir {platform} --suite SUITE",
         )
     return found[0]

@@ -22,8 +22,8 @@ from rattler_build import (
 from ddlce import yamltext
 from ddlce.engine.variants import HOST_PLATFORM, Variants, platforms_of
 from ddlce.errors import InputError
+from ddlce.model.recipe import CUDA, Recipe
 from ddlce.platforms import BUILD_PLATFORM
-from ddlce.recipes import CUDA, Recipe
 
 #: What stands for the digest while it is being computed.
 NO_DIGEST = "0" * 10

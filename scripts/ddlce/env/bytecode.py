@@ -13,8 +13,8 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
+from ddlce.bytecheck import source_name
 from ddlce.elf import read_elf
-from ddlce.env.bytecheck import source_name
 from ddlce.env.freeze import FROZEN
 from ddlce.env.records import Entry, Record
 from ddlce.env.sharing import Sharing

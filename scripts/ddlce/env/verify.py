@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ddlce import jsontext
-from ddlce.env import bytecheck
+from ddlce import bytecheck, jsontext
 from ddlce.env.archives import Wanted, read_archives
 from ddlce.env.bytecode import module_of
 from ddlce.env.create import render_condarc

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from ddlce.recipes import flatten
+from ddlce.model.recipe import flatten
 
 #: The sections of `requirements`, in the order in which they are used.
 SECTIONS = ("build", "host", "run", "run_constraints")

@@ -12,7 +12,7 @@ from license_expression import Licensing, get_spdx_licensing
 from ddlce.engine.parse import recipe_problem, version_problem
 from ddlce.lint.room import Output, Room, as_dict
 from ddlce.lint.rule import Problem, each_output, rule
-from ddlce.recipes import flatten
+from ddlce.model.recipe import flatten
 
 NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]*")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from ddlce.lint.room import Output, Room, as_dict
 from ddlce.lint.rule import Problem, each_output, rule
 from ddlce.lint.shell import and_lists, exits_on_error
-from ddlce.recipes import flatten
+from ddlce.model.recipe import flatten
 
 #: A recipe's room is packed into the package (info/recipe): what is larger is a source.
 LARGEST = 512 * 1024

@@ -15,10 +15,11 @@ from ddlce.lint import rules_about, rules_build, rules_requirements  # noqa: F40
 from ddlce.lint.registries import registry_hosts
 from ddlce.lint.room import Room, Tree, as_dict
 from ddlce.lint.rule import RULES, Level
+from ddlce.model.recipe import Recipe
 from ddlce.model.source import SourcesLock
 from ddlce.platforms import PLATFORMS
-from ddlce.recipes import Recipe, cuda_variants, load_cuda_recipes, load_recipes, room_files
-from ddlce.sets import load_set_recipes, set_names
+from ddlce.recipes import cuda_variants, load_cuda_recipes, load_recipes, recipe_files
+from ddlce.recipes.sets import load_set_recipes, set_names
 from ddlce.settings import Settings
 from ddlce.userpath import home
 
@@ -116,7 +117,7 @@ def lint_room(room: Room, top: Path) -> list[Finding]:
 def make_room(recipe: Recipe, tree: Tree) -> Room:
     """The room of a recipe; a generated one has no text of its own."""
     text = "" if recipe.generated else recipe.path.read_text()
-    files = () if recipe.generated else tuple(room_files(recipe))
+    files = () if recipe.generated else tuple(recipe_files(recipe))
     return Room(recipe.name, recipe.path, recipe.folder, recipe.data, text, files, tree)
 
 

@@ -30,6 +30,9 @@ SCHEMES: dict[Client, str] = {
     "debian-binary": "debian-binary",
 }
 
+#: Debian's package of glibc, of which sysroots of other platforms are made.
+GLIBC_PACKAGE = "libc6"
+
 HEADER = (
     "# Every file that the distribution is made from. Written by `ddlce sources add|update`;\n"
     "# do not edit by hand: a wrong sha256 here is a wrong byte in the release.\n"
@@ -163,6 +166,11 @@ class Source(_Strict):
         """The area of Debian's archive that it is in, "non-free"; "" for the main one."""
         area = self.pool.split("/")[1] if self.pool and self.suite else ""
         return "" if area == "main" else area
+
+    @property
+    def is_glibc(self) -> bool:
+        """Whether a sysroot is made from this file."""
+        return self.client == "debian-binary" and self.package == GLIBC_PACKAGE
 
     @property
     def recipe_url(self) -> str:

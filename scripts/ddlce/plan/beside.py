@@ -8,11 +8,11 @@ from ddlce import digest as digests
 from ddlce.engine.render import render
 from ddlce.engine.variants import VARIANTS, load_variants
 from ddlce.errors import InputError
+from ddlce.model.recipe import Recipe
 from ddlce.plan.graph import find_owners, order_of, refuse_unknown, with_run_exports
 from ddlce.plan.model import Plan
 from ddlce.plan.steps import final_outputs, make_step
 from ddlce.platforms import BUILD_PLATFORM
-from ddlce.recipes import Recipe
 from ddlce.settings import Settings
 from ddlce.store import Store
 
@@ -62,7 +62,7 @@ def add_set(settings: Settings, name: str, plan: Plan) -> Plan:
     Raises:
         InputError: no such set, another platform, or as `make_plan`.
     """
-    from ddlce.sets import load_set_recipes
+    from ddlce.recipes.sets import load_set_recipes
 
     if plan.subdir != BUILD_PLATFORM:
         raise InputError(

@@ -15,12 +15,13 @@ from ddlce.absent import ABSENT, load_absent
 from ddlce.engine.render import Output, render
 from ddlce.engine.variants import VARIANTS, load_variants
 from ddlce.errors import InputError
+from ddlce.model.recipe import Recipe
 from ddlce.plan.graph import find_owners, order_of, with_run_exports
 from ddlce.plan.model import Plan, Step
 from ddlce.plan.steps import final_outputs, make_step
 from ddlce.platforms import BUILD_PLATFORM, get_platform
-from ddlce.recipes import Recipe, load_recipes
-from ddlce.sets import set_rooms
+from ddlce.recipes import load_recipes
+from ddlce.recipes.sets import set_rooms
 from ddlce.settings import Settings
 from ddlce.store import Store
 

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from ddlce.engine.render import Output, render
 from ddlce.engine.variants import VARIANTS, load_variants
+from ddlce.model.recipe import Recipe
 from ddlce.plan.beside import add_steps_beside
 from ddlce.plan.cross import NOARCH, Pool, add_steps, exporting, known_absent, plan_and_pool
 from ddlce.plan.graph import find_owners, with_run_exports
 from ddlce.plan.model import Plan
-from ddlce.recipes import Recipe, load_cuda_recipes
+from ddlce.recipes import load_cuda_recipes
 from ddlce.settings import Settings
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ddlce.engine.render import Output
 from ddlce.errors import InputError
-from ddlce.recipes import Recipe
+from ddlce.model.recipe import Recipe
 
 
 def with_run_exports(

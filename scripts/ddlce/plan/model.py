@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from ddlce import digest as digests
 from ddlce.engine.render import Output
 from ddlce.errors import InputError
+from ddlce.model.recipe import Recipe
 from ddlce.platforms import BUILD_PLATFORM
-from ddlce.recipes import Recipe
 
 
 @dataclass(frozen=True)

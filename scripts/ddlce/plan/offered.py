@@ -10,7 +10,7 @@ from ddlce.plan.cuda import make_cuda_plan
 from ddlce.plan.model import Plan, Step
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.recipes import cuda_variants, load_cuda_recipes
-from ddlce.sets import set_names
+from ddlce.recipes.sets import set_names
 from ddlce.settings import Settings
 
 

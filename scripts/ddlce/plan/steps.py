@@ -8,9 +8,9 @@ from ddlce import digest as digests
 from ddlce.engine.render import Output, render
 from ddlce.engine.variants import Variants
 from ddlce.errors import InputError, WorkError
+from ddlce.model.recipe import Recipe
 from ddlce.plan.model import Plan, Step, record_name
 from ddlce.platforms import BUILD_PLATFORM
-from ddlce.recipes import Recipe
 from ddlce.store import Store
 
 

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ddlce.emulate.sysroot import is_glibc
 from ddlce.errors import DdlceError, InputError
 from ddlce.locks import locked
+from ddlce.model.recipe import Recipe
 from ddlce.model.source import Source, SourcesLock
 from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
-from ddlce.recipes import Recipe, cuda_variants, load_cuda_recipes, load_recipes
-from ddlce.sets import load_set_recipes, set_names
+from ddlce.recipes import cuda_variants, load_cuda_recipes, load_recipes
+from ddlce.recipes.sets import load_set_recipes, set_names
 from ddlce.settings import SOURCES_LOCK, Settings
 from ddlce.sources.resolve import Request, Resolver, merged, request_for
 
@@ -137,7 +137,7 @@ def used_sources(settings: Settings) -> dict[str, tuple[str, Path]]:
         InputError: a source without a sha256.
     """
     sources = load_lock(settings).sources
-    found = {s.sha256: (s.recipe_url, settings.sources_lock) for s in sources if is_glibc(s)}
+    found = {s.sha256: (s.recipe_url, settings.sources_lock) for s in sources if s.is_glibc}
     recipes = [r for subdir in PLATFORMS for r in load_recipes(settings, subdir).values()]
     for subdir, cuda in cuda_variants(settings):
         recipes += load_cuda_recipes(settings, cuda, subdir).values()

@@ -13,9 +13,11 @@ from packaging.utils import canonicalize_name
 
 from ddlce.engine.variants import glibc_floor, python_version
 from ddlce.errors import InputError
+from ddlce.model.recipe import Recipe
 from ddlce.model.source import SourcesLock
 from ddlce.platforms import BUILD_PLATFORM
-from ddlce.recipes import WHEELS, Recipe, generated, load_recipe
+from ddlce.recipes.folders import load_recipe
+from ddlce.recipes.tables import WHEELS, generated
 from ddlce.settings import Settings
 from ddlce.wheels import Others, wheel_packages, wheel_recipes
 from ddlce.wheels.depends import Package

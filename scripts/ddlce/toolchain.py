@@ -1,0 +1,70 @@
+"""The machine's compilers, and settings that builds for another platform are told."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import shutil
+from pathlib import Path
+
+from ddlce.files import sha256_file
+from ddlce.platforms import BUILD_PLATFORM, get_platform
+from ddlce.programs import ask
+from ddlce.settings import build_path
+
+#: CMake takes the machine that it runs on for the target unless it is told (and since 3.21 a
+#: variable tells it). What it runs of the target, the kernel hands to the emulator.
+CMAKE = """\
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR {machine})
+set(CMAKE_CROSSCOMPILING_EMULATOR /usr/bin/env)
+"""
+
+#: Where --build and --host differ, a configure script believes that it cannot run what it compiles,
+#: and guesses. It can: let it try, as it does where they are not both given.
+CONFIGURE = """\
+if test "${cross_compiling-}" = yes; then cross_compiling=maybe; fi
+"""
+
+
+def settings_id() -> str:
+    """Stands for what every build is told: it differs where another package may come of it.
+
+    `LDD` and `COMPILERS` are for tests, which leave nothing in a package.
+    """
+    return hashlib.sha256((CMAKE + CONFIGURE).encode()).hexdigest()
+
+
+@functools.cache
+def toolchain(subdir: str = BUILD_PLATFORM) -> dict[str, str]:
+    """Identity of the machine's compilers and build tools: name → first line of --version.
+
+    Args:
+        subdir: the platform that they compile for. For another than the build platform, there
+            are its emulator and what builders are told of it, too; its C library is named by the
+            sha256 of what programs are linked with, as no tool of it can be asked.
+
+    Raises:
+        InputError: the platform is not known.
+    """
+    # Not the machine's glibc: packages are compiled for that of the sysroot, a package itself.
+    tools: tuple[str, ...] = ("gcc", "g++", "ld", "cmake", "make")
+    if subdir != BUILD_PLATFORM:
+        prefix = get_platform(subdir).triple
+        tools = (f"{prefix}-gcc", f"{prefix}-g++", f"{prefix}-ld", "cmake", "make")
+    found = {tool: _first_line(tool, "--version") for tool in tools}
+    if subdir != BUILD_PLATFORM:
+        library = Path(_first_line(tools[0], "-print-file-name=libc.so.6"))
+        found["glibc"] = sha256_file(library) if library.is_file() else "absent"
+        # What it compiles, a build also runs: in configure scripts, and to fill databases.
+        emulators = [p for n in get_platform(subdir).emulators if (p := shutil.which(n))]
+        found["emulator"] = _first_line(emulators[0], "--version") if emulators else "absent"
+        found["cross settings"] = settings_id()
+    return found
+
+
+def _first_line(tool: str, argument: str) -> str:
+    program = shutil.which(tool, path=build_path())
+    if program is None:
+        return "absent"
+    return ask([program, argument]).stdout.partition("\n")[0]
