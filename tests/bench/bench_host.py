@@ -36,10 +36,10 @@ from bench.command import end, parse_size, run_command, write_report
 from bench.distance import MORE_TURNS, Batch, Distances, Watch, watch
 from bench.environment import built
 from bench.lab.bar_host import BEYOND_CACHES, Medians, host_checks
-from bench.lab.peers.base import Unavailable
 from bench.lab.peers.gloo import python_with_torch
-from bench.lab.peers.install import LAB, compile_worker, pip_prefix
+from bench.lab.peers.install import LAB, compile_worker
 from bench.lab.peers.oneccl import oneccl_worker
+from support.pip import Unavailable, pip_prefix
 
 HERE = Path(__file__).parent
 SIZES = [4, 64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20]

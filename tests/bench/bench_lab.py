@@ -42,9 +42,10 @@ from bench.lab.cell import Budget, Cell, measure
 from bench.lab.layout import Layout, parse_layout, rank_order
 from bench.lab.network import bring_up, why_not
 from bench.lab.peers import every_peer
-from bench.lab.peers.base import Peer, Unavailable
+from bench.lab.peers.base import Peer
 from bench.lab.plan import EXTENTS, cells_of, size_of
 from bench.lab.report import cell_text, failures, make_table
+from support.pip import Unavailable
 
 HERE = Path(__file__).parent
 CHANCES = 3

@@ -16,8 +16,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.command import run_command
-from bench.lab.peers.base import Unavailable
-from bench.lab.peers.install import LAB, pip_prefix
+from bench.lab.peers.install import LAB
+from support.pip import Unavailable, pip_prefix
 
 HERE = Path(__file__).parent
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.lab.peers.base import Unavailable
 from support.horovod_source import apply_patches, compile_file, include_options, unpack
+from support.pip import Unavailable
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(600)]
 

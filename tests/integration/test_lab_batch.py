@@ -13,7 +13,7 @@ from bench.lab.layout import parse_layout
 from bench.lab.network import bring_up
 from bench.lab.slurm import Result, Slurm, slurm_in, why_not
 from ddlce.settings import load_settings
-from support.lab import needs_lab
+from integration.lab import needs_lab
 
 pytestmark = [
     pytest.mark.built,

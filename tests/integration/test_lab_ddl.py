@@ -21,7 +21,7 @@ from bench.lab.layout import parse_layout, rank_order
 from bench.lab.network import Lab, bring_up
 from bench.lab.peers.ddl import Ddl, run_probe, start_told
 from bench.lab.run import run_on
-from support.lab import needs_lab
+from integration.lab import needs_lab
 
 pytestmark = [
     pytest.mark.built,

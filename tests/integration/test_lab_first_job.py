@@ -15,7 +15,7 @@ from bench.lab.namespaces import wait_until
 from bench.lab.network import bring_up
 from bench.lab.slurm import Slurm, slurm_in, why_not
 from ddlce.settings import load_settings
-from support.lab import needs_lab
+from integration.lab import needs_lab
 from support.stagedenv import image_for, install_small_release, prefix_of
 
 pytestmark = [

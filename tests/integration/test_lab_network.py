@@ -20,7 +20,7 @@ from bench.lab.namespaces import namespaces
 from bench.lab.network import LOCK, Lab, bring_up
 from bench.lab.peers.base import Start
 from bench.lab.run import run_on
-from support.lab import needs_lab
+from integration.lab import needs_lab
 
 TESTS = Path(__file__).parents[1]
 pytestmark = needs_lab

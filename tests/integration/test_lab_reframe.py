@@ -13,7 +13,7 @@ from bench.environment import built
 from bench.lab.layout import parse_layout
 from bench.lab.network import bring_up
 from bench.lab.slurm import Result, Slurm, slurm_in, why_not
-from support.lab import needs_lab
+from integration.lab import needs_lab
 from support.reframe import reframe
 
 pytestmark = [

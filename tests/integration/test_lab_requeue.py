@@ -17,7 +17,7 @@ from bench.lab.namespaces import wait_until
 from bench.lab.network import bring_up
 from bench.lab.requeue import SAVE_EVERY, WAYS, WORKER, Training
 from bench.lab.slurm import Slurm, slurm_in, why_not
-from support.lab import needs_lab
+from integration.lab import needs_lab
 
 pytestmark = [
     pytest.mark.built,

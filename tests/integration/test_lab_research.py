@@ -11,7 +11,7 @@ import pytest
 from bench.lab.layout import parse_layout
 from bench.lab.network import bring_up
 from bench.lab.slurm import Slurm, slurm_in, why_not
-from support.lab import needs_lab
+from integration.lab import needs_lab
 from support.releases import installed
 
 pytestmark = [

@@ -16,7 +16,7 @@ from bench.lab.network import Lab, bring_up
 from bench.lab.peers.ddl import start_ddlrun, topology_file
 from bench.lab.run import Outcome, run_on
 from bench.lab.slurm import slurm_in, why_not
-from support.lab import needs_lab
+from integration.lab import needs_lab
 from support.minienv import NOBODY
 from support.stagedenv import image_for, install_small_release, prefix_of
 

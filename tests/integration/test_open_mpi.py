@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.lab.peers.base import Unavailable
-from bench.lab.peers.install import pip_prefix
 from ddlce.smoke import clean_environment
 from support.libddl import build_libddl
+from support.pip import Unavailable, pip_prefix
 from support.suites import run_suite
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(3600)]

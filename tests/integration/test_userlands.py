@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.lab.peers.base import Unavailable
-from bench.lab.peers.install import pip_prefix
 from ddlce.settings import load_settings
 from ddlce.trees import remove_tree
+from support.pip import Unavailable, pip_prefix
 from support.userlands import LMOD, Userland, userland
 
 pytestmark = [

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.lab.peers.base import Unavailable
-from bench.lab.peers.install import pip_prefix
 from ddlce.elf import read_elf
 from ddlce.smoke import clean_environment
 from support.cudasim import SOURCES, build_cudasim, write_stubs
 from support.cudavariant import nvidia_wheels
 from support.libddl import build_libddl
+from support.pip import Unavailable, pip_prefix
 
 DDL_TORCH = Path(__file__).parents[2] / "recipes" / "ddl-torch" / "tests"
 

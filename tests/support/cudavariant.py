@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.lab.peers.base import Unavailable
-from bench.lab.peers.install import pip_prefix
 from ddlce.smoke import clean_environment
 from support.libddl import ROOM, build_libddl
+from support.pip import Unavailable, pip_prefix
 
 Result = subprocess.CompletedProcess[str]
 

@@ -7,10 +7,10 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from bench.lab.peers.install import pip_prefix
 from ddlce.model.source import SourcesLock
 from ddlce.settings import load_settings
 from ddlce.sources.store import SourceStore
+from support.pip import pip_prefix
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "horovod"
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.imports import circle, import_graph
+from support import pictures
+from support.needs import circle, folder_circles, folder_graphs, import_graph, include_graph
 
 REPO = Path(__file__).parents[2]
 PACKAGES = sorted(
@@ -17,6 +18,12 @@ PACKAGES = sorted(
     for place in ("scripts/*", "recipes/*/src/*", "recipes/*/src/python/*")
     for path in REPO.glob(f"{place}/__init__.py")
 )
+
+#: Folders with C++ whose units include each other in one direction only.
+CXX = ("recipes/ddl-torch/src",)
+
+#: Package → its folders that still have a circle.
+KNOTS = {"ddl": {"ddl.launch"}}
 
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 SUFFIXES = {".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".py", ".pyi", ".sh"}
@@ -66,6 +73,22 @@ def test_no_circle_of_imports(package: Path) -> None:
     graph = import_graph(REPO / package)
     assert graph
     assert not circle(graph)
+    assert folder_circles(graph).keys() == KNOTS.get(package.name, set())
+
+
+def test_no_circle_of_the_tests_folders() -> None:
+    graph = import_graph(REPO / "tests", base=REPO / "tests")
+    assert len(graph) > 200
+    assert not circle(graph)
+    assert folder_circles(graph) == {}
+
+
+@pytest.mark.parametrize("folder", CXX)
+def test_no_circle_of_includes(folder: str) -> None:
+    graph = include_graph(REPO / folder)
+    assert len(graph) > 5
+    assert not circle(graph)
+    assert folder_circles(graph) == {}
 
 
 def test_a_circle_is_found(tmp_path: Path) -> None:
@@ -81,3 +104,60 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .a import f\n"
     )
     assert not circle(import_graph(package))
+
+
+def test_a_circle_of_folders_is_found(tmp_path: Path) -> None:
+    """Neither module of one folder needs one that needs it, but the folders need each other."""
+    for name, text in {
+        "toy/__init__.py": "",
+        "toy/a/__init__.py": "",
+        "toy/a/one.py": "from toy.b import two\n",
+        "toy/a/three.py": "",
+        "toy/b/__init__.py": "",
+        "toy/b/two.py": "from toy import files\n",
+        "toy/files.py": "import toy.a.three\n",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    graph = import_graph(tmp_path / "toy")
+    assert not circle(graph)
+    assert {*folder_circles(graph)["toy"]} == {"a", "b", "files"}
+    (tmp_path / "toy/files.py").write_text("")
+    assert folder_circles(import_graph(tmp_path / "toy")) == {}
+
+
+def test_a_circle_of_includes_is_found(tmp_path: Path) -> None:
+    """By way of a source: `a/x.cc` includes what includes its header."""
+    for name, text in {
+        "lib/a/x.h": "",
+        "lib/a/x.cc": '#include "x.h"\n#include "b/y.h"\n#include <vector>\n',
+        "lib/b/y.h": '#include "a/x.h"\n',
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    graph = include_graph(tmp_path / "lib")
+    assert {*circle(graph)} == {"lib.a.x", "lib.b.y"}
+    assert {*folder_circles(graph)["lib"]} == {"a", "b"}
+
+
+def test_pictures_are_the_code() -> None:
+    text = pictures.PAGE.read_text(encoding="utf-8")
+    assert len(pictures.PICTURES) == text.count("<!-- drawn: ")
+    assert pictures.with_pictures(text) == text, "draw anew: python tests/support/pictures.py"
+
+
+def test_an_arrow_goes_by_way_of_files_and_only_the_longest_way_is_drawn() -> None:
+    graph = {"a": {"file", "c"}, "file": {"b"}, "b": {"c"}, "c": set[str]()}
+    assert pictures.between(graph, {"a", "b", "c"}) == {"a": {"b", "c"}, "b": {"c"}, "c": set()}
+    assert pictures.reduced({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {
+        "a": {"b"},
+        "b": {"c"},
+        "c": set(),
+    }
+
+
+def test_what_is_in_a_folder_is_seen_as_wholes() -> None:
+    graph = {"p": {"p.a.x"}, "p.a": set[str](), "p.a.x": {"p.b"}, "p.b": set[str]()}
+    assert folder_graphs(graph)["p"] == {"__init__": {"a"}, "a": {"b"}, "b": set()}

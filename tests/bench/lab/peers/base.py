@@ -11,10 +11,6 @@ NETWORK = "10.77.0.0/24"
 DEVICE = "eth0"
 
 
-class Unavailable(Exception):
-    """A peer cannot run on this machine; the text says why."""
-
-
 class CannotStart(Exception):
     """A peer's ranks cannot be started in this layout; the text says why."""
 

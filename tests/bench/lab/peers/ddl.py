@@ -8,11 +8,12 @@ from pathlib import Path
 from bench.environment import built
 from bench.lab.layout import topology_yaml
 from bench.lab.network import Lab
-from bench.lab.peers.base import DEVICE, CannotStart, Probe, Start, Unavailable
+from bench.lab.peers.base import DEVICE, CannotStart, Probe, Start
 from bench.lab.peers.install import compile_worker
 from bench.lab.peers.mpich import FABRIC, hydra
 from bench.lab.probed import differences
 from bench.lab.run import run_on
+from support.pip import Unavailable
 
 PROBE_LIMIT = 60.0
 """Seconds after which a probe is killed."""

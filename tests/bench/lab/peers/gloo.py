@@ -8,7 +8,8 @@ from pathlib import Path
 
 from bench.environment import built
 from bench.lab.network import Lab
-from bench.lab.peers.base import DEVICE, Start, Unavailable
+from bench.lab.peers.base import DEVICE, Start
+from support.pip import Unavailable
 
 WORKER = Path(__file__).parents[1] / "workers" / "allreduce_gloo.py"
 

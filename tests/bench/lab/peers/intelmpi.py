@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bench.lab.network import Lab
 from bench.lab.peers.base import DEVICE, Start, hosts_file
-from bench.lab.peers.install import compile_worker, pip_prefix
+from bench.lab.peers.install import compile_worker
+from support.pip import pip_prefix
 
 
 class IntelMpi:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from bench.lab.network import Lab
 from bench.lab.peers.base import DEVICE, Start, hosts_file
-from bench.lab.peers.install import compile_worker, pip_prefix
+from bench.lab.peers.install import compile_worker
+from support.pip import pip_prefix
 
 # UCX would find shared memory between "hosts".
 FABRIC = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": DEVICE}

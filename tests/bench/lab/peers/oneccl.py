@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.lab.peers.install import LAB, compile_worker, pip_prefix
+from bench.lab.peers.install import LAB, compile_worker
 from bench.lab.peers.intelmpi import IntelMpi
+from support.pip import pip_prefix
 
 
 def oneccl_worker() -> tuple[Path, Path, dict[str, str]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bench.lab.network import Lab
 from bench.lab.peers.base import NETWORK, Start, hosts_file
-from bench.lab.peers.install import compile_worker, pip_prefix
+from bench.lab.peers.install import compile_worker
+from support.pip import pip_prefix
 
 LAUNCH = {
     "plm_ssh_no_tree_spawn": "1",
