@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ddlce.engine.install import CacheLayer, install
-from ddlce.env.change import specs_of_others
 from ddlce.env.clone import locked_package
+from ddlce.env.install import specs_of_others
 from ddlce.env.layout import ORIGIN
 from ddlce.env.records import read_records
 from ddlce.files import sha256_file

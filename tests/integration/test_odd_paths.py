@@ -18,11 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.env.change import install_specs
 from ddlce.env.clone import clone
 from ddlce.env.create import create
+from ddlce.env.gc import collect
+from ddlce.env.install import install_specs
 from ddlce.env.layout import Layout, clone_target, find_env, user_lock
-from ddlce.env.remove import collect, remove
+from ddlce.env.remove import remove
 from ddlce.env.verify import verify
 from ddlce.errors import InputError
 from ddlce.lock import channel_address

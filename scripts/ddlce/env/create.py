@@ -20,6 +20,7 @@ from ddlce.engine.worker import Progress
 from ddlce.env.bytecode import compile_bytecode
 from ddlce.env.condacache import show_to_conda
 from ddlce.env.freeze import freeze, make_read_only
+from ddlce.env.gc import prune_packages
 from ddlce.env.layout import (
     CURRENT,
     LOCK_COPY,
@@ -32,7 +33,6 @@ from ddlce.env.layout import (
 )
 from ddlce.env.names import name_releases
 from ddlce.env.records import read_records, refuse_copies, unhash_links, write_history
-from ddlce.env.remove import prune_packages
 from ddlce.errors import InputError, MachineError
 from ddlce.files import explain_os_errors, link_atomic, write_atomic
 from ddlce.filesystem import check_prefix, require

@@ -26,7 +26,7 @@ def gc(
 
     What other users own, and releases that a process of this machine runs from, are kept.
     """
-    from ddlce.env.remove import collect
+    from ddlce.env.gc import collect
 
     done = collect(load_settings(root), keep=keep, dry_run=dry_run, on_wait=say_waiting)
     found = dataclasses.asdict(done)

@@ -25,7 +25,7 @@ def install(
     json: JsonOption = False,
 ) -> None:
     """Add packages from the channel to a clone."""
-    from ddlce.env.change import install_specs
+    from ddlce.env.install import install_specs
     from ddlce.env.layout import find_env
     from ddlce.lock import channel_address
 
