@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlce.engine.install import CacheLayer, install
+from ddlce.engine.install import CacheLayer, InstallRequest, install
 from ddlce.env.clone import locked_package
 from ddlce.env.install import specs_of_others
 from ddlce.env.layout import ORIGIN
@@ -70,7 +70,7 @@ def by_others(site: Site, *wanted: str, channel: Path | None = None, without: st
         known |= {"channel": folder.as_uri(), "sha256": sha256_file(file)}
         added.append(LockedPackage.model_validate(known))
     channels = {"ddl-ce": Path(site.channel).as_uri(), folder.as_uri(): folder.as_uri()}
-    install(
+    request = InstallRequest(
         [p for p in [*before, *added] if p.name != without],
         channels,
         prefix,
@@ -78,6 +78,7 @@ def by_others(site: Site, *wanted: str, channel: Path | None = None, without: st
         specs=[package.name for package in added if package.name != "dep"],
         installed=before,
     )
+    install(request)
 
 
 def test_two_at_once_both_count(site: Site) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ddlce.emulate import emulated, machine_of
 from ddlce.engine.index import index_channel
-from ddlce.engine.install import CacheLayer, install
+from ddlce.engine.install import CacheLayer, InstallRequest, install
 from ddlce.engine.solve import solve
 from ddlce.files import link_or_copy
 from ddlce.plan import Plan
@@ -39,7 +39,9 @@ def prefix_of(plan: Plan, specs: Sequence[str], top: Path) -> Path:
     channels = {"here": (top / "channel").as_uri()}
     packages = solve(list(specs), channels, plan.subdir, MACHINE, top / "repodata")
     layers = [CacheLayer(top / "pkgs")]
-    install(packages, channels, top / "prefix", layers, specs=list(specs), offline=True)
+    install(
+        InstallRequest(packages, channels, top / "prefix", layers, specs=list(specs), offline=True)
+    )
     return top / "prefix"
 
 

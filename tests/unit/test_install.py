@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ddlce.engine import install as module
-from ddlce.engine.install import CacheLayer, install
+from ddlce.engine.install import CacheLayer, InstallRequest, install
 from ddlce.engine.worker import call
 from ddlce.errors import SourceError
 from ddlce.files import sha256_file
@@ -40,7 +40,9 @@ def run(tmp_path: Path, *packages: LockedPackage) -> Path:
     """Install packages of `tmp_path/channel`; returns the prefix."""
     prefix = tmp_path / "env" / "prefix"
     channels = {"ddl-ce": (tmp_path / "channel").as_uri()}
-    install(list(packages), channels, prefix, [CacheLayer(tmp_path / "pkgs")], specs=[])
+    install(
+        InstallRequest(list(packages), channels, prefix, [CacheLayer(tmp_path / "pkgs")], specs=[])
+    )
     return prefix
 
 

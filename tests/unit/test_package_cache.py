@@ -15,7 +15,7 @@ import pytest
 import rattler.networking.client
 import rattler.package_streaming  # noqa: F401 - here, as not every user may read it
 
-from ddlce.engine.install import CacheLayer, install
+from ddlce.engine.install import CacheLayer, InstallRequest, install
 from ddlce.engine.unpack import fill
 from ddlce.env.freeze import make_read_only
 from ddlce.files import sha256_file
@@ -137,7 +137,7 @@ def test_records_name_the_cache_and_not_what_rattler_was_shown(tmp_path: Path, n
         size=second["size"],
     )
     prefix, channels = tmp_path / "env", {"ddl-ce": (tmp_path / "second").as_uri()}
-    install([package], channels, prefix, [CacheLayer(tmp_path / name)], specs=[])
+    install(InstallRequest([package], channels, prefix, [CacheLayer(tmp_path / name)], specs=[]))
     record = json.loads((prefix / "conda-meta/mpi-1.0-mpich.json").read_text(encoding="utf-8"))
     folder = find(tmp_path / name, package.stem, package.sha256)
     assert record["extracted_package_dir"] == record["link"]["source"] == str(folder)

@@ -37,22 +37,11 @@ class CacheLayer:
     validation: Validation = "full"
 
 
-def install(
-    packages: list[LockedPackage],
-    channels: dict[str, str],
-    prefix: Path,
-    layers: list[CacheLayer],
-    *,
-    specs: list[str],
-    final: Path | None = None,
-    installed: Sequence[LockedPackage] = (),
-    offline: bool = False,
-    progress: Progress | None = None,
-    on_wait: OnWait | None = None,
-) -> None:
-    """Make `prefix` hold exactly these packages.
+@dataclass(frozen=True)
+class InstallRequest:
+    """What a prefix is to hold, and how it gets it.
 
-    Args:
+    Attributes:
         packages: what to install.
         channels: name → URL of each channel.
         prefix: where the files go.
@@ -63,39 +52,58 @@ def install(
         offline: use only caches and channels that are folders.
         progress: called for each package that is linked.
         on_wait: told once who else is bringing packages into the first cache.
+    """
+
+    packages: list[LockedPackage]
+    channels: dict[str, str]
+    prefix: Path
+    layers: list[CacheLayer]
+    specs: list[str]
+    final: Path | None = None
+    installed: Sequence[LockedPackage] = ()
+    offline: bool = False
+    progress: Progress | None = None
+    on_wait: OnWait | None = None
+
+    @property
+    def needed(self) -> list[LockedPackage]:
+        """The packages that the prefix does not have yet."""
+        present = {(package.stem, package.sha256) for package in self.installed}
+        return [p for p in self.packages if (p.stem, p.sha256) not in present]
+
+
+def install(request: InstallRequest) -> None:
+    """Make a prefix hold exactly the packages that are asked for.
 
     Raises:
         SourceError: a package cannot be had, or its bytes are not the locked ones.
         MachineError: the disk is full or a folder is not writable.
         WorkError: any other failure of the installer.
     """
-    present = {(package.stem, package.sha256) for package in installed}
-    needed = [package for package in packages if (package.stem, package.sha256) not in present]
-    if offline:
-        _refuse_network(needed, channels, [layer.path for layer in layers])
-    request = {
+    if request.offline:
+        _refuse_network(request)
+    channels = request.channels
+    message = {
         "packages": [
             {**package.model_dump(mode="json"), "url": package.url(channels), "stem": package.stem}
-            for package in packages
+            for package in request.packages
         ],
         "channels": channels,
-        "prefix": str(prefix),
-        "final": str(final) if final else None,
-        "layers": [[str(layer.path), layer.validation] for layer in layers],
-        "specs": specs,
-        "needed": [package.stem for package in needed],
+        "prefix": str(request.prefix),
+        "final": str(request.final) if request.final else None,
+        "layers": [[str(layer.path), layer.validation] for layer in request.layers],
+        "specs": request.specs,
+        "needed": [package.stem for package in request.needed],
     }
     try:
-        call("ddlce.engine.install", request, progress, on_wait)
+        call("ddlce.engine.install", message, request.progress, request.on_wait)
     except WorkerError as error:
-        raise _explain(error, prefix) from error
+        raise _explain(error, request.prefix) from error
     # rattler's tag tells backup programs to leave the folder out; an environment is no cache.
-    (prefix / "CACHEDIR.TAG").unlink(missing_ok=True)
+    (request.prefix / "CACHEDIR.TAG").unlink(missing_ok=True)
 
 
-def _refuse_network(
-    packages: list[LockedPackage], channels: dict[str, str], caches: list[Path]
-) -> None:
+def _refuse_network(request: InstallRequest) -> None:
     """Stop where a package is in no cache, and its channel is on the network.
 
     Raises:
@@ -103,9 +111,9 @@ def _refuse_network(
     """
     absent = [
         f"{package.file}: in no cache, and the channel is on the network"
-        for package in packages
-        if urlsplit(package.url(channels)).scheme != "file"
-        and not any(find(cache, package.stem, package.sha256) for cache in caches)
+        for package in request.needed
+        if urlsplit(package.url(request.channels)).scheme != "file"
+        and not any(find(cache.path, package.stem, package.sha256) for cache in request.layers)
     ]
     if absent:
         raise _unavailable("\n".join(absent))

@@ -10,38 +10,40 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddlce.env.bytecode import link_bytecode
+from ddlce.env.finish import STATE, finish, finish_records
 from ddlce.env.freeze import make_writable
 from ddlce.env.layout import (
     LOCK_COPY,
-    ORIGIN,
     Origin,
     clone_target,
     read_origin,
     refuse_name_of_release,
+    require_origin,
     staged,
     user_locks,
 )
-from ddlce.env.records import Record, read_records, refuse_copies, unhash_links, write_history
+from ddlce.env.records import Record, read_records
 from ddlce.env.relink import Unusual, link_files, plan_links
 from ddlce.env.sharing import EDITED, Sharing, compiled_time
 from ddlce.errors import InputError
-from ddlce.files import explain_os_errors, write_atomic
+from ddlce.files import explain_os_errors
 from ddlce.filesystem import check_prefix, require
 from ddlce.ownership import check_place
 from ddlce.settings import Settings
 from ddlce.waiting import OnWait
 
 if TYPE_CHECKING:
+    from ddlce.engine.install import InstallRequest
     from ddlce.engine.worker import Progress
     from ddlce.model.envlock import LockedPackage
 
 #: Files of a release that a clone has too; they name no prefix.
-SHARED = (LOCK_COPY, Path("conda-meta", "state"), Path(".condarc"))
+SHARED = (LOCK_COPY, STATE, Path(".condarc"))
 
 
 @dataclass(frozen=True)
@@ -90,12 +92,7 @@ def clone(
         MachineError: the disk is full or the target's folder not writable.
     """
     target = clone_target(name)
-    origin = read_origin(source)
-    if origin is None:
-        raise InputError(
-            f"{source} is not a complete environment of ddlce",
-            "name one that `ddlce env list` shows",
-        )
+    origin = require_origin(source)
     for place in (source, Path(origin.pkgs)):
         check_place(place, "the source", site=True)
     _check_target(settings, source, target)
@@ -111,17 +108,18 @@ def clone(
             try:
                 plans = plan_links(source, target, records, Path(origin.pkgs))
             except Unusual:
+                request = _request(settings, copy, records, staging, target)
                 _reinstall(
-                    settings, copy, source, target, staging, records, sharing, progress, on_wait
+                    replace(request, progress=progress, on_wait=on_wait), source, records, sharing
                 )
                 with explain_os_errors(target):
-                    _write_markers(staging, copy, source, command, records)
+                    _finish(staging, copy, source, command, records)
                     linked, own = make_writable(staging)
             else:
                 with explain_os_errors(target):
                     link_files(plans, staging, sharing, progress)
                     linked, own = sharing.linked, sharing.copied + sharing.reflinked
-                    own += _write_markers(staging, copy, source, command, records)
+                    own += _finish(staging, copy, source, command, records)
     why = None if linked or sharing.reflinked else _why_copied(source, target)
     return Cloned(target, source, len(records), linked, own, sharing.reflinked, why)
 
@@ -143,53 +141,51 @@ def _why_copied(source: Path, target: Path) -> str | None:
     return None
 
 
-def _reinstall(
-    settings: Settings,
-    origin: Origin,
-    source: Path,
-    target: Path,
-    staging: Path,
-    records: list[Record],
-    sharing: Sharing,
-    progress: Progress | None,
-    on_wait: OnWait | None,
-) -> None:
-    """Let rattler install the source's packages anew: always right, but not as quick."""
-    from ddlce.engine.install import CacheLayer, install
+def _request(
+    settings: Settings, origin: Origin, records: list[Record], staging: Path, target: Path
+) -> InstallRequest:
+    """The packages of the source, for rattler."""
+    from ddlce.engine.install import CacheLayer, InstallRequest
 
     others = {Path(origin.pkgs), *(_unpacked(record).parent for record in records)}
-    install(
+    return InstallRequest(
         [locked_package(record) for record in records],
         origin.channels,
         staging,
         # What is not in the user's own cache is read-only, and was checked when it was installed.
         [CacheLayer(settings.pkgs), *(CacheLayer(p, "skip") for p in others - {settings.pkgs})],
-        specs=origin.specs,
+        origin.specs,
         final=target,
-        progress=progress,
-        on_wait=on_wait,
     )
-    with explain_os_errors(target):
+
+
+def _reinstall(
+    request: InstallRequest, source: Path, records: list[Record], sharing: Sharing
+) -> None:
+    """Let rattler install the source's packages anew: always right, but not as quick."""
+    from ddlce.engine.install import install
+
+    staging = request.prefix
+    install(request)
+    with explain_os_errors(request.final or staging):
         clone_records = read_records(staging)
         for name in {entry["_path"] for record in clone_records for entry in record.entries}:
             if name.endswith(EDITED):
                 sharing.own(f"{staging}/{name}", compiled_time(source, name))
         link_bytecode(source, staging, records, clone_records, sharing)
-        refuse_copies(clone_records)
-        unhash_links(clone_records)
+        finish_records(clone_records)
         for record in clone_records:
             record.save()
 
 
-def _write_markers(
+def _finish(
     staging: Path, origin: Origin, source: Path, command: str, records: list[Record]
 ) -> int:
     """Write what the clone is, and what its source has beside packages; returns how many files."""
     shared = [name for name in SHARED if (source / name).is_file()]
     for name in shared:
         shutil.copyfile(source / name, staging / name)
-    write_atomic(staging / ORIGIN, origin.model_dump_json(indent=2) + "\n")
-    write_history(staging, command, origin.specs, records)
+    finish(staging, origin, command, records)
     return len(shared) + 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -15,16 +14,16 @@ from jinja2.sandbox import SandboxedEnvironment
 from packaging.version import Version
 
 from ddlce.engine.driver import driver_cuda
-from ddlce.engine.install import CacheLayer, install
+from ddlce.engine.install import CacheLayer, InstallRequest, install
 from ddlce.engine.worker import Progress
 from ddlce.env.bytecode import compile_bytecode
 from ddlce.env.condacache import show_to_conda
+from ddlce.env.finish import finish, finish_records
 from ddlce.env.freeze import freeze, make_read_only
 from ddlce.env.gc import prune_packages
 from ddlce.env.layout import (
     CURRENT,
     LOCK_COPY,
-    ORIGIN,
     Layout,
     Origin,
     opened,
@@ -32,7 +31,7 @@ from ddlce.env.layout import (
     staged,
 )
 from ddlce.env.names import name_releases
-from ddlce.env.records import read_records, refuse_copies, unhash_links, write_history
+from ddlce.env.records import read_records
 from ddlce.errors import InputError, MachineError
 from ddlce.files import explain_os_errors, link_atomic, write_atomic
 from ddlce.filesystem import check_prefix, require
@@ -107,18 +106,18 @@ def create(
             run = runner or list
             # The cache is closed again before the release has its name: then all is done.
             with staged(prefix) as staging, _opened_cache(layout):
-                result = _fill(
-                    staging,
-                    prefix,
-                    lock,
+                request = InstallRequest(
+                    lock.packages,
                     channels,
-                    layout,
-                    condarc,
-                    offline,
-                    progress,
-                    on_wait,
-                    run,
+                    staging,
+                    [CacheLayer(layout.pkgs)],
+                    lock.specs,
+                    final=prefix,
+                    offline=offline,
+                    progress=progress,
+                    on_wait=on_wait,
                 )
+                result = _fill(request, prefix, lock, layout, condarc, run)
         if runner is None:
             _switch(layout, prefix)
     return result
@@ -205,37 +204,22 @@ def _opened_cache(layout: Layout) -> Iterator[None]:
 
 
 def _fill(
-    staging: Path,
+    request: InstallRequest,
     prefix: Path,
     lock: EnvLock,
-    channels: dict[str, str],
     layout: Layout,
     condarc: str,
-    offline: bool,
-    progress: Progress | None,
-    on_wait: OnWait | None,
     runner: Runner,
 ) -> Created:
-    start = time.monotonic()
-    install(
-        lock.packages,
-        channels,
-        staging,
-        [CacheLayer(layout.pkgs)],
-        specs=lock.specs,
-        final=prefix,
-        offline=offline,
-        progress=progress,
-        on_wait=on_wait,
-    )
+    staging, start = request.prefix, time.monotonic()
+    install(request)
     installed = time.monotonic()
     records = read_records(staging)
     with explain_os_errors(layout.pkgs):
         show_to_conda(layout.pkgs, records)
     with explain_os_errors(prefix):
         compiled = compile_bytecode(staging, prefix, records, runner)
-        refuse_copies(records)
-        unhash_links(records)
+        finish_records(records)
         compiling = time.monotonic()
         origin = Origin(
             kind="release",
@@ -244,14 +228,14 @@ def _fill(
             digest=lock.digest,
             platform=lock.platform,
             manifest=lock.manifest,
-            channels=channels,
+            channels=request.channels,
             specs=lock.specs,
             pkgs=str(layout.pkgs),
         )
-        write_markers(staging, origin, lock.variables)
         write_atomic(staging / LOCK_COPY, lock.to_yaml())
         write_atomic(staging / ".condarc", condarc)
-        write_history(staging, f"ddlce env create {lock.env}", lock.specs, records)
+        command = f"ddlce env create {lock.env}"
+        finish(staging, origin, command, records, variables=lock.variables)
         freeze(staging, f"{lock.env} {lock.release}", records)
         for record in records:
             record.save()
@@ -262,14 +246,6 @@ def _fill(
         "freeze": time.monotonic() - compiling,
     }
     return Created(prefix, False, len(lock.packages), compiled, seconds)
-
-
-def write_markers(prefix: Path, origin: Origin, variables: dict[str, str]) -> None:
-    """Write what an environment is, and the variables that conda sets when it is activated."""
-    write_atomic(prefix / ORIGIN, origin.model_dump_json(indent=2) + "\n")
-    if variables:
-        state = {"version": 1, "env_vars": variables}
-        write_atomic(prefix / "conda-meta" / "state", json.dumps(state, indent=2) + "\n")
 
 
 def _switch(layout: Layout, prefix: Path) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ddlce.env.imagefile import PARTIAL, Content, write_image
-from ddlce.env.layout import Layout, Origin, read_origin
+from ddlce.env.layout import Layout, Origin, require_origin
 from ddlce.env.records import read_records
 from ddlce.env.relink import Unusual, plan_links
 from ddlce.errors import InputError
@@ -176,12 +176,7 @@ def check_node_place(place: Path) -> None:
 
 
 def _release(source: Path) -> Origin:
-    origin = read_origin(source)
-    if origin is None:
-        raise InputError(
-            f"{source} is not a complete environment of ddlce",
-            "name one that `ddlce env list` shows",
-        )
+    origin = require_origin(source)
     if origin.kind != "release":
         raise InputError(
             f"{source} is a clone, which may change; an image is of a release",

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddlce.engine.install import CacheLayer, install
+from ddlce.engine.install import CacheLayer, InstallRequest, install
 from ddlce.engine.solve import solve
 from ddlce.engine.worker import Progress
 from ddlce.env.clone import locked_package
+from ddlce.env.finish import finish, finish_records
 from ddlce.env.freeze import protect_links, refuse_frozen
-from ddlce.env.layout import LOCK_COPY, ORIGIN, Origin, read_origin, user_locks
-from ddlce.env.records import Record, read_records, refuse_copies, unhash_links, write_history
+from ddlce.env.layout import LOCK_COPY, Origin, require_origin, user_locks
+from ddlce.env.records import Record, read_records
 from ddlce.env.unfinished import put_in_order
 from ddlce.errors import InputError
-from ddlce.files import explain_os_errors, on_disk_at_end, write_atomic
+from ddlce.files import explain_os_errors, on_disk_at_end
 from ddlce.lock import spec_name
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
@@ -67,9 +68,7 @@ def install_specs(
     """
     with user_locks(settings, prefix, on_wait=on_wait):
         refuse_frozen(prefix)
-        origin = read_origin(prefix)
-        if origin is None:
-            raise InputError(f"{prefix} is not an environment of ddlce", "see: ddlce env list")
+        origin = require_origin(prefix)
         channels = origin.channels | ({OWN_CHANNEL: channel} if channel else {})
         records = put_in_order(prefix, settings.pkgs)
         before = {p.name: p for p in map(locked_package, records)}
@@ -77,17 +76,18 @@ def install_specs(
         wanted = list(dict.fromkeys([*wanted, *specs]))
         others = specs_of_others(records, wanted)
         packages = _solve(settings, prefix, wanted, others, channels, origin.platform)
-        install(
+        request = InstallRequest(
             packages,
             channels,
             prefix,
             [CacheLayer(settings.pkgs)],
-            specs=wanted,
+            wanted,
             installed=list(before.values()),
             offline=offline,
             progress=progress,
             on_wait=on_wait,
         )
+        install(request)
         updated = origin.model_copy(update={"specs": wanted, "channels": channels})
         after = _note(prefix, updated, specs, {p.stem for p in before.values()})
     changed = {n for n in before | after if _identity(before, n) != _identity(after, n)}
@@ -168,14 +168,12 @@ def _note(
         records = read_records(prefix)
         after = {p.name: p for p in map(locked_package, records)}
         new = [each for each in records if each.stem not in known]
-        refuse_copies(new)
-        unhash_links(new)
+        finish_records(new)
         with on_disk_at_end(prefix):
             for each in new:
                 each.save()
             protect_links(prefix, new)
-        write_atomic(prefix / ORIGIN, origin.model_dump_json(indent=2) + "\n")
-        write_history(prefix, f"ddlce env install {' '.join(specs)}", specs, records)
+        finish(prefix, origin, f"ddlce env install {' '.join(specs)}", records, specs=specs)
     return after
 
 

@@ -127,6 +127,21 @@ def read_origin(prefix: Path) -> Origin | None:
         return None
 
 
+def require_origin(prefix: Path) -> Origin:
+    """What the environment at `prefix` is.
+
+    Raises:
+        InputError: there is no complete one of ours.
+    """
+    origin = read_origin(prefix)
+    if origin is None:
+        raise InputError(
+            f"{prefix} is not a complete environment of ddlce",
+            "name one that `ddlce env list` shows",
+        )
+    return origin
+
+
 def is_gone(path: Path) -> bool:
     """Whether there is nothing at `path`: one that cannot be looked at just now is not gone."""
     try:

@@ -17,10 +17,11 @@ from ddlce import bytecheck, jsontext
 from ddlce.env.archives import Wanted, read_archives
 from ddlce.env.bytecode import module_of
 from ddlce.env.create import render_condarc
+from ddlce.env.finish import STATE
 from ddlce.env.freeze import EXTERNAL, FROZEN, can_be_written
-from ddlce.env.layout import LOCK_COPY, ORIGIN, Origin, read_origin
+from ddlce.env.layout import LOCK_COPY, ORIGIN, Origin, require_origin
 from ddlce.env.records import Entry, Record, read_records
-from ddlce.errors import DdlceError, InputError
+from ddlce.errors import DdlceError
 from ddlce.files import sha256_file
 from ddlce.model.envlock import EnvLock
 from ddlce.platforms import this_platform
@@ -29,7 +30,6 @@ from ddlce.settings import Settings
 #: Hashing releases the interpreter's lock; more threads than this only wait for the disk.
 THREADS = 4
 
-STATE = Path("conda-meta", "state")
 #: What an environment has in conda-meta beside the records of its packages.
 OURS = {"conda-meta/history", *map(str, (STATE, FROZEN, LOCK_COPY, ORIGIN))}
 #: What goes wrong without a marker.
@@ -104,9 +104,7 @@ def verify(
     Raises:
         InputError: there is no complete environment of ours at `prefix`.
     """
-    origin = read_origin(prefix)
-    if origin is None:
-        raise InputError(f"{prefix} is not a complete environment of ddlce", "see: ddlce env list")
+    origin = require_origin(prefix)
     report = Report(prefix, origin.kind)
     records = read_records(prefix)
     expected = {entry["_path"]: entry for record in records for entry in record.entries}
