@@ -43,7 +43,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kernels")
     sources = [
         *sorted((DDL / "src/lib/reduce").glob("kernels*.cc")),
-        DDL / "src/lib/types.cc",
+        DDL / "src/lib/base/types.cc",
         DDL / "tests/cpp/kernels_test.cc",
         *(GOOGLETEST / "src" / name for name in ("gtest-all.cc", "gtest_main.cc")),
     ]

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings.h"
+#include "api/bindings.h"
 #include "place_bindings.h"
 #include "schedule_bindings.h"
 

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "error.h"
+#include "base/error.h"
+#include "base/settings.h"
 #include "schedule/choose.h"
-#include "settings.h"
 #include "topology/file.h"
 
 namespace nb = nanobind;

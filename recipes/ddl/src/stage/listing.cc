@@ -11,7 +11,7 @@
 #include <fstream>
 #include <functional>
 
-#include "place.h"
+#include "fault.h"
 
 namespace ddl::stage {
 namespace fs = std::filesystem;

@@ -7,16 +7,11 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 
-namespace ddl::stage {
+#include "fault.h"
 
-// What is wrong on this host: a sentence for the user.
-class Fault : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+namespace ddl::stage {
 
 enum class State : int { have = 0, need = 1, busy = 2, fault = 3 };
 

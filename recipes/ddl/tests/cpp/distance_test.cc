@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "wait.h"
+#include "base/wait.h"
 
 namespace ddl {
 namespace {

@@ -10,8 +10,8 @@
 #include <random>
 #include <vector>
 
+#include "base/types.h"
 #include "reduce/kernels_impl.h"
-#include "types.h"
 
 namespace ddl {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <fstream>
 
-#include "error.h"
+#include "base/error.h"
 
 namespace ddl {
 namespace {

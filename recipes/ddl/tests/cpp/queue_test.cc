@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "error.h"
+#include "base/error.h"
 
 namespace ddl {
 namespace {

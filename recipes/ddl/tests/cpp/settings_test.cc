@@ -1,4 +1,4 @@
-#include "settings.h"
+#include "base/settings.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "error.h"
+#include "base/error.h"
 #include "schedule/arrange.h"
 
 namespace ddl {

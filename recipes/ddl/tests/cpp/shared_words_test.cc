@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "wait.h"
+#include "base/wait.h"
 
 namespace ddl {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "error.h"
+#include "base/error.h"
 #include "topology/file.h"
 
 namespace ddl {

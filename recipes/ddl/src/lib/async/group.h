@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "arguments.h"
+#include "base/arguments.h"
 
 namespace ddl {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "guard.h"
-#include "wait.h"
+#include "base/guard.h"
+#include "base/wait.h"
 
 namespace ddl {
 

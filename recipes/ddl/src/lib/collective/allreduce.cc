@@ -1,12 +1,12 @@
 // Allreduce: chooses the way.
 #include <cstring>
 
-#include "checks.h"
 #include "collective/between_hosts.h"
 #include "collective/on_host.h"
 #include "collective/ordered.h"
-#include "collective/table.h"
-#include "device/device.h"
+#include "comm/checks.h"
+#include "comm/collective_table.h"
+#include "comm/device_interface.h"
 #include "reduce/kernels.h"
 
 namespace ddl {

@@ -1,5 +1,5 @@
 // Barrier: when all ranks have agreed on the call, all have come.
-#include "collective/table.h"
+#include "comm/collective_table.h"
 
 namespace ddl {
 

@@ -1,8 +1,8 @@
 // The collectives of communicators on several hosts, each a kind of pipeline.
 #pragma once
 
-#include "arguments.h"
-#include "comm.h"
+#include "base/arguments.h"
+#include "comm/comm.h"
 
 namespace ddl {
 

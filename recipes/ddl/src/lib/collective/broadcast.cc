@@ -2,10 +2,10 @@
 // before.
 #include <algorithm>
 
-#include "checks.h"
 #include "collective/between_hosts.h"
-#include "collective/table.h"
-#include "device/device.h"
+#include "comm/checks.h"
+#include "comm/collective_table.h"
+#include "comm/device_interface.h"
 #include "reduce/kernels.h"
 #include "schedule/spread.h"
 

@@ -3,7 +3,7 @@
 // power of two on the first level, so that no sum overflows, and by the rest on the last.
 #pragma once
 
-#include "arguments.h"
+#include "base/arguments.h"
 
 namespace ddl {
 

@@ -2,9 +2,9 @@
 // shared memory or the network as fits.
 #include "collective/exchange.h"
 
-#include "checks.h"
 #include "collective/sizes.h"
-#include "collective/table.h"
+#include "comm/checks.h"
+#include "comm/collective_table.h"
 #include "reduce/kernels.h"
 
 namespace ddl {

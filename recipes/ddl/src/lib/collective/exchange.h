@@ -1,7 +1,7 @@
 // Messages between every rank and every other.
 #pragma once
 
-#include "comm.h"
+#include "comm/comm.h"
 
 namespace ddl {
 

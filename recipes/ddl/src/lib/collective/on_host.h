@@ -1,8 +1,8 @@
 // Allreduce among the ranks of one host.
 #pragma once
 
-#include "arguments.h"
-#include "comm.h"
+#include "base/arguments.h"
+#include "comm/comm.h"
 
 namespace ddl {
 

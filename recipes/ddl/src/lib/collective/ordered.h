@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "arguments.h"
-#include "comm.h"
+#include "base/arguments.h"
+#include "comm/comm.h"
 #include "reduce/kernels.h"
 
 namespace ddl {

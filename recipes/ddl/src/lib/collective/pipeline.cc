@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "host_setup.h"
+#include "comm/host_setup.h"
 
 namespace ddl {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm.h"
+#include "comm/comm.h"
 #include "reduce/kernels.h"
 
 namespace ddl {

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "checks.h"
 #include "collective/divisors.h"
 #include "collective/ordered.h"
 #include "collective/pipeline.h"
 #include "collective/run.h"
-#include "collective/table.h"
-#include "device/device.h"
+#include "comm/checks.h"
+#include "comm/collective_table.h"
+#include "comm/device_interface.h"
 #include "reduce/kernels.h"
 
 namespace ddl {

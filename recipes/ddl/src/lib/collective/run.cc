@@ -2,9 +2,9 @@
 
 #include <functional>
 
-#include "checks.h"
-#include "comm.h"
-#include "device/host_copy.h"
+#include "collective/host_copy.h"
+#include "comm/checks.h"
+#include "comm/comm.h"
 
 namespace ddl {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <memory>
 
-#include "arguments.h"
 #include "async/request.h"
-#include "collective/table.h"
+#include "base/arguments.h"
+#include "comm/collective_table.h"
 
 namespace ddl {
 

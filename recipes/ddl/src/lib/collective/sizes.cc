@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "arguments.h"
+#include "base/arguments.h"
 
 namespace ddl {
 namespace {

@@ -1,7 +1,7 @@
 // The agreement on sizes that ranks give one by one, before any byte moves.
 #pragma once
 
-#include "comm.h"
+#include "comm/comm.h"
 
 namespace ddl {
 

@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "device/device.h"
-#include "error.h"
+#include "base/error.h"
+#include "comm/device_interface.h"
 
 namespace ddl {
 namespace {

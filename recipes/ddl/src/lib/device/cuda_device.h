@@ -9,10 +9,10 @@
 #include <optional>
 #include <string>
 
-#include "collective/table.h"
-#include "comm.h"
+#include "comm/collective_table.h"
+#include "comm/comm.h"
+#include "comm/device_interface.h"
 #include "device/cuda.h"
-#include "device/device.h"
 #include "device/nccl.h"
 
 namespace ddl {

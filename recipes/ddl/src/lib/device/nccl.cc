@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/error.h"
 #include "device/cuda.h"
-#include "error.h"
 #include "reduce/kernels.h"
 
 namespace ddl {

@@ -8,8 +8,8 @@
 #include <functional>
 #include <map>
 
-#include "arguments.h"
-#include "device/device.h"
+#include "base/arguments.h"
+#include "comm/device_interface.h"
 
 namespace ddl {
 

@@ -1,6 +1,6 @@
 // The CPU variant: there are no GPUs.
-#include "device/device.h"
-#include "error.h"
+#include "base/error.h"
+#include "comm/device_interface.h"
 
 namespace ddl {
 

@@ -59,12 +59,4 @@ Node arrange(const Node& tree, int schedule) {
   return num_tags(limited) <= kMaxTags ? limited : tree;
 }
 
-std::string name_of_schedule(int schedule) {
-  if (schedule == kDirect) return "direct";
-  if (schedule == kRing) return "ring";
-  if (schedule == kTree) return "tree";
-  if (schedule == 2) return "halving";
-  return "radix:" + std::to_string(schedule);
-}
-
 }  // namespace ddl

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "schedule/wire.h"
 #include "topology/tree.h"
 
 namespace ddl {
@@ -24,17 +25,6 @@ struct Chunking {
 // The chunks are as long as the widest group needs. A slice is cut once more, into a message for
 // each of the group's children, which should be long against its overhead.
 Chunking usual_chunking(const Node& tree, int lanes);
-
-// The costs of messages that the tree does not have. The defaults are those of MPI over TCP; in
-// tests/bench's lab a message costs 75 us where four ranks share a processor.
-struct Wire {
-  double goodput = 1.0;       // the share of a bandwidth that is payload
-  double bandwidth = 1.25e9;  // bytes/s of a host's link when none is known (else: their mean)
-  double latency = 20e-6;     // s, of a host's link that has none in the tree
-  double overhead = 20e-6;    // s, of a rank's processor for each message sent or received
-  double processing = 0;      // s, of a rank's processor for each byte sent or received
-  double within_host = 0;     // s per byte of the message, for the sum and the copies in a host
-};
 
 // The values that libddl assumes when it chooses. They are the defaults, but a message costs no
 // more than the latency of a host's link, of which it is a part. This tells RDMA from TCP.

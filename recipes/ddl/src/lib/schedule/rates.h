@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "schedule/cost.h"
+#include "schedule/wire.h"
+#include "topology/tree.h"
 
 namespace ddl {
 

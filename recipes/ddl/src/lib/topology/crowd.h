@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "topology/cpus.h"
+#include "base/cpus.h"
 
 namespace ddl {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <set>
 
-#include "error.h"
+#include "base/error.h"
 
 namespace ddl {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "error.h"
+#include "base/error.h"
 
 namespace ddl {
 namespace {

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <map>
 
-#include "topology/cpus.h"
+#include "base/cpus.h"
 
 namespace ddl {
 namespace {

@@ -8,10 +8,11 @@
 #include <iterator>
 #include <map>
 
+#include "base/error.h"
 #include "topology/file.h"
 #include "topology/place.h"
 #include "topology/sockets.h"
-#include "transport/mpi.h"
+#include "transport/mpi_error.h"
 
 namespace ddl {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "settings.h"
+#include "base/settings.h"
 #include "topology/tree.h"
 
 namespace ddl {

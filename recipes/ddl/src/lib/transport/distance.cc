@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "wait.h"
+#include "base/wait.h"
 
 namespace ddl {
 namespace {

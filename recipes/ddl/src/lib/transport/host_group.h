@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "call.h"
-#include "peer.h"
+#include "base/call.h"
+#include "base/peer.h"
+#include "base/wait.h"
 #include "transport/distance.h"
 #include "transport/mpi.h"
 #include "transport/shared_memory.h"
 #include "transport/shared_words.h"
-#include "wait.h"
 
 namespace ddl {
 

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "base/wait.h"
 #include "transport/mpi.h"
-#include "wait.h"
 
 namespace ddl {
 

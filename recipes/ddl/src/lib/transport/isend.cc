@@ -3,7 +3,7 @@
 #include <climits>
 #include <mutex>
 
-#include "transport/mpi.h"
+#include "transport/mpi_error.h"
 
 namespace ddl {
 namespace {

@@ -50,14 +50,6 @@ void explain_end() {
 
 }  // namespace
 
-void check_mpi(int code, const char* what) {
-  if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  fail(DDL_ERROR_MPI, what, " failed: ", text);
-}
-
 MpiTransport::MpiTransport(MPI_Comm comm, std::vector<Peer> peers, Use use)
     : comm_(comm), peers_(std::move(peers)), use_(use) {
   check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");

@@ -11,15 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "error.h"
-#include "peer.h"
+#include "base/error.h"
+#include "base/peer.h"
+#include "base/wait.h"
+#include "transport/mpi_error.h"
 #include "transport/tags.h"
-#include "wait.h"
 
 namespace ddl {
-
-// Throws DDL_ERROR_MPI with MPI's own words when `code` is not MPI_SUCCESS.
-void check_mpi(int code, const char* what);
 
 // An MPI communicator; rank i of it is `peers[i]`.
 class MpiTransport {

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "error.h"
+#include "base/error.h"
 
 namespace ddl {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "call.h"
+#include "base/call.h"
 #include "transport/process.h"
 
 namespace ddl {

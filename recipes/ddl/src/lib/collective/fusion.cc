@@ -1,0 +1,143 @@
+// Carries out queued allreduces: several small ones as one message where all ranks have them
+// queued.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "async/group.h"
+#include "async/reducer.h"
+#include "collective/run.h"
+#include "comm/comm.h"
+#include "reduce/kernels.h"
+
+namespace ddl {
+namespace {
+
+// FNV-1a over the sizes: ranks whose parts differ shall see it even when the sums of them do not.
+std::uint32_t fingerprint_of(const std::vector<Arguments>& parts) {
+  std::uint32_t hash = 2166136261U;
+  for (const Arguments& part : parts) {
+    std::uint64_t count = part.count;
+    for (int i = 0; i < 8; ++i, count >>= 8) hash = (hash ^ (count & 0xff)) * 16777619U;
+  }
+  return hash | 1;  // 0 means: not fused
+}
+
+// While it lives, the communicator's allreduces are announced as fused.
+class Announcement {
+ public:
+  Announcement(Comm& comm, std::uint32_t fingerprint) : comm_(comm) {
+    comm_.agreement().announce_as_fused(fingerprint);
+  }
+  ~Announcement() { comm_.agreement().announce_as_fused(0); }
+  Announcement(const Announcement&) = delete;
+  Announcement& operator=(const Announcement&) = delete;
+
+ private:
+  Comm& comm_;
+};
+
+class Fusion : public Reducer {
+ public:
+  Fusion(Comm& comm, std::size_t max_bytes);
+
+  std::vector<Outcome> run(const std::vector<Arguments>& queued) override;
+  std::uint64_t num_requests() const override {
+    return num_requests_.load(std::memory_order_relaxed);
+  }
+  std::uint64_t num_messages() const override {
+    return num_messages_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  template <class Body>
+  Outcome outcome(const Body& body);
+  std::size_t agree_on_number(const std::vector<Arguments>& queued);
+  void run_fused(const std::vector<Arguments>& parts);
+
+  Comm& comm_;
+  std::size_t max_bytes_;
+  std::unique_ptr<std::byte[]> buffer_;
+  std::atomic<std::uint64_t> num_requests_{0};
+  std::atomic<std::uint64_t> num_messages_{0};
+};
+
+// The buffer is not initialised, so its memory is only taken when something is fused.
+Fusion::Fusion(Comm& comm, std::size_t max_bytes)
+    : comm_(comm), max_bytes_(max_bytes), buffer_(new std::byte[max_bytes]) {}
+
+std::vector<Outcome> Fusion::run(const std::vector<Arguments>& queued) {
+  if (!is_fusable(queued[0], max_bytes_)) {
+    return {outcome([&] { ddl::run(comm_, kAllreduceRow, queued[0]); })};
+  }
+  std::size_t number = 0;
+  const Outcome agreement = outcome([&] { number = agree_on_number(queued); });
+  if (agreement.code != DDL_SUCCESS) return {agreement};
+  const std::vector<Arguments> parts(queued.begin(), queued.begin() + number);
+  if (number > 1) {
+    bool is_same = true;
+    const Outcome together = outcome([&] {
+      try {
+        run_fused(parts);
+      } catch (const Disagreement&) {
+        is_same = false;
+      }
+    });
+    if (is_same) return std::vector<Outcome>(number, together);
+    // All ranks know that their parts differ, and that nothing was moved. One by one, each part has
+    // its own answer, and those that are the same everywhere succeed.
+  }
+  std::vector<Outcome> outcomes;
+  for (const Arguments& part : parts) {
+    outcomes.push_back(outcome([&] { ddl::run(comm_, kAllreduceRow, part); }));
+  }
+  return outcomes;
+}
+
+// More is queued behind it, which must not meet what the others have in its place.
+template <class Body>
+Outcome Fusion::outcome(const Body& body) {
+  return outcome_of([&] { comm_.or_give_up(body); });
+}
+
+// The first of `queued` is the same on all ranks, else Disagreement. The result is how many every
+// rank has.
+std::size_t Fusion::agree_on_number(const std::vector<Arguments>& queued) {
+  Call call = call_of(kIallreduceRow, queued[0]);
+  call.fusion = static_cast<std::uint32_t>(queued.size());
+  std::size_t number = 0;
+  comm_.run(call, [&] { number = comm_.agreement().begin(call); });
+  return number;
+}
+
+void Fusion::run_fused(const std::vector<Arguments>& parts) {
+  std::size_t count = 0;
+  std::byte* end = buffer_.get();
+  for (const Arguments& part : parts) {
+    if (part.count > 0) copy_bytes(end, part.send, part.nbytes());
+    end += part.nbytes();
+    count += part.count;
+  }
+  {
+    const Announcement announcement(comm_, fingerprint_of(parts));
+    ddl::run(comm_, kAllreduceRow,
+             {buffer_.get(), buffer_.get(), count, parts[0].type, parts[0].op});
+  }
+  const std::byte* begin = buffer_.get();
+  for (const Arguments& part : parts) {
+    if (part.count > 0) copy_bytes(part.recv, begin, part.nbytes());
+    begin += part.nbytes();
+  }
+  num_requests_.fetch_add(parts.size(), std::memory_order_relaxed);
+  num_messages_.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+std::unique_ptr<Reducer> make_reducer(Comm& comm, std::size_t max_bytes) {
+  return std::make_unique<Fusion>(comm, max_bytes);
+}
+
+}  // namespace ddl

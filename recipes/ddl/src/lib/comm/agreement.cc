@@ -1,0 +1,153 @@
+#include "comm/agreement.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "comm/collective_table.h"
+#include "transport/shared_words.h"
+
+namespace ddl {
+
+Agreement::Agreement(HostGroup& host, MpiTransport& transport, const Topology& topology)
+    : host_(host),
+      transport_(transport),
+      topology_(topology),
+      rank_(transport.rank()),
+      name_(describe(transport.rank())) {
+  if (num_hosts() > 1) inquiry_ = std::make_unique<Inquiry>(transport_, rank_);
+  watch_waits();
+}
+
+void Agreement::watch_waits() {
+  if (inquiry_) {
+    host_.on_wait = [this](const auto& whom, double idle) { return inquiry_->look(whom, idle); };
+  }
+  transport_.on_wait = [this](const auto& whom, double idle) {
+    host_.check_members();
+    return inquiry_ ? inquiry_->look(whom, idle) : whom;
+  };
+  transport_.on_end = [this](const Error& error) {
+    std::fprintf(stderr, "[ddl] MPI ends %s: %s\n", describe(rank_).c_str(), error.what());
+    tell_others(error);
+  };
+}
+
+bool Agreement::is_usable() {
+  const std::lock_guard<std::mutex> lock(failure_mutex_);
+  return !failure_;
+}
+
+void Agreement::check_usable() {
+  const std::lock_guard<std::mutex> lock(failure_mutex_);
+  if (!failure_) return;
+  // A mismatch would mean that the ranks may go on.
+  const bool is_mismatch = failure_->code() == DDL_ERROR_MISMATCH;
+  fail(is_mismatch ? DDL_ERROR_SYSTEM : failure_->code(),
+       "this communicator is unusable since an earlier error: ", failure_->what());
+}
+
+void Agreement::give_up(const Error& error) {
+  {
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    if (failure_) return;
+    failure_ = error;
+  }
+  tell_others(error);
+}
+
+void Agreement::tell_others(const Error& error) {
+  const bool is_relayed = dynamic_cast<const Relayed*>(&error) != nullptr;
+  char text[SharedFailure::kMaxText];
+  std::snprintf(text, sizeof(text), "%s%s%s", is_relayed ? "" : name_.c_str(),
+                is_relayed ? "" : " gave up: ", error.what());
+  host_.give_up(error.code(), text);
+  if (inquiry_) inquiry_->tell(error, text);
+}
+
+std::size_t Agreement::call_bytes() const { return bytes_of(call_, topology_.size()); }
+
+Call Agreement::announced(Call call) const {
+  if (call.collective != Collective::kIallreduce) call.fusion = fusion_fingerprint_;
+  return call;
+}
+
+void Agreement::announce(const Call& call) {
+  ++num_calls_;
+  call_ = call;
+  host_.announce(announced(call), parity());
+}
+
+void Agreement::agree_on_host() { enforce(compare_on_host()); }
+
+std::uint32_t Agreement::begin(const Call& call) {
+  announce(call);
+  Verdict verdict = compare_on_host();
+  if (num_hosts() > 1) verdict = hear_of_all(verdict);
+  enforce(verdict);
+  return verdict.calls[0].fusion;
+}
+
+Verdict Agreement::compare_on_host() {
+  host_.wait_all_announced(parity());
+  const std::vector<int>& ranks = topology_.host_of(rank_).ranks;
+  const Call& first = host_.call(0, parity());
+  Verdict verdict{0, {ranks[0], ranks[0]}, {first, first}};
+  for (int i = 1; i < host_.size() && !verdict.is_mismatch; ++i) {
+    const Call& other = host_.call(i, parity());
+    if (other == first) {
+      verdict.calls[0].fusion = std::min(verdict.calls[0].fusion, other.fusion);
+    } else {
+      verdict = {1, {ranks[0], ranks[i]}, {first, other}};
+    }
+  }
+  return verdict;
+}
+
+// The first rank of each host speaks for it.
+Verdict Agreement::hear_of_all(Verdict verdict) {
+  if (host_.rank() == 0) {
+    verdict = hear_of_hosts(verdict);
+    host_.verdict() = verdict;
+  } else {
+    host_.wait_done(0, host_.done() + 1);
+    verdict = host_.verdict();
+  }
+  host_.post_done();
+  return verdict;
+}
+
+// The hosts spread their verdicts by dissemination: after log2(hosts) rounds each has heard,
+// directly or not, of every host, so a mismatch anywhere is known everywhere.
+Verdict Agreement::hear_of_hosts(Verdict verdict) {
+  const int hosts = num_hosts();
+  const int me = topology_.host_index(rank_);
+  for (int distance = 1; distance < hosts; distance *= 2) {
+    const Host& to = topology_.hosts()[(me + distance) % hosts];
+    const Host& from = topology_.hosts()[(me - distance + hosts) % hosts];
+    const Verdict mine = verdict;
+    Verdict other{};
+    Batch batch(transport_);
+    batch.recv(&other, sizeof(other), from.ranks[0]);
+    batch.send(&mine, sizeof(mine), to.ranks[0]);
+    batch.wait();
+    if (mine.is_mismatch) continue;
+    if (other.is_mismatch) {
+      verdict = other;
+    } else if (!(other.calls[0] == mine.calls[0])) {
+      verdict = {1, {mine.ranks[0], other.ranks[0]}, {mine.calls[0], other.calls[0]}};
+    } else {
+      verdict.calls[0].fusion = std::min(mine.calls[0].fusion, other.calls[0].fusion);
+    }
+  }
+  return verdict;
+}
+
+void Agreement::enforce(const Verdict& verdict) const {
+  if (!verdict.is_mismatch) return;
+  throw Disagreement(concat("the ranks did not make the same call: ", describe(verdict.ranks[0]),
+                            " called ", ddl::describe(verdict.calls[0]), ", but ",
+                            describe(verdict.ranks[1]), " called ",
+                            ddl::describe(verdict.calls[1])));
+}
+
+}  // namespace ddl
