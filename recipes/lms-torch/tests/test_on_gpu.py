@@ -1,4 +1,4 @@
-"""LMS on a real GPU: the bits, the limit, and the net under the plan."""
+"""LMS on a real GPU: the bits, the limit, and the reclaim hook."""
 
 import lms
 import pytest

@@ -1,4 +1,4 @@
-// The safety net: when torch's caching allocator finds no free block and the limit is near, saved
+// The reclaim hook: when torch's caching allocator finds no free block and the limit is near, saved
 // tensors that no plan moves are copied to the host and their memory is given up, oldest first.
 //
 // `Execute` is called with the allocator's lock held, and without a size. So no Python runs here,
@@ -30,14 +30,14 @@ struct Offer {
   bool gone = false;
 };
 
-class Net {
+class ReclaimHook {
  public:
-  static Net& get() {
-    static Net net;
-    return net;
+  static ReclaimHook& get() {
+    static ReclaimHook hook;
+    return hook;
   }
 
-  // Sets the reserved bytes at which the net begins to hold, and how many to give up at a time.
+  // Sets the reserved bytes at which the hook begins, and how many to give up at a time.
   void configure(size_t limit, size_t step) {
     std::lock_guard guard(mutex_);
     limit_ = limit;
@@ -127,7 +127,7 @@ class Net {
 
 class Reclaim : public c10::FreeMemoryCallback {
  public:
-  bool Execute() override { return Net::get().give_up(); }
+  bool Execute() override { return ReclaimHook::get().give_up(); }
 };
 
 }  // namespace
@@ -138,22 +138,22 @@ REGISTER_FREE_MEMORY_CALLBACK("lms", lms::Reclaim)
 }
 
 PYBIND11_MODULE(_reclaim, module) {
-  using lms::Net;
+  using lms::ReclaimHook;
   module.doc() = "Gives up saved tensors when torch's CUDA allocator runs short.";
   const auto free = pybind11::call_guard<pybind11::gil_scoped_release>();
   module.def(
-      "configure", [](size_t limit, size_t step) { Net::get().configure(limit, step); }, free,
-      "Begin at `limit` reserved bytes (0: never) and give up `step` at a time.");
+      "configure", [](size_t limit, size_t step) { ReclaimHook::get().configure(limit, step); },
+      free, "Begin at `limit` reserved bytes (0: never) and give up `step` at a time.");
   module.def(
-      "add_stream", [](uintptr_t stream) { Net::get().add_stream(stream); }, free,
+      "add_stream", [](uintptr_t stream) { ReclaimHook::get().add_stream(stream); }, free,
       "Name a stream of the program's; giving up waits for its work.");
   module.def(
       "offer",
       [](uintptr_t storage, uintptr_t slot, uint32_t owners) {
-        return Net::get().offer(storage, slot, owners);
+        return ReclaimHook::get().offer(storage, slot, owners);
       },
       free, "Offer a storage; returns a ticket.");
   module.def(
-      "withdraw", [](uint64_t ticket) { return Net::get().withdraw(ticket); }, free,
+      "withdraw", [](uint64_t ticket) { return ReclaimHook::get().withdraw(ticket); }, free,
       "Take an offer back; whether the storage's bytes are in the slot now.");
 }

@@ -53,28 +53,28 @@ class _Copy:
 
 
 class _Offer:
-    """A storage within the reach of the net under the plan (`csrc/reclaim.cc`)."""
+    """A storage within the reach of the reclaim hook (`csrc/reclaim.cc`)."""
 
-    def __init__(self, net: ModuleType, flat: torch.Tensor, slot: HostSlot, owners: int) -> None:
-        self._net, self._slot = net, slot
-        self._ticket = net.offer(flat.untyped_storage()._cdata, slot.bytes.data_ptr(), owners)
+    def __init__(self, hook: ModuleType, flat: torch.Tensor, slot: HostSlot, owners: int) -> None:
+        self._hook, self._slot = hook, slot
+        self._ticket = hook.offer(flat.untyped_storage()._cdata, slot.bytes.data_ptr(), owners)
 
     def withdraw(self) -> HostSlot | None:
         """The slot with the bytes, if the allocator took the storage."""
         ticket, self._ticket = self._ticket, 0
-        return self._slot if ticket and self._net.withdraw(ticket) else None
+        return self._slot if ticket and self._hook.withdraw(ticket) else None
 
     def __del__(self) -> None:
         self.withdraw()
 
 
-def _load_net() -> ModuleType | None:
+def _load_reclaim_hook() -> ModuleType | None:
     """The C++ part; None in a build for a torch without CUDA."""
     try:
-        import lms._reclaim as net
+        import lms._reclaim as hook
     except ImportError:
         return None
-    return net
+    return hook
 
 
 class CudaDevice:
@@ -90,7 +90,7 @@ class CudaDevice:
         self.pool = SlabPool()
         self._out = torch.cuda.Stream(self.index)
         self._back = torch.cuda.Stream(self.index)
-        self._net = _load_net()
+        self._hook = _load_reclaim_hook()
         self.streams: set[torch.cuda.Stream] = set()
         self._fraction = 1.0  # of the card, that the program allows itself
         self.owners = uses_of_one_view()
@@ -125,8 +125,8 @@ class CudaDevice:
         stream = torch.cuda.current_stream(self.index)
         if stream not in self.streams:
             self.streams.add(stream)
-            if self._net:
-                self._net.add_stream(stream.cuda_stream)
+            if self._hook:
+                self._hook.add_stream(stream.cuda_stream)
         return stream
 
     def _wait_for_computing(self, side: torch.cuda.Stream) -> None:
@@ -165,15 +165,15 @@ class CudaDevice:
             )
         self._fraction = fraction
         torch.cuda.set_per_process_memory_fraction(limit / self.total, self.index)
-        if self._net:
-            self._net.configure(limit, limit // 16)
+        if self._hook:
+            self._hook.configure(limit, limit // 16)
         return int(limit * _PLANNED_SHARE)
 
     def uncap(self) -> None:
         """Allows what the program had allowed itself."""
         torch.cuda.set_per_process_memory_fraction(self._fraction, self.index)
-        if self._net:
-            self._net.configure(0, 0)
+        if self._hook:
+            self._hook.configure(0, 0)
 
     def memory(self) -> int:
         """Bytes that torch's allocator has handed out."""
@@ -221,9 +221,9 @@ class CudaDevice:
     def offer(self, flat: torch.Tensor) -> _Offer | None:
         """None without a free pinned slot: to pin more would cost more than it may save."""
         nbytes = flat.untyped_storage().nbytes()
-        if not self._net or self.pool.free < nbytes:
+        if not self._hook or self.pool.free < nbytes:
             return None
-        return _Offer(self._net, flat, self.pool.take(nbytes), self.owners)
+        return _Offer(self._hook, flat, self.pool.take(nbytes), self.owners)
 
     @contextmanager
     def aside(self) -> Iterator[None]:
