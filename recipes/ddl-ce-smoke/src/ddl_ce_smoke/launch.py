@@ -26,7 +26,7 @@ TIMED_OUT = 124
 
 #: The part of a run's time that a rank may wait for another one. After that, the library's own
 #: error names the rank that did not come, which the end of the whole run could not.
-PATIENCE = 0.5
+RANK_TIMEOUT_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -177,8 +177,8 @@ class Launcher:
         with tempfile.TemporaryDirectory(prefix="ddlce-smoke-", dir=place.shared) as folder:
             words = place.on(ranks, self.hosts) if ranks else place.one_on_each()
             command = [str(self.ddlrun), *words, "-timeout", str(self.timeout)]
-            patience = str(self.timeout * PATIENCE)
-            command += [*self.python, module, *arguments, "--timeout", patience]
+            rank_timeout = str(self.timeout * RANK_TIMEOUT_SHARE)
+            command += [*self.python, module, *arguments, "--timeout", rank_timeout]
             command += ["--journal", folder]
             start = time.monotonic()
             with tempfile.TemporaryFile("w+", errors="replace") as output:
@@ -187,7 +187,7 @@ class Launcher:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, "DDL_TIMEOUT": patience, **environ},
+                    env={**os.environ, "DDL_TIMEOUT": rank_timeout, **environ},
                     start_new_session=True,  # a Ctrl-C is ours to pass on, once
                 )
                 try:

@@ -221,8 +221,8 @@ c10::intrusive_ptr<c10d::Backend> DdlBackend::split(const c10::intrusive_ptr<c10
 }
 #endif
 
-std::string DdlBackend::leave(std::chrono::milliseconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+std::string DdlBackend::leave(std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (int pass = 0; pass < 2; ++pass) {  // callbacks of futures may begin operations
     const Threads current = threads();
     const auto waits = [](const std::string& title) {
@@ -239,20 +239,20 @@ std::string DdlBackend::leave(std::chrono::milliseconds patience) {
     }
   }
   if (!threads().collectives) return "";  // shut down properly
-  const Limits::Scope limit(*limits_, patience);
+  const Limits::Scope limit(*limits_, timeout);
   const DDL_Result result = ddl_comm_barrier(comm_);
   const std::string sentence = result == DDL_ERROR_MISMATCH ? ddl_last_error() : "";
   return sentence.empty() ? "" : "it exits while other ranks wait for it: " + sentence;
 }
 
-std::string leave_all(std::chrono::milliseconds patience) {
+std::string leave_all(std::chrono::milliseconds timeout) {
   Groups groups;
   {
     const std::lock_guard<std::mutex> lock(registry().mutex);
     groups = registry().groups;
   }
   for (const auto& [name, backend] : groups) {
-    std::string problem = backend->leave(patience);
+    std::string problem = backend->leave(timeout);
     if (!problem.empty()) return problem;
   }
   return "";

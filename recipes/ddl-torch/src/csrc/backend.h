@@ -96,7 +96,7 @@ class DdlBackend : public c10d::Backend {
 
   // For a process that exits without shutdown: tells the others, which would wait for it, by a
   // barrier that they do not answer. Returns the error's sentence, or "".
-  std::string leave(std::chrono::milliseconds patience);
+  std::string leave(std::chrono::milliseconds timeout);
 
  private:
   using Body = std::function<void()>;
@@ -143,6 +143,6 @@ class DdlBackend : public c10d::Backend {
 };
 
 // Lets all living backends leave; returns the first error's sentence, or "".
-std::string leave_all(std::chrono::milliseconds patience);
+std::string leave_all(std::chrono::milliseconds timeout);
 
 }  // namespace ddl_torch

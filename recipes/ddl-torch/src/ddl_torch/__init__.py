@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_PATIENCE = 5.0  # seconds that a process which exits gives to operations under way
+_LEAVE_TIMEOUT_S = 5.0  # that a process which exits gives to operations under way
 
 
 def register() -> None:
@@ -94,7 +94,7 @@ def _leave() -> None:
 
     if not _exit.is_the_ranks() or _exit.failure() is not None:
         return  # after an uncaught exception ddl ends the job
-    problem = _backend.leave_all(_PATIENCE)
+    problem = _backend.leave_all(_LEAVE_TIMEOUT_S)
     if problem:
         ddl.abort(problem)
 

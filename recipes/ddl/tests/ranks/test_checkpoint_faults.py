@@ -108,7 +108,7 @@ def interrupt() -> None:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is left behind is told at once."""
-    monkeypatch.setattr(store, "_LOCK_PATIENCE", 0.0)
+    monkeypatch.setattr(store, "_LOCK_TIMEOUT_S", 0.0)
 
 
 def reached(folder: Path) -> tuple[int, float]:

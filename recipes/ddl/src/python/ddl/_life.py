@@ -9,6 +9,7 @@ import time
 
 from ddl import _core
 from ddl._exit import failure, is_the_ranks
+from ddl._timeouts import ALONE_TIMEOUT_S
 from ddl.errors import DDLError, Result, check
 from ddl.launch.host_state import troubles
 from ddl.launch.sweep import sweep
@@ -55,10 +56,6 @@ def _look_at_host() -> None:
         print(f"[ddl] {words}", file=sys.stderr, flush=True)
 
 
-#: Seconds that a rank which has ended waits for those that have not.
-PATIENCE = 86400.0
-
-
 def finalize() -> None:
     """End the library, and MPI if `init` started it; collective over all ranks.
 
@@ -97,7 +94,7 @@ def _end_at_exit() -> None:
     deadline = time.monotonic() + timeout()
     # Others may go on alone, to evaluate or to save a model: that is no reason to end their work. A
     # rank that is gone is found all the same, on this host by us, elsewhere by the launcher.
-    set_timeout(max(timeout(), PATIENCE))
+    set_timeout(max(timeout(), ALONE_TIMEOUT_S))
     while True:
         try:
             return finalize()

@@ -32,7 +32,7 @@ from ddl.launch.outcome import EXIT_TIMEOUT
 from ddl.launch.own import own_python
 from ddl.launch.run import die_with_parent
 
-_PATIENCE = 15.0  # seconds that ddlrun has to end its ranks; longer than it needs
+_END_TIMEOUT_S = 15.0  # that ddlrun has to end its ranks; longer than it needs
 
 
 class SendError(TypeError):
@@ -188,7 +188,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     if process.poll() is None:
         process.terminate()
         try:
-            process.wait(_PATIENCE)
+            process.wait(_END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

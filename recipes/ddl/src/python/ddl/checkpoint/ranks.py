@@ -12,12 +12,10 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from ddl._timeouts import ALONE_TIMEOUT_S
 from ddl.checkpoint.errors import CheckpointError
 
 T = TypeVar("T")
-
-PATIENCE = 86400.0
-"""Seconds that ranks wait for one that saves."""
 
 
 class Ranks(Protocol):
@@ -109,7 +107,7 @@ class TorchRanks:
         # By the devices, not by the name: ddl may stand in for nccl without a GPU.
         has_cpu = torch.device("cpu") in dist.group.WORLD._device_types
         self._device = "cpu" if has_cpu else "cuda"
-        self.group = dist.new_group(timeout=timedelta(seconds=PATIENCE))
+        self.group = dist.new_group(timeout=timedelta(seconds=ALONE_TIMEOUT_S))
 
     def any(self, flag: bool) -> bool:
         """Whether the flag of any rank is set."""
@@ -253,7 +251,7 @@ def patient() -> Iterator[None]:
         yield
         return
     before = core.get_timeout()
-    core.set_timeout(max(before, PATIENCE))
+    core.set_timeout(max(before, ALONE_TIMEOUT_S))
     try:
         yield
     finally:

@@ -28,8 +28,8 @@ from ddl.checkpoint.files import Entry, open_folder, read_file, sync_folder, wri
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(\d{12,})")
 _NEW = "new-"
-_LOCK_PATIENCE = 30.0
-"""Seconds for the job before, which may just be ending, to give the folder up."""
+_LOCK_TIMEOUT_S = 30.0
+"""For the job before, which may just be ending, to give the folder up."""
 
 
 class Manifest(TypedDict):
@@ -85,7 +85,7 @@ def close_store(lock: BinaryIO) -> None:
 def _take(folder: Path) -> BinaryIO:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     lock = os.fdopen(os.open(folder / ".lock", flags, 0o600), "wb", buffering=0)
-    end = time.monotonic() + _LOCK_PATIENCE
+    end = time.monotonic() + _LOCK_TIMEOUT_S
     try:
         while not _has_locked(lock):
             if time.monotonic() > end:

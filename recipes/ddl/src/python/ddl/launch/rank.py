@@ -35,7 +35,7 @@ PR_SET_CHILD_SUBREAPER = 36
 # Variables that each host keeps: its place (see place.h), and the GPUs that the job may use there.
 OWN = ("DDL_PLACE", "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN", "CUDA_VISIBLE_DEVICES")
 INPUT = 2.0  # seconds until ddlrun has closed the input of a rank that has ended
-PATIENCE = 30.0  # seconds that a rank which has ended waits for mpiexec to end it
+END_TIMEOUT_S = 30.0  # that a rank which has ended waits for mpiexec to end it
 
 _prctl = ctypes.CDLL(None).prctl
 
@@ -83,7 +83,7 @@ def main() -> None:
     if code:
         # mpiexec ends everybody at once when a rank of an MPI program goes. ddlrun, which has now
         # been told, gives the others time to end by themselves first.
-        deadline = now() + PATIENCE
+        deadline = now() + END_TIMEOUT_S
         while (left := until(deadline)) > 0 and os.getppid() == parent:
             signal.sigtimedwait(signals, left)
     elif pump and token:

@@ -27,7 +27,7 @@ NAMES = (
     ("mpich_vci_", "0123456789abcdef_"),
     ("ucx_shm_posix_", "0123456789abcdef"),  # uct/sm/mm/posix of UCX
 )
-PATIENCE = 8.0  # seconds for the ranks to end after the proxy, and after their grace
+END_TIMEOUT_S = 8.0  # for the ranks to end after the proxy, and after their grace
 MARGIN = 5.0  # seconds by which another rank of this host may have been quicker than we
 
 
@@ -38,7 +38,7 @@ def main() -> None:
 
     since = time.time() - MARGIN
     wait_for_end(int(sys.argv[1]))
-    deadline = now() + float(sys.argv[2]) + PATIENCE
+    deadline = now() + float(sys.argv[2]) + END_TIMEOUT_S
     folder = sys.argv[3] if len(sys.argv) > 3 else FOLDER  # a test's own
     while sweep(since, folder) and now() < deadline:
         time.sleep(0.2)  # held by ranks that are still ending, or by another job of this user
