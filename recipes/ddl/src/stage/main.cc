@@ -33,7 +33,7 @@ namespace {
 constexpr std::size_t chunk = 4 << 20;
 // Seconds for a host whose disk is slow, if DDL_TIMEOUT does not say: the longest that others wait
 // for is the removal of a copy. A host that is cut off is noticed after as long.
-constexpr double patience = 120;
+constexpr double peer_timeout_s = 120;
 constexpr int exit_fault = 2, exit_library = 3;
 
 void check(DDL_Result result) {
@@ -91,7 +91,7 @@ class Stager {
 
   int run() {
     check(ddl_init(nullptr));
-    if (!std::getenv("DDL_TIMEOUT")) check(ddl_set_timeout(patience));
+    if (!std::getenv("DDL_TIMEOUT")) check(ddl_set_timeout(peer_timeout_s));
     check(ddl_rank(&rank_));
     check(ddl_size(&size_));
     for (;;) {

@@ -11,9 +11,9 @@
 
 #include "api/launchers.h"
 #include "reduce/kernels.h"
-#include "topology/crowd_warning.h"
-#include "transport/reminder.h"
-#include "transport/roll_call.h"
+#include "topology/oversubscription_warning.h"
+#include "transport/monitored_barrier.h"
+#include "transport/watchdog.h"
 
 namespace ddl {
 namespace {
@@ -37,7 +37,7 @@ void end_mpi() {
   int is_finalized = 0;
   MPI_Finalized(&is_finalized);
   if (!g_owns_mpi || is_finalized) return;
-  const Reminder reminder("MPI_Finalize");
+  const Watchdog watchdog("MPI_Finalize");
   MPI_Finalize();
 }
 
@@ -78,7 +78,7 @@ void start_mpi() {
   }
   if (is_initialized) return;
   int provided = MPI_THREAD_SINGLE;
-  const Reminder reminder("MPI_Init");
+  const Watchdog watchdog("MPI_Init");
   const NoSockets no_sockets;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   g_owns_mpi = true;
@@ -125,7 +125,7 @@ void agree_on_start(int size, const Settings& settings, const std::optional<Erro
     std::fprintf(stderr, "[ddl] MPI ends this process in ddl_init: %s\n", e.what());
   };
   try {
-    call_roll(everybody, iota(size), tags::kProgramGroups.first, alike, error);
+    monitored_barrier(everybody, iota(size), tags::kProgramGroups.first, alike, error);
   } catch (const Error& e) {
     if (is_agreed(e)) {
       g_has_failed_alike = true;
@@ -166,7 +166,7 @@ Context::Context(const std::string& options) {
   agree_on_start(size, settings_, error);
   const MPI_Comm comm = duplicate(MPI_COMM_WORLD);
   world_ = std::make_unique<Comm>(comm, Topology::discover(comm, settings_), iota(size), settings_);
-  warn_of_crowd(world_->transport(), world_->topology());
+  warn_of_oversubscription(world_->transport(), world_->topology());
   if (settings_.debug_level >= 1 && world_->rank() == 0) print_topology();
 }
 

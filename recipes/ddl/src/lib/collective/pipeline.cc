@@ -54,7 +54,7 @@ void Pipeline::run() {
     std::byte* workspace = comm_.workspace(inbox * slots_.size());
     for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].inbox = workspace + i * inbox;
   }
-  Patience patience(comm_.transport());
+  PollBackoff backoff(comm_.transport());
   while (released_ < chunks_) {
     bool has_moved = false;
     while (bring_next()) has_moved = true;
@@ -63,9 +63,9 @@ void Pipeline::run() {
     while (finish_next()) has_moved = true;
     while (release_next()) has_moved = true;
     if (has_moved) {
-      patience.start_over();
+      backoff.start_over();
     } else {
-      patience.wait([this] { return missing_ranks(); });
+      backoff.wait([this] { return missing_ranks(); });
     }
   }
 }

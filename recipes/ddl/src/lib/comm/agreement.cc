@@ -14,17 +14,19 @@ Agreement::Agreement(HostGroup& host, MpiTransport& transport, const Topology& t
       topology_(topology),
       rank_(transport.rank()),
       name_(describe(transport.rank())) {
-  if (num_hosts() > 1) inquiry_ = std::make_unique<Inquiry>(transport_, rank_);
+  if (num_hosts() > 1) failure_detector_ = std::make_unique<FailureDetector>(transport_, rank_);
   watch_waits();
 }
 
 void Agreement::watch_waits() {
-  if (inquiry_) {
-    host_.on_wait = [this](const auto& whom, double idle) { return inquiry_->look(whom, idle); };
+  if (failure_detector_) {
+    host_.on_wait = [this](const auto& whom, double idle) {
+      return failure_detector_->look(whom, idle);
+    };
   }
   transport_.on_wait = [this](const auto& whom, double idle) {
     host_.check_members();
-    return inquiry_ ? inquiry_->look(whom, idle) : whom;
+    return failure_detector_ ? failure_detector_->look(whom, idle) : whom;
   };
   transport_.on_end = [this](const Error& error) {
     std::fprintf(stderr, "[ddl] MPI ends %s: %s\n", describe(rank_).c_str(), error.what());
@@ -61,7 +63,7 @@ void Agreement::tell_others(const Error& error) {
   std::snprintf(text, sizeof(text), "%s%s%s", is_relayed ? "" : name_.c_str(),
                 is_relayed ? "" : " gave up: ", error.what());
   host_.give_up(error.code(), text);
-  if (inquiry_) inquiry_->tell(error, text);
+  if (failure_detector_) failure_detector_->tell(error, text);
 }
 
 std::size_t Agreement::call_bytes() const { return bytes_of(call_, topology_.size()); }

@@ -11,8 +11,8 @@
 #include "base/call.h"
 #include "base/error.h"
 #include "topology/topology.h"
+#include "transport/failure_detector.h"
 #include "transport/host_group.h"
-#include "transport/inquiry.h"
 #include "transport/mpi.h"
 
 namespace ddl {
@@ -75,7 +75,7 @@ class Agreement {
   const Topology& topology_;
   const int rank_;
   const std::string name_;
-  std::unique_ptr<Inquiry> inquiry_;  // null on one host
+  std::unique_ptr<FailureDetector> failure_detector_;  // null on one host
   std::uint64_t num_calls_ = 0;
   Call call_;  // under way
   std::uint32_t fusion_fingerprint_ = 0;

@@ -6,7 +6,7 @@
 #include "comm/collective_table.h"
 #include "comm/host_setup.h"
 #include "reduce/kernels.h"
-#include "transport/roll_call.h"
+#include "transport/monitored_barrier.h"
 
 namespace ddl {
 namespace {
@@ -52,7 +52,7 @@ void Comm::meet(const std::vector<int>& ranks, int tag) {
   for (const int rank : ranks) group += " " + std::to_string(transport_.peers()[rank].world_rank);
   agreement_.check_usable();
   try {
-    call_roll(transport_, ranks, tag, group);
+    monitored_barrier(transport_, ranks, tag, group);
   } catch (...) {
     with_current_error([this](const Error& error) {
       if (!is_agreed(error)) agreement_.give_up(error);

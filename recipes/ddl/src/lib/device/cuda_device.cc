@@ -161,19 +161,19 @@ ncclUniqueId CudaDevice::share_nccl_id() {
 // After an error, the program may free its buffers, so nothing shall use them any more. Work that
 // waits for a stream that never comes is left alone.
 void CudaDevice::stop(Gpu& gpu) {
-  constexpr std::chrono::seconds kPatience{2};
+  constexpr std::chrono::seconds kTimeout{2};
   if (gpu.nccl) gpu.nccl->abort();
   const Clock::time_point start = Clock::now();
-  while (cudaStreamQuery(gpu.stream) == cudaErrorNotReady && Clock::now() - start < kPatience) {
+  while (cudaStreamQuery(gpu.stream) == cudaErrorNotReady && Clock::now() - start < kTimeout) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   cudaGetLastError();
 }
 
 void CudaDevice::wait(const std::function<bool()>& is_done) const {
-  Patience patience(comm_.transport(), "the GPUs of ");
+  PollBackoff backoff(comm_.transport(), "the GPUs of ");
   while (!is_done()) {
-    patience.wait([this] { return comm_.local_ranks(); });
+    backoff.wait([this] { return comm_.local_ranks(); });
   }
 }
 

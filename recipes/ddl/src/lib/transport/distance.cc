@@ -13,7 +13,7 @@ constexpr std::uint32_t kWarm = 4;  // rounds
 // To another core and back: 55 to 150 ns with a common cache, 320 to 600 without (AMD EPYC of Zen
 // 4; tests/bench/results/2026-11-23-near-far.md).
 constexpr std::chrono::nanoseconds kFar{220};
-constexpr std::chrono::microseconds kPatience{30};
+constexpr std::chrono::microseconds kLookTimeout{30};
 
 // Between two looks, which take 1 to 5 us: a millisecond or more of a host's work.
 constexpr std::size_t kBytes = 64 << 20;
@@ -49,7 +49,7 @@ bool DistanceWatch::is_far_from(int partner, std::uint32_t nth,
     if (is_first) ball->store(thrown + 2 * i, std::memory_order_release);
     const std::uint32_t wanted = thrown + 2 * i + (is_first ? 1 : 0);
     while (ball->load(std::memory_order_acquire) != wanted) {
-      if (Clock::now() - start > kPatience) return far_[partner];
+      if (Clock::now() - start > kLookTimeout) return far_[partner];
     }
     if (!is_first) ball->store(wanted + 1, std::memory_order_release);
   }

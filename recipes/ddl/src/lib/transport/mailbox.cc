@@ -21,7 +21,7 @@ Mailbox::Mailbox(MpiTransport& transport)
 
 void Mailbox::send(const void* buffer, std::size_t nbytes, int dest, int tag) {
   Batch batch(transport_);
-  if (!is_letter(tag)) {
+  if (!has_large_tag(tag)) {
     batch.send(buffer, nbytes, dest, tags::kDirect.at(tag));
     batch.wait();
     return;
@@ -33,13 +33,13 @@ void Mailbox::send(const void* buffer, std::size_t nbytes, int dest, int tag) {
   std::vector<std::byte> bytes(sizeof(tag) + nbytes);
   std::memcpy(bytes.data(), &tag, sizeof(tag));
   if (nbytes > 0) std::memcpy(bytes.data() + sizeof(tag), buffer, nbytes);
-  batch.send(bytes.data(), bytes.size(), dest, tags::kLetter.first);
+  batch.send(bytes.data(), bytes.size(), dest, tags::kLargeTag.first);
   batch.wait();
 }
 
 int Mailbox::recv(void* buffer, std::size_t nbytes, int source, int tag) {
-  return is_letter(tag) ? recv_letter(buffer, nbytes, source, tag)
-                        : recv_directly(buffer, nbytes, source, tag);
+  return has_large_tag(tag) ? recv_large_tag(buffer, nbytes, source, tag)
+                            : recv_directly(buffer, nbytes, source, tag);
 }
 
 int Mailbox::recv_directly(void* buffer, std::size_t nbytes, int source, int tag) {
@@ -57,45 +57,45 @@ int Mailbox::recv_directly(void* buffer, std::size_t nbytes, int source, int tag
   return source;
 }
 
-int Mailbox::recv_letter(void* buffer, std::size_t nbytes, int source, int tag) {
-  Letter letter{};
-  Patience patience(transport_);
-  while (!find(source, tag, &letter)) {
-    patience.wait([source] { return std::vector<int>{source}; });
+int Mailbox::recv_large_tag(void* buffer, std::size_t nbytes, int source, int tag) {
+  LargeTagMessage message{};
+  PollBackoff backoff(transport_);
+  while (!find(source, tag, &message)) {
+    backoff.wait([source] { return std::vector<int>{source}; });
   }
-  const std::size_t received = letter.bytes.size() - sizeof(tag);
+  const std::size_t received = message.bytes.size() - sizeof(tag);
   if (received != nbytes) {
-    fail(DDL_ERROR_MISMATCH, transport_.peers()[letter.source].describe(), " sent ", received,
+    fail(DDL_ERROR_MISMATCH, transport_.peers()[message.source].describe(), " sent ", received,
          " bytes, but ", nbytes, " were expected");
   }
-  if (nbytes > 0) std::memcpy(buffer, letter.bytes.data() + sizeof(tag), nbytes);
-  return letter.source;
+  if (nbytes > 0) std::memcpy(buffer, message.bytes.data() + sizeof(tag), nbytes);
+  return message.source;
 }
 
-bool Mailbox::find(int source, int tag, Letter* found) {
-  // One thread looks at a time, so that letters of one rank stay in their order.
+bool Mailbox::find(int source, int tag, LargeTagMessage* found) {
+  // One thread looks at a time, so that messages of one rank stay in their order.
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto is_wanted = [=](const Letter& letter) {
-    return letter.tag == tag && (source == Batch::kAnyRank || letter.source == source);
+  const auto is_wanted = [=](const LargeTagMessage& message) {
+    return message.tag == tag && (source == Batch::kAnyRank || message.source == source);
   };
-  const auto kept = std::find_if(letters_.begin(), letters_.end(), is_wanted);
-  if (kept != letters_.end()) {
+  const auto kept = std::find_if(large_tag_messages_.begin(), large_tag_messages_.end(), is_wanted);
+  if (kept != large_tag_messages_.end()) {
     *found = std::move(*kept);
-    letters_.erase(kept);
+    large_tag_messages_.erase(kept);
     return true;
   }
   while (true) {
-    Letter letter{};
+    LargeTagMessage message{};
     Batch batch(transport_);
-    const std::optional<int> sender = batch.try_recv(source, tags::kLetter.first, &letter.bytes);
+    const std::optional<int> sender = batch.try_recv(source, tags::kLargeTag.first, &message.bytes);
     if (!sender) return false;
-    letter.source = *sender;
-    std::memcpy(&letter.tag, letter.bytes.data(), sizeof(letter.tag));
-    if (is_wanted(letter)) {
-      *found = std::move(letter);
+    message.source = *sender;
+    std::memcpy(&message.tag, message.bytes.data(), sizeof(message.tag));
+    if (is_wanted(message)) {
+      *found = std::move(message);
       return true;
     }
-    letters_.push_back(std::move(letter));
+    large_tag_messages_.push_back(std::move(message));
   }
 }
 

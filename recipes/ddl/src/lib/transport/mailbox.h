@@ -22,24 +22,24 @@ class Mailbox {
 
  private:
   // MPI promises tags up to 32767 and usually has some bits less than an int. A message with a
-  // greater tag is a letter: its tag stands before its bytes, and all letters have one tag of
-  // MPI's. A rank that looks for one letter keeps those that come before it.
-  struct Letter {
+  // greater tag has it before its bytes, and all such messages have one tag of MPI's. A rank that
+  // looks for one of them keeps those that come before it.
+  struct LargeTagMessage {
     int source;
     int tag;
     std::vector<std::byte> bytes;  // with the tag before them
   };
 
-  bool is_letter(int tag) const { return tag > last_direct_; }
+  bool has_large_tag(int tag) const { return tag > last_direct_; }
   int recv_directly(void* buffer, std::size_t nbytes, int source, int tag);
-  int recv_letter(void* buffer, std::size_t nbytes, int source, int tag);
-  // Takes a letter out of those that have come, or else from MPI.
-  bool find(int source, int tag, Letter* found);
+  int recv_large_tag(void* buffer, std::size_t nbytes, int source, int tag);
+  // Takes the message out of those that have come, or else from MPI.
+  bool find(int source, int tag, LargeTagMessage* found);
 
   MpiTransport& transport_;
   int last_direct_;  // the greatest tag that MPI carries
   std::mutex mutex_;
-  std::deque<Letter> letters_;  // in the order in which they came
+  std::deque<LargeTagMessage> large_tag_messages_;  // in the order in which they came
 };
 
 }  // namespace ddl

@@ -285,22 +285,22 @@ void Batch::explain_end() const {
 }
 
 void Batch::wait(double more) {
-  Patience patience(transport_, "", more);
+  PollBackoff backoff(transport_, "", more);
   while (!is_empty()) {
     if (poll([](std::uint64_t) {})) {
-      patience.start_over();
+      backoff.start_over();
     } else {
-      patience.wait([this] { return awaited(); });
+      backoff.wait([this] { return awaited(); });
     }
   }
 }
 
-void Patience::start_over() {
+void PollBackoff::start_over() {
   last_progress_ = Clock::now();
   waited_ = Waited(last_progress_);
 }
 
-void Patience::wait(const std::function<std::vector<int>()>& whom) {
+void PollBackoff::wait(const std::function<std::vector<int>()>& whom) {
   constexpr std::chrono::microseconds kYielding{100};
   constexpr Clock::duration kLongestSleep = std::chrono::milliseconds{1};
   const Clock::time_point now = Clock::now();

@@ -122,11 +122,11 @@ class Batch {
 
 // Waits for the network: it yields at first, then sleeps the longer, the longer nothing comes. A
 // message is seen at most an eighth later than it could be, at next to no cost.
-class Patience {
+class PollBackoff {
  public:
   // `what` of a rank is awaited: "" or a text that its name completes. `more`: seconds that are
   // added to the timeout.
-  explicit Patience(MpiTransport& transport, const char* what = "", double more = 0)
+  explicit PollBackoff(MpiTransport& transport, const char* what = "", double more = 0)
       : transport_(transport), what_(what), more_(more) {}
   void start_over();
   // Called when nothing moved. Looks around now and then (on_wait); throws DDL_ERROR_TIMEOUT once

@@ -27,12 +27,13 @@ constexpr Range kCollective{kGroups.end(), 1};
 constexpr Range kSetup{kCollective.end(), 1};
 constexpr Range kPipeline{kSetup.end(), 1 << 14};
 // Two for each group that is being made.
-constexpr Range kRollCall{kPipeline.end(), 2 * kGroups.count};
-// Letters (mailbox.h), and the programs' own tags, as many as MPI has room for.
-constexpr Range kLetter{kRollCall.end(), 1};
-constexpr Range kDirect{kLetter.end(), std::numeric_limits<int>::max() - kLetter.end()};
+constexpr Range kMonitoredBarrier{kPipeline.end(), 2 * kGroups.count};
+// Messages with large tags (mailbox.h), and the programs' own tags, as many as MPI has room for.
+constexpr Range kLargeTag{kMonitoredBarrier.end(), 1};
+constexpr Range kDirect{kLargeTag.end(), std::numeric_limits<int>::max() - kLargeTag.end()};
 
-constexpr Range kAll[] = {kGroups, kCollective, kSetup, kPipeline, kRollCall, kLetter, kDirect};
+constexpr Range kAll[] = {kGroups,           kCollective, kSetup, kPipeline,
+                          kMonitoredBarrier, kLargeTag,   kDirect};
 
 constexpr bool are_apart(const Range* ranges, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {

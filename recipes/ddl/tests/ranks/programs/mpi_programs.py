@@ -82,7 +82,7 @@ match sys.argv[1]:
             late.Free()
     case "beside messages":
         ddl.init("-timeout 20")
-        # The roll call's tags begin anywhere above those of groups.
+        # The monitored barrier's tags begin anywhere above those of groups.
         ranges = [range(4), range(16384, 16386), (2**31 - 1,)]
         for tag in (tag for some in ranges for tag in some):
             serve_beside_messages(tag)

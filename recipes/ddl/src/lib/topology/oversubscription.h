@@ -10,13 +10,14 @@
 
 namespace ddl {
 
-struct Crowd {
+struct Oversubscription {
   std::vector<int> ranks;  // of the host, ascending
   Cpus cpus;               // all that they may run on
 };
 
-// The most crowded ranks of a host with `online` processors, from each rank's own; none where no
-// rank is short of one, and where there are no more to give.
-std::optional<Crowd> find_crowd(const std::vector<Cpus>& cpus_of, std::size_t online);
+// The most oversubscribed ranks of a host with `online` processors, from each rank's own; none
+// where no rank is short of one, and where there are no more to give.
+std::optional<Oversubscription> find_oversubscription(const std::vector<Cpus>& cpus_of,
+                                                      std::size_t online);
 
 }  // namespace ddl

@@ -8,12 +8,12 @@
 
 namespace ddl {
 
-class Reminder {
+class Watchdog {
  public:
-  explicit Reminder(const char* call);
-  ~Reminder();
-  Reminder(const Reminder&) = delete;
-  Reminder& operator=(const Reminder&) = delete;
+  explicit Watchdog(const char* call);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
 
  private:
   void wait(const char* call);

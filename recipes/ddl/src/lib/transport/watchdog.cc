@@ -1,4 +1,4 @@
-#include "transport/reminder.h"
+#include "transport/watchdog.h"
 
 #include <unistd.h>
 
@@ -12,15 +12,15 @@
 
 namespace ddl {
 
-Reminder::Reminder(const char* call) {
+Watchdog::Watchdog(const char* call) {
   try {
     thread_ = std::thread([this, call] { wait(call); });
   } catch (const std::system_error&) {
-    // No thread, no reminder: the call itself matters more.
+    // No thread, no watchdog: the call itself matters more.
   }
 }
 
-Reminder::~Reminder() {
+Watchdog::~Watchdog() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     is_over_ = true;
@@ -29,7 +29,7 @@ Reminder::~Reminder() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Reminder::wait(const char* call) {
+void Watchdog::wait(const char* call) {
   const double timeout = g_timeout_seconds;
   std::unique_lock<std::mutex> lock(mutex_);
   for (Waited waited; waited.seconds() < timeout;) {

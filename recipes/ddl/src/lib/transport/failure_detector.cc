@@ -1,4 +1,4 @@
-#include "transport/inquiry.h"
+#include "transport/failure_detector.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -24,11 +24,11 @@ constexpr std::size_t kMaxText = 1024;
 // are told of one.
 constexpr int kMaxTold = 1024;
 
-// All inquiries of this process, and the ranks of the job for which its threads wait. A rank that
+// All detectors of this process, and the ranks of the job for which its threads wait. A rank that
 // waits in one communicator answers in all. Looks are rare, so one lock is enough for everything
 // here.
 std::mutex g_mutex;
-std::set<Inquiry*> g_inquiries;
+std::set<FailureDetector*> g_detectors;
 struct Wait {
   Clock::time_point seen;
   std::vector<int> whom;
@@ -64,14 +64,14 @@ Clock::duration seconds(double n) {
 }  // namespace
 
 // The ranks exchange their addresses in the beginning.
-struct Inquiry::Address {
+struct FailureDetector::Address {
   std::uint64_t nonce;  // rank 0's counts: strangers do not know it
   in_port_t port;       // 0: cannot be asked
   std::uint16_t num_addresses;
   in_addr addresses[kMaxAddresses];
 };
 
-struct Inquiry::Datagram {
+struct FailureDetector::Datagram {
   enum Kind : std::int32_t { kAsks, kWaits, kGaveUp };
   std::uint64_t nonce;
   std::int32_t from;
@@ -85,7 +85,8 @@ struct Inquiry::Datagram {
   };
 };
 
-Inquiry::Inquiry(MpiTransport& transport, int rank) : peers_(transport.peers()), rank_(rank) {
+FailureDetector::FailureDetector(MpiTransport& transport, int rank)
+    : peers_(transport.peers()), rank_(rank) {
   Address own = open_socket();
   const std::size_t size = transport.peers().size();
   std::vector<Address> all(size);
@@ -105,17 +106,17 @@ Inquiry::Inquiry(MpiTransport& transport, int rank) : peers_(transport.peers()),
     }
   }
   const std::lock_guard<std::mutex> lock(g_mutex);
-  g_inquiries.insert(this);
+  g_detectors.insert(this);
 }
 
-Inquiry::~Inquiry() {
+FailureDetector::~FailureDetector() {
   const std::lock_guard<std::mutex> lock(g_mutex);
-  g_inquiries.erase(this);
+  g_detectors.erase(this);
   if (socket_ >= 0) close(socket_);
 }
 
 // Without a socket, nobody can ask this rank, which is no error.
-Inquiry::Address Inquiry::open_socket() {
+FailureDetector::Address FailureDetector::open_socket() {
   std::random_device random;
   Address own{};
   own.nonce = (std::uint64_t{random()} << 32) | random();
@@ -136,7 +137,7 @@ Inquiry::Address Inquiry::open_socket() {
   return own;
 }
 
-std::vector<int> Inquiry::look(const std::vector<int>& whom, double idle) {
+std::vector<int> FailureDetector::look(const std::vector<int>& whom, double idle) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   const Clock::time_point now = Clock::now();
   for (auto one = g_waits.begin(); one != g_waits.end();) {
@@ -148,7 +149,7 @@ std::vector<int> Inquiry::look(const std::vector<int>& whom, double idle) {
   for (const int rank : whom) {
     if (rank >= 0) wait.whom.push_back(peers_[rank].world_rank);
   }
-  for (Inquiry* inquiry : g_inquiries) inquiry->receive();
+  for (FailureDetector* detector : g_detectors) detector->receive();
   if (told_) throw Relayed(*told_);
   if (socket_ < 0 || idle < wait_limit() / 2) return whom;
   std::vector<int> silent;
@@ -169,7 +170,7 @@ std::vector<int> Inquiry::look(const std::vector<int>& whom, double idle) {
   return silent.empty() ? whom : silent;
 }
 
-bool Inquiry::is_silent(int rank) {
+bool FailureDetector::is_silent(int rank) {
   const Clock::time_point now = Clock::now();
   Suspect& suspect = suspects_[rank];
   if (now - suspect.asked >= seconds(std::max(wait_limit() / 16, 0.06))) {
@@ -183,7 +184,7 @@ bool Inquiry::is_silent(int rank) {
   return suspect.unanswered > 3;
 }
 
-void Inquiry::receive() {
+void FailureDetector::receive() {
   if (socket_ < 0) return;
   Datagram datagram;
   constexpr auto kHead = static_cast<ssize_t>(offsetof(Datagram, text));
@@ -214,7 +215,7 @@ void Inquiry::receive() {
 
 // Answers with the ranks for which threads of this process wait, as far as they are in this
 // communicator.
-void Inquiry::answer(int rank) {
+void FailureDetector::answer(int rank) {
   Datagram datagram{};
   datagram.kind = Datagram::kWaits;
   int n = 0;
@@ -229,7 +230,7 @@ void Inquiry::answer(int rank) {
   send(rank, datagram);
 }
 
-void Inquiry::tell(const Error& error, const char* text) {
+void FailureDetector::tell(const Error& error, const char* text) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   if (socket_ < 0) return;
   Datagram datagram{};
@@ -246,7 +247,7 @@ void Inquiry::tell(const Error& error, const char* text) {
 }
 
 // Lost datagrams are asked for again; one that finds no way is as good as lost.
-void Inquiry::send(int rank, Datagram& datagram) const {
+void FailureDetector::send(int rank, Datagram& datagram) const {
   datagram.nonce = nonce_;
   datagram.from = rank_;
   datagram.to = rank;

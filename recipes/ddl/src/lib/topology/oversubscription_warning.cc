@@ -1,4 +1,4 @@
-#include "topology/crowd_warning.h"
+#include "topology/oversubscription_warning.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "topology/crowd.h"
+#include "topology/oversubscription.h"
 
 namespace ddl {
 namespace {
@@ -42,12 +42,12 @@ std::vector<Cpus> gather_cpus(MpiTransport& transport, const Host& host, bool is
   return cpus_of;
 }
 
-void say(const Host& host, const Crowd& crowd, long online) {
+void say(const Host& host, const Oversubscription& shortage, long online) {
   std::vector<int> ranks;
-  for (const int local : crowd.ranks) ranks.push_back(host.ranks[local]);
+  for (const int local : shortage.ranks) ranks.push_back(host.ranks[local]);
   std::vector<std::size_t> cpus;
-  for (std::size_t cpu = 0; cpu < crowd.cpus.size(); ++cpu) {
-    if (crowd.cpus[cpu]) cpus.push_back(cpu);
+  for (std::size_t cpu = 0; cpu < shortage.cpus.size(); ++cpu) {
+    if (shortage.cpus[cpu]) cpus.push_back(cpu);
   }
   std::fprintf(stderr,
                "[ddl] warning: ranks %s on host %s may run on %zu of its %ld processors only "
@@ -59,17 +59,18 @@ void say(const Host& host, const Crowd& crowd, long online) {
 
 }  // namespace
 
-void warn_of_crowd(MpiTransport& transport, const Topology& topology) {
+void warn_of_oversubscription(MpiTransport& transport, const Topology& topology) {
   const int rank = transport.rank();
   const Host& host = topology.host_of(rank);
   const long online = sysconf(_SC_NPROCESSORS_ONLN);
   const std::vector<Cpus> cpus_of = gather_cpus(transport, host, rank == host.ranks[0]);
-  const std::optional<Crowd> crowd = find_crowd(cpus_of, online > 0 ? online : 0);
-  long first = crowd ? rank : LONG_MAX;
+  const std::optional<Oversubscription> shortage =
+      find_oversubscription(cpus_of, online > 0 ? online : 0);
+  long first = shortage ? rank : LONG_MAX;
   Batch batch(transport);
   batch.all_min(&first, 1);
   batch.wait();
-  if (crowd && first == rank) say(host, *crowd, online);
+  if (shortage && first == rank) say(host, *shortage, online);
 }
 
 }  // namespace ddl

@@ -7,6 +7,6 @@
 namespace ddl {
 
 // Collective over all ranks. The first host with such ranks is named on stderr, once for the job.
-void warn_of_crowd(MpiTransport& transport, const Topology& topology);
+void warn_of_oversubscription(MpiTransport& transport, const Topology& topology);
 
 }  // namespace ddl

@@ -22,13 +22,13 @@
 
 namespace ddl {
 
-class Inquiry {
+class FailureDetector {
  public:
   // Collective over the communicator of `transport`, of which this is `rank`.
-  Inquiry(MpiTransport& transport, int rank);
-  ~Inquiry();
-  Inquiry(const Inquiry&) = delete;
-  Inquiry& operator=(const Inquiry&) = delete;
+  FailureDetector(MpiTransport& transport, int rank);
+  ~FailureDetector();
+  FailureDetector(const FailureDetector&) = delete;
+  FailureDetector& operator=(const FailureDetector&) = delete;
 
   // Called now and then by a rank that has been waiting for the ranks `whom` for `idle` seconds
   // without anything coming. Answers those who ask, in any communicator; asks when half of the
