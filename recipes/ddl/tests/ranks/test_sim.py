@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from ddl import _core
-from ddl.sim_presets import PRESETS
-from ddl.sim_report import parse_size, size_text
-from ddl.sim_training import Training, efficiency
+from ddl.sim.presets import PRESETS
+from ddl.sim.report import parse_size, size_text
+from ddl.sim.training import Training, efficiency
 
 from conftest import Launch, environment
 

@@ -25,7 +25,7 @@ def show(options: Options, environ: Mapping[str, str], reserved: list[Host]) -> 
     """The text for these options. LaunchError: they are wrong, or the library is missing."""
     try:
         from ddl import _core
-        from ddl.sim_report import LINKS_UNKNOWN, describe_rows, describe_tree, make_rows
+        from ddl.sim.report import LINKS_UNKNOWN, describe_rows, describe_tree, make_rows
     except ImportError as error:
         raise LaunchError(f"-show_topology needs the library on this host: {error}") from None
     try:

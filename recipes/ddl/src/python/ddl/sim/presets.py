@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ddl.sim_training import Training
+from ddl.sim.training import Training
 
 
 @dataclass(frozen=True)

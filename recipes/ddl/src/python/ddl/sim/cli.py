@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from ddl import _core
-from ddl.sim_presets import PRESETS, Preset
-from ddl.sim_report import (
+from ddl.sim.presets import PRESETS, Preset
+from ddl.sim.report import (
     LINKS_UNKNOWN,
     describe_rows,
     describe_tree,
     make_rows,
     parse_size,
 )
-from ddl.sim_training import Training, efficiency
+from ddl.sim.training import Training, efficiency
 
 SIZES = [64 << 10, 4 << 20, 64 << 20]
 
@@ -184,7 +184,3 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ddl-sim: error: {error}", file=sys.stderr)
         return 2
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

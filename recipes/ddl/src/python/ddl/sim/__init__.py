@@ -1,0 +1,1 @@
+"""`ddl-sim`: allreduce on a cluster that there is no machine for, by calculation."""
