@@ -139,7 +139,6 @@ def test_two_jobs_of_ddlrun_share_an_allocation(slurm: Slurm) -> None:
     assert abs(second - first) < 3  # neither has waited for the other's three seconds
 
 
-@pytest.mark.slow  # here and there srun says nothing for half a minute, and ddlrun waits with it
 def test_a_step_that_slurm_refuses_is_said_at_once(slurm: Slurm) -> None:
     """mpiexec would wait for the proxies that srun does not start."""
     command = "SLURM_JOB_ID=99 SLURM_JOBID=99 timeout 30 ddlrun -np 4 python who.py; echo status $?"

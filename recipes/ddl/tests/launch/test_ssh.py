@@ -19,6 +19,9 @@ from conftest import DDLRUN, Marked, Result
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
 SSH = shutil.which("ssh")
 
+# Hosts that answer when they are asked, and refuse the proxy, as an sshd that has too many guests.
+REFUSALS = {"silent": "exit 7", "cut": "kill -9 $PPID"}
+
 
 def resolvable(name: str) -> bool:
     try:
@@ -41,8 +44,12 @@ pytestmark = [
 def path_with_ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A PATH whose ssh knows our sshd."""
     folder = tmp_path_factory.mktemp("ssh")
-    for key in ("host", "user"):
+    for key in ("host", "user", *REFUSALS):
         subprocess.run(["ssh-keygen", "-qt", "ed25519", "-N", "", "-f", folder / key], check=True)
+    with (folder / "user.pub").open("a") as keys:
+        for key, words in REFUSALS.items():
+            script = f"case $SSH_ORIGINAL_COMMAND in test*) ;; *) {words};; esac"
+            keys.write(f'command="{script}" {(folder / f"{key}.pub").read_text()}')
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -51,10 +58,12 @@ def path_with_ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         f"AuthorizedKeysFile {folder}/user.pub\nPasswordAuthentication no\nUsePAM no\n"
         "PermitRootLogin yes\nPidFile none\nMaxStartups 100\n"
     )
-    common = f"HostName 127.0.0.1\nIdentityFile {folder}/user\nStrictHostKeyChecking no\n"
+    common = "HostName 127.0.0.1\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
+    common += "LogLevel ERROR\nIdentitiesOnly yes\n"
+    keys = {"node01 node02": "user", **{key: key for key in REFUSALS}}
     (folder / "config").write_text(
-        f"Host node01 node02\nPort {port}\n{common}UserKnownHostsFile /dev/null\nLogLevel ERROR\n"
-        f"Host closed\nPort 1\n{common}"
+        "".join(f"Host {hosts}\nIdentityFile {folder}/{key}\n" for hosts, key in keys.items())
+        + f"Host closed\nPort 1\nHost *\nPort {port}\n{common}"
     )
     (folder / "bin").mkdir()
     script = folder / "bin" / "ssh"
@@ -154,3 +163,26 @@ def test_a_program_that_other_hosts_do_not_have(far: Callable[..., Result]) -> N
     result = far("-H", "node01", "no-such-program")
     assert result.returncode == 127
     assert "ddlrun: cannot start no-such-program: No such file or directory" in result.stderr
+
+
+@pytest.mark.parametrize("host", REFUSALS)
+@pytest.mark.parametrize("others", ["", "node01,"])
+def test_a_host_that_refuses_the_proxy(
+    far: Callable[..., Result], marked: Marked, others: str, host: str
+) -> None:
+    """mpiexec would wait for it forever."""
+    command = [sys.executable, "-c", RANKS, marked.mark, SLEEP, SLEEP]
+    result = far("-accelerators", "1", "-H", others + host, *command)
+    assert result.returncode == 1
+    assert f"ddlrun: could not start rank {others.count(',')} on {host}:\n" in result.stderr
+    words = {"silent": "has ended without a word", "cut": "closed by remote host"}
+    assert words[host] in result.stderr
+    assert marked.all_gone()
+
+
+def test_ranks_that_end_before_others_begin(far: Callable[..., Result]) -> None:
+    """The end of a host's ssh is none too early then."""
+    code = "import os, time; time.sleep(4 * (os.environ['RANK'] == '1'))"
+    for hosts in ("node01,node02", "node02,node01"):
+        result = far("-accelerators", "1", "-H", hosts, sys.executable, "-c", code)
+        assert (result.returncode, result.stderr) == (0, "")

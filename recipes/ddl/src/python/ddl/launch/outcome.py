@@ -87,9 +87,13 @@ class Outcome:
 
     def _no_start(self) -> int:
         say(f"could not start {name_ranks(self.never_started)}:")
-        for line in self.own_words:
-            if not line.startswith(b"[mpiexec@") and b"CANCELLED" not in line:
-                say(f"  {line.decode(errors='replace')}")
+        words = [
+            line.decode(errors="replace")
+            for line in self.own_words
+            if not line.startswith(b"[mpiexec@") and b"CANCELLED" not in line
+        ]
+        for line in words or ["the program that was to reach the host has ended without a word"]:
+            say(f"  {line}")
         if self.stop_reason == "host":
             say("Every host of the job needs this environment at the same path.")
         return 1

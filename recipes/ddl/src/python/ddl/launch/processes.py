@@ -12,6 +12,15 @@ def children(of: int) -> list[int]:
     return [pid for pid, (parent, _) in table().items() if parent == of]
 
 
+def is_dead(pid: int) -> bool:
+    """Whether a process has ended: its parent may not have asked how."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+            return file.read().rpartition(")")[2].split()[0] in ("Z", "X")
+    except OSError:
+        return True
+
+
 def table() -> dict[int, tuple[int, int]]:
     """The parent and the process group of each process."""
     found = {}

@@ -16,7 +16,7 @@ from ddl.launch.awake import now, until
 from ddl.launch.launcher import Launcher
 from ddl.launch.layout import Job
 from ddl.launch.outcome import Outcome, say, say_as_it_is
-from ddl.launch.processes import children
+from ddl.launch.processes import children, is_dead
 from ddl.launch.ranks import Clocks, Rank, signal_name
 from ddl.launch.scontrol import allow_requeue, forbid_requeue
 from ddl.launch.sink import Sink
@@ -24,6 +24,7 @@ from ddl.launch.stdin import Input
 from ddl.launch.streams import Stream
 
 MARGIN = 2.0  # seconds for their wrappers (rank.py) to tell us, and to end
+LOOK = 1.0  # seconds between looks at the programs that are to start ranks
 SETTLE = 0.2  # seconds in which failures belong together: one rank took the others along
 # Signals that batch systems send before the time is over, so that programs can save, and the signal
 # that stands for each. mpiexec passes on only some, and rank.py turns SIGQUIT back.
@@ -66,7 +67,8 @@ class Run:
         self._process: subprocess.Popen[bytes]
         self._early: list[int] | None = []  # signals, until mpiexec is there
         self._settle_at: float | None = None
-        self._doubt_at: float | None = None  # when to look whether anything can start any more
+        self._doubt_at: float | None = None  # when to look whether all ranks can still start
+        self._is_doubtful = False  # at the last look, some could not
         self._kill_at: float | None = None
         self._kills = 0
         self._is_last = False  # Slurm is not to start the job again
@@ -89,6 +91,7 @@ class Run:
         for number in early:
             self._signal(number, None)
         self._reach("mpiexec")
+        self._doubt_at = now() + LOOK
         if self._process.stdin:
             self._input.connect(self._process.stdin)
         selector = selectors.PollSelector()  # epoll refuses files, as our input may be
@@ -190,7 +193,7 @@ class Run:
         self.outcome.own_words.extend(lines)
         gone = {host for line in lines for host in self._launcher.gone_hosts(os.fsdecode(line))}
         self._never("host", [rank for rank in self.ranks if rank.host in gone and not rank.started])
-        if not any(rank.started for rank in self.ranks):
+        if self._doubt_at:
             self._doubt_at = now() + SETTLE
         if self._verbose:
             say_as_it_is(data)
@@ -200,6 +203,25 @@ class Run:
         if ranks and self.outcome.stop_reason is None:
             self.outcome.never_started = ranks
             self.stop(reason, signal.SIGTERM)
+
+    def _look_for_starters(self) -> float | None:
+        """Ends the job if mpiexec waits for a host that it will not reach; when to look again.
+
+        It reaches each host by a program of its own, or all by one. Such a program ends when the
+        host's ranks have ended; else it was refused, and mpiexec would wait forever.
+        """
+        waiting = [rank for rank in self.ranks if not rank.started]
+        if not waiting or self.outcome.stop_reason is not None:
+            return None
+        programs = children(self._process.pid)
+        ended = sum(map(is_dead, programs))
+        going = {rank.host for rank in self.ranks if not rank.is_over}
+        over = {rank.host for rank in self.ranks} - going
+        is_lost = ended > (len(over) if ended < len(programs) else 0)
+        if is_lost and self._is_doubtful:  # so all that the others have said has come
+            self._never("start", waiting)
+        self._is_doubtful = is_lost
+        return now() + (SETTLE if is_lost else LOOK)
 
     def _note_start(self) -> None:
         """With -v, says where the time of the start has gone, once all ranks are there."""
@@ -235,9 +257,7 @@ class Run:
             if is_going:
                 self.stop("failure", signal.SIGTERM)
         if self._doubt_at and moment >= self._doubt_at:
-            self._doubt_at = None
-            if not any(rank.started for rank in self.ranks) and not children(self._process.pid):
-                self._never("start", self.ranks)
+            self._doubt_at = self._look_for_starters()
         if self._kill_at and (moment >= self._kill_at or self._all_ended()):
             self._kill()
 
