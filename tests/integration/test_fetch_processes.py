@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
 import random
+import select
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from ddlce.locks import locked
 from ddlce.settings import Settings
 from ddlce.sources import SourceStore
 from support.sourceserver import MB, Server, ddlce, environment, lock, publish
+
+IN_OPEN = 0x20
 
 
 def test_killed_at_any_moment_and_run_again(server: Server, settings: Settings) -> None:
@@ -73,26 +80,28 @@ def test_an_interrupt_ends_quickly_and_says_how_to_go_on(
 def test_an_interrupt_ends_a_run_that_waits_for_another(server: Server, settings: Settings) -> None:
     source = publish(server, "a.tar")
     lock(settings, source)
-    with locked(settings.sources / source.sha256 / ".lock"):
+    file = settings.sources / source.sha256 / ".lock"
+    with locked(file), opens(file) as seen:
         running = subprocess.Popen(
             [sys.executable, "-m", "ddlce", "fetch"],
             env=environment(settings),
             stderr=subprocess.PIPE,
             text=True,
         )
-        while not waits_for_lock(running.pid):
-            assert running.poll() is None
-            time.sleep(0.05)
+        assert select.select([seen], [], [], 120)[0]  # it has tried to take it, and will again
         running.send_signal(signal.SIGINT)
-        _, errors = running.communicate(timeout=30)
+        _, errors = running.communicate(timeout=60)
     assert running.returncode == 130
     assert "Traceback" not in errors
 
 
-def waits_for_lock(process: int) -> bool:
-    """Whether a process has the source's lock file open, which it then cannot lock."""
+@contextlib.contextmanager
+def opens(path: Path) -> Iterator[int]:
+    """A file that can be read once somebody has opened another one: inotify(7)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    seen = libc.inotify_init1(os.O_CLOEXEC)
     try:
-        names = [path.readlink() for path in Path(f"/proc/{process}/fd").iterdir()]
-    except OSError:  # a descriptor that was closed meanwhile
-        return False
-    return any(name.name == ".lock" for name in names)
+        assert libc.inotify_add_watch(seen, os.fsencode(path), IN_OPEN) >= 0, ctypes.get_errno()
+        yield seen
+    finally:
+        os.close(seen)

@@ -89,8 +89,8 @@ def fetch_sources(
     with ThreadPoolExecutor(parallel, thread_name_prefix="fetch") as pool:
         # Largest first, so that no big one is left to run alone at the end.
         order = sorted(wanted, key=lambda s: -s.size)
-        running = {pool.submit(one, source): source for source in order}
         try:
+            running = {pool.submit(one, source): source for source in order}
             for done in as_completed(running):
                 source = running[done]
                 try:
