@@ -129,6 +129,10 @@ class Training:
                     found[int(path.parent.name)] = words
         return found
 
+    def is_gone(self) -> bool:
+        """Whether nothing of the job runs: its ranks may end after Slurm has called it PENDING."""
+        return not self.programs() and self.state() in GONE
+
     def complete(self) -> tuple[int, int]:
         """The steps of the newest complete checkpoint, 0 without one, and how many are damaged.
 
@@ -153,7 +157,7 @@ class Training:
         time.sleep(moment)
         began, trained = time.monotonic(), self._at_work < len(self.starts())
         self._act(way)
-        self._until(self._is_gone, "the job's end")
+        self._until(self.is_gone, "the job's end")
         made, (saved, damaged) = self.made(), self.complete()
         half = len(list((self.folder / "saved").glob(".step-*")))
         begun = self._at_work = len(self.starts())
@@ -175,7 +179,7 @@ class Training:
             LabError: it does not end well.
         """
         self._order("scancel", "--batch", "--signal=USR1", str(self.number))
-        self._until(self._is_gone, "the job's end")
+        self._until(self.is_gone, "the job's end")
         total = self.complete()[0] + steps
         (self.folder / "total").write_text(str(total))
         if self.state() != "PENDING":
@@ -199,9 +203,6 @@ class Training:
             self._order("scontrol", "update", f"NodeName={host}", "State=RESUME")
         else:
             self._kill(1 if way == "kill a rank" else len(self.programs()))
-
-    def _is_gone(self) -> bool:
-        return not self.programs() and self.state() in GONE
 
     def _hosts(self) -> list[str]:
         listed = self._slurm.job(self.number)["NodeList"]
