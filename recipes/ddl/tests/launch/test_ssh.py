@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ddl.launch import ask
+from ddl.launch.errors import LaunchError
+from ddl.launch.options import Options
 from programs import MPI, RANKS, SLEEP, libmpi
 from test_run import SHOW, show
 
@@ -19,6 +22,7 @@ from conftest import DDLRUN, Marked, Result
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
 SSH = shutil.which("ssh")
 
+TWO_GPUS = "two-gpus"  # a host whose CUDA_VISIBLE_DEVICES names two
 # Hosts that answer when they are asked, and refuse the proxy, as an sshd that has too many guests.
 REFUSALS = {"silent": "exit 7", "cut": "kill -9 $PPID"}
 
@@ -44,26 +48,29 @@ pytestmark = [
 def path_with_ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A PATH whose ssh knows our sshd."""
     folder = tmp_path_factory.mktemp("ssh")
-    for key in ("host", "user", *REFUSALS):
+    for key in ("host", "user", TWO_GPUS, *REFUSALS):
         subprocess.run(["ssh-keygen", "-qt", "ed25519", "-N", "", "-f", folder / key], check=True)
     with (folder / "user.pub").open("a") as keys:
         for key, words in REFUSALS.items():
             script = f"case $SSH_ORIGINAL_COMMAND in test*) ;; *) {words};; esac"
             keys.write(f'command="{script}" {(folder / f"{key}.pub").read_text()}')
+        visible = 'environment="CUDA_VISIBLE_DEVICES=4,7"'
+        keys.write(f"{visible} {(folder / f'{TWO_GPUS}.pub').read_text()}")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     (folder / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nStrictModes no\n"
         f"AuthorizedKeysFile {folder}/user.pub\nPasswordAuthentication no\nUsePAM no\n"
+        "PermitUserEnvironment CUDA_VISIBLE_DEVICES\n"
         "PermitRootLogin yes\nPidFile none\nMaxStartups 100\n"
     )
     common = "HostName 127.0.0.1\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
     common += "LogLevel ERROR\nIdentitiesOnly yes\n"
-    keys = {"node01 node02": "user", **{key: key for key in REFUSALS}}
+    keys = {"node01 node02": "user", **{key: key for key in (TWO_GPUS, *REFUSALS)}}
     (folder / "config").write_text(
         "".join(f"Host {hosts}\nIdentityFile {folder}/{key}\n" for hosts, key in keys.items())
-        + f"Host closed\nPort 1\nHost *\nPort {port}\n{common}"
+        + f"Host closed\nPort 1\nHost closed {' '.join(keys)}\nPort {port}\n{common}"
     )
     (folder / "bin").mkdir()
     script = folder / "bin" / "ssh"
@@ -186,3 +193,28 @@ def test_ranks_that_end_before_others_begin(far: Callable[..., Result]) -> None:
     for hosts in ("node01,node02", "node02,node01"):
         result = far("-accelerators", "1", "-H", hosts, sys.executable, "-c", code)
         assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_each_host_tells_its_own_gpus(far: Callable[..., Result]) -> None:
+    """The ranks' hosts, where nobody says how many ranks: here, there and where two are visible."""
+    hosts = f"localhost,node01,{TWO_GPUS}"
+    result = far("-H", hosts, "sh", "-c", "echo $LOCAL_RANK: $CUDA_VISIBLE_DEVICES.")
+    assert result.returncode == 0, result.stderr
+    assert sorted(result.stdout.splitlines()) == [
+        "[0@localhost] 0: .",
+        "[1@node01] 0: .",
+        f"[2@{TWO_GPUS}] 0: 4,7.",
+        f"[3@{TWO_GPUS}] 1: 4,7.",
+    ]
+
+
+def test_a_host_that_does_not_tell_its_gpus(
+    path_with_ssh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its proxy is refused, and mpiexec waits for it."""
+    monkeypatch.setenv("PATH", path_with_ssh)
+    monkeypatch.setattr(ask, "SECONDS", 5)
+    with pytest.raises(LaunchError) as caught:
+        ask.ask_gpus(["node01", "silent"], Options(), os.environ)
+    assert caught.value.message.startswith("no answer of the hosts within 5 s: ")
+    assert "Where -np or -accelerators says how many ranks" in (caught.value.hint or "")

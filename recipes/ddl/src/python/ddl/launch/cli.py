@@ -4,6 +4,7 @@ import os
 import shlex
 import signal
 import sys
+from functools import partial
 
 from ddl.launch.errors import LaunchError
 from ddl.launch.options import GRACE, USAGE, Options, names_hosts, parse
@@ -50,12 +51,14 @@ def _launch(options: Options, words: list[str]) -> int:
 
         print(show_jsrun(options, os.environ))
         return 0
+    from ddl.launch.ask import ask_gpus
     from ddl.launch.hydra import HydraLauncher
     from ddl.launch.layout import make_job
 
     launcher = HydraLauncher()
     reserved = [] if names_hosts(options) else launcher.reserved_hosts(os.environ)
-    job = make_job(options, os.environ, reserved)
+    ask = None if options.dry_run else partial(ask_gpus, options=options, environ=os.environ)
+    job = make_job(options, os.environ, reserved, ask)
     if options.stage:
         from ddl.launch.stage import stage_and_restart
 

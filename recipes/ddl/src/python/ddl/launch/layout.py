@@ -7,10 +7,11 @@ import shutil
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ddl.launch.errors import LaunchError
-from ddl.launch.gpus import gpus_of_hosts
+from ddl.launch.gpus import Ask, gpus_of_hosts
 from ddl.launch.hosts import Host, is_local, is_loopback, parse_hostfile, parse_hosts
 from ddl.launch.options import GRACE, Options
 from ddl.launch.ports import free_port
@@ -49,8 +50,20 @@ class Job:
         return [self.placement.count(index) for index in range(len(self.hosts))]
 
 
-def make_job(options: Options, environ: Mapping[str, str], reserved: list[Host]) -> Job:
-    """The job of a command line; `reserved` are the hosts a batch system gave us, if any."""
+def make_job(
+    options: Options, environ: Mapping[str, str], reserved: list[Host], ask: Ask | None = None
+) -> Job:
+    """The job of a command line.
+
+    Args:
+        options: the command line.
+        environ: ddlrun's variables.
+        reserved: the hosts that a batch system gave us, if any.
+        ask: tells the GPUs of other hosts; None: they are taken to be as this one.
+
+    Raises:
+        LaunchError: the command line makes no job.
+    """
     exports = _exports(options, environ)
     hosts = _hosts(options, reserved)
     slots: list[str] = []
@@ -63,7 +76,8 @@ def make_job(options: Options, environ: Mapping[str, str], reserved: list[Host])
             )
     else:
         hosts = hosts or [Host("localhost")]
-        counts = _ranks_per_host(hosts, options, environ, exports, are_reserved=hosts is reserved)
+        count = partial(gpus_of_hosts, environ=environ, exports=exports, ask=ask)
+        counts = _ranks_per_host(hosts, options, count, are_reserved=hosts is reserved)
         names = [host.name for host, count in zip(hosts, counts, strict=True) if count]
         placement = [n for n, count in enumerate(filter(None, counts)) for _ in range(count)]
     _check_program(options.command, names)
@@ -105,8 +119,7 @@ def _hosts(options: Options, reserved: list[Host]) -> list[Host]:
 def _ranks_per_host(
     hosts: list[Host],
     options: Options,
-    environ: Mapping[str, str],
-    exports: Mapping[str, str],
+    gpus_of: Ask,
     *,
     are_reserved: bool,
 ) -> list[int]:
@@ -123,7 +136,7 @@ def _ranks_per_host(
         return [each + (n < more) for n in range(len(hosts))]
     else:
         unknown = [host.name for host in hosts if not host.slots]
-        gpus = dict(zip(unknown, gpus_of_hosts(unknown, environ, exports), strict=True))
+        gpus = dict(zip(unknown, gpus_of(unknown), strict=True))
         slots = [host.slots or gpus[host.name] or 1 for host in hosts]
     wanted = options.np or sum(slots)
     if wanted > sum(slots):

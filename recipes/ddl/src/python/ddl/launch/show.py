@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ddl.launch.ask import ask_places
 from ddl.launch.errors import LaunchError
-from ddl.launch.host_places import ask_places
 from ddl.launch.hosts import MAX_HOSTS, Host
 from ddl.launch.layout import make_job, read_mode
 from ddl.launch.options import Options
