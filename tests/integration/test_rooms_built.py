@@ -39,6 +39,7 @@ ROOMS = {
     "lms-torch/tests": "not test_recompute and not test_compiled and not random_models"
     " and (not test_parameters or state_dict or accumulation) and not gloo",
     "ddl-ce-examples/tests": "test_cnn_benchmark and not every_way and not every_network",
+    "private-caches/tests": "not own_choice and not older_kerases",
 }
 
 

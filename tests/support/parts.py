@@ -83,7 +83,12 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 
 #: The tests of recipes, which one file runs: the beginning of a recipe's name → part.
-RECIPES = {"lms-": "lms", "ddl-": "frameworks", "horovod": "frameworks"}
+RECIPES = {
+    "lms-": "lms",
+    "ddl-": "frameworks",
+    "horovod": "frameworks",
+    "private-caches": "frameworks",
+}
 RECIPES_FILE = "rooms_built"
 
 NAMES = (*PARTS, "lms")
