@@ -20,7 +20,7 @@ REPO = Path(__file__).parents[2]
 PAGE = REPO / "docs" / "architecture.md"
 
 #: Name of a picture → the folder that it shows.
-PICTURES = {"ddlce": "scripts/ddlce"}
+PICTURES = {"ddlce": "scripts/ddlce", "libddl": "recipes/ddl/src/lib"}
 
 
 def draw(name: str) -> str:
