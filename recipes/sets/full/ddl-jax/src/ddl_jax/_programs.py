@@ -1,0 +1,61 @@
+"""Programs of some of the ranks.
+
+XLA asks for a communicator in the middle of a program's first run, and does not say which ranks
+run it. So the library is told here, for that run alone; those of all ranks need nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from functools import cache, wraps
+from typing import Any
+from weakref import WeakSet
+
+import jax
+from jax._src.interpreters import pxla
+
+from ddl_jax import _hook
+
+_COLLECTIVE = re.compile(r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-)")
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The library that XLA has loaded."""
+    loaded = ctypes.CDLL(_hook.library())
+    loaded.ddl_jax_collectives.restype = ctypes.c_ulonglong
+    return loaded
+
+
+def watch() -> None:
+    """Tell the library of each program that some ranks alone run, at its first run."""
+    run = pxla.ExecuteReplicated.__call__
+    seen: WeakSet[Any] = WeakSet()
+
+    @wraps(run)
+    def run_and_tell(self: Any, *args: Any) -> Any:
+        if self in seen:
+            return run(self, *args)
+        seen.add(self)
+        ranks = _ranks_of(self)
+        if len(ranks) == jax.process_count() or (len(ranks) < 2 and not _communicates(self)):
+            return run(self, *args)
+        jax.block_until_ready(jax.live_arrays())  # what was dispatched before is of other ranks
+        library().ddl_jax_set_program((ctypes.c_int * len(ranks))(*ranks), len(ranks))
+        try:
+            return jax.block_until_ready(run(self, *args))
+        finally:
+            library().ddl_jax_set_program(None, 0)
+
+    pxla.ExecuteReplicated.__call__ = run_and_tell
+
+
+def _ranks_of(program: Any) -> list[int]:
+    shardings = (*program.out_handler.out_shardings, *program.in_handler.in_shardings)
+    return sorted({device.process_index for s in shardings for device in s.device_set})
+
+
+def _communicates(program: Any) -> bool:
+    """Whether a program of one device asks for a communicator: a mesh of one may do so."""
+    return _COLLECTIVE.search(program.xla_executable.hlo_modules()[0].to_string()) is not None

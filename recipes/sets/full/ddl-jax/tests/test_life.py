@@ -1,0 +1,157 @@
+"""How JAX comes to ddl, whoever starts it, and how a job ends when something is wrong."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import HERE, Run
+
+TEN_LINES = (HERE / "ten_lines.py").read_text()
+COUNT = "\nfrom ddl_jax import collectives\nprint('by ddl', collectives())\n"
+HAS_DDL = "\nprint('by ddl', 'ddl_jax._programs' in __import__('sys').modules)\n"
+FIRST = {"DDL_TIMEOUT": "8"}
+
+
+def test_an_unedited_program_reduces_by_ddl(ddlrun: Run) -> None:
+    result = ddlrun(2, code=TEN_LINES + COUNT)
+    assert result.returncode == 0, result.stderr
+    for rank in (0, 1):
+        assert f"total 2 of {rank}" in result.stdout
+    assert result.stdout.count("by ddl 1") == 2, result.stdout
+
+
+def test_mpiexec_starts_it_too() -> None:
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    command = [str(mpiexec), "-n", "2", sys.executable, "-c", TEN_LINES + COUNT]
+    environ = {name: value for name, value in os.environ.items() if name != "DDL_OPTIONS"}
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, env=environ
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("by ddl 1") == 2, result.stdout
+
+
+def test_the_coordinator_of_one_host_listens_on_loopback_alone(ddlrun: Run) -> None:
+    listeners = (
+        "\nif jax.process_index() == 0:\n"
+        "  from pathlib import Path\n"
+        "  import os\n"
+        "  sockets = {os.readlink(f) for f in Path('/proc/self/fd').iterdir() if f.exists()"
+        " or f.is_symlink()}\n"
+        "  for name in ('tcp', 'tcp6'):\n"
+        "    for line in Path('/proc/net/' + name).read_text().splitlines()[1:]:\n"
+        "      words = line.split()\n"
+        "      if words[3] == '0A' and f'socket:[{words[9]}]' in sockets:\n"
+        "        print('listens', words[1].split(':')[0])\n"
+    )
+    result = ddlrun(2, code=TEN_LINES + listeners)
+    assert result.returncode == 0, result.stderr
+    places = [line.split()[-1] for line in result.stdout.splitlines() if "listens" in line]
+    assert places, result.stdout
+    assert all(place.endswith("0100007F") for place in places), places
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo"},
+        {"MPITRAMPOLINE_LIB": "libddl.so.0"},
+    ],
+)
+def test_the_user_s_choice_stays(ddlrun: Run, variables: dict[str, str]) -> None:
+    if "MPITRAMPOLINE_LIB" in variables:
+        code = "import os, ddl_jax._hook as h; h.set_variables(os.environ); "
+        code += "print('choice', os.environ.get('JAX_CPU_COLLECTIVES_IMPLEMENTATION'))"
+        result = ddlrun(1, code=code, env=variables)
+        assert "choice None" in result.stdout, result.stderr
+        return
+    result = ddlrun(2, code=TEN_LINES + HAS_DDL, env=variables)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("total 2 of") == 2, result.stdout
+
+
+def test_a_jaxlib_that_is_not_ours_keeps_its_own_collectives(ddlrun: Run) -> None:
+    other = "import ddl_jax._hook\nddl_jax._hook.JAXLIB = ('9.9.',)\n"
+    result = ddlrun(2, code=other + TEN_LINES)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("total 2 of") == 2, result.stdout
+    assert result.stderr.count("ddl-jax is for jaxlib 9.9.x") == 1, result.stderr
+
+
+def test_a_child_of_a_rank_is_no_rank(ddlrun: Run) -> None:
+    child = "import jax, sys; print('ours', 'ddl_jax._job' in sys.modules, jax.device_count())"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    result = ddlrun(2, code=code)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("ours False 1") == 2, result.stdout
+
+
+def test_several_devices_are_refused_by_a_sentence(ddlrun: Run) -> None:
+    code = TEN_LINES.replace("jax.process_count(), 1000", "jax.device_count(), 1000")
+    result = ddlrun(2, code=code, env={"XLA_FLAGS": "--xla_force_host_platform_device_count=2"})
+    assert result.returncode != 0
+    assert "one device per process" in result.stderr, result.stderr
+
+
+def test_other_processes_than_ranks_are_refused(ddlrun: Run) -> None:
+    code = (
+        "import jax, os\n"
+        "jax.distributed.initialize(f'127.0.0.1:{23000 + os.getpid() % 5000}', 1, 0)\n"
+        "jax.devices()\n"
+    )
+    result = ddlrun(2, code=code)
+    assert result.returncode != 0
+    assert "has 1 processes, but the job has 2 ranks" in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("killed", "rank 1 on localhost was killed by SIGKILL"),
+        ("raises", "KeyError: 'mine'"),
+        ("sleeps", "did not arrive within 8 s"),
+        ("leaves", "did not arrive within 8 s"),
+        ("differs", "the ranks did not make the same call"),
+    ],
+)
+def test_a_rank_that_is_lost_ends_the_others(ddlrun: Run, way: str, words: str) -> None:
+    result = ddlrun(3, "faults.py", way, env=FIRST)
+    assert result.returncode != 0
+    assert words in result.stderr, result.stderr
+    assert "rank 1" in result.stderr
+
+
+def test_a_permute_waits_no_longer_than_the_timeout(ddlrun: Run) -> None:
+    result = ddlrun(3, "faults.py", "sleeps", "shift", env=FIRST)
+    assert result.returncode != 0
+    assert "collective permute: rank 1 on host" in result.stderr, result.stderr
+    assert "did not send within 8 s" in result.stderr, result.stderr
+
+
+def test_torch_and_jax_share_a_process(ddlrun: Run) -> None:
+    pytest.importorskip("torch")
+    torch = (
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('ddl')\n"
+        "t = torch.ones(3); dist.all_reduce(t); print('torch', int(t[0]))\n"
+    )
+    last = "\nt = torch.ones(3); dist.all_reduce(t); dist.destroy_process_group()\n"
+    result = ddlrun(2, code=torch + TEN_LINES + COUNT + last)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("by ddl 1") == result.stdout.count("torch 2") == 2, result.stdout
+
+
+@pytest.mark.parametrize("end", ["", "\nMPI.Finalize()\n"])
+def test_mpi4py_may_start_mpi_and_end_it(ddlrun: Run, end: str) -> None:
+    pytest.importorskip("mpi4py")
+    first = "from mpi4py import MPI\nassert MPI.COMM_WORLD.allreduce(1) == 2\n"
+    result = ddlrun(2, code=first + TEN_LINES + COUNT + end)
+    assert result.stdout.count("by ddl 1") == 2, result.stderr
+    if not end:
+        assert result.returncode == 0, result.stderr
+        assert "finaliz" not in result.stderr.lower(), result.stderr
+    else:
+        assert "Traceback" not in result.stderr, result.stderr
