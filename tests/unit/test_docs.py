@@ -18,7 +18,7 @@ INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
 LAUNCH = REPO / "recipes/ddl/src/python/ddl/launch"
-DDLRUN = (LAUNCH / "options.py", LAUNCH / "script/words.py")
+DDLRUN = (LAUNCH / "options.py", LAUNCH / "script_options.py")
 EXAMPLES = REPO / "recipes/ddl-ce-examples/src/ddl_ce_examples"
 BENCHMARK = "ddl-cnn-benchmark"
 

@@ -17,6 +17,7 @@
 #include "api/bindings.h"
 #include "place_bindings.h"
 #include "schedule_bindings.h"
+#include "settings_bindings.h"
 
 namespace nb = nanobind;
 
@@ -181,5 +182,6 @@ NB_MODULE(_core, m) {
   });
 
   bind_schedules(m);
+  bind_settings(m);
   bind_places(m);
 }

@@ -27,7 +27,7 @@ DDL_TYPE_FLOAT, DDL_TYPE_DOUBLE, DDL_TYPE_HALF, DDL_TYPE_BFLOAT16 = 0, 1, 2, 3
 DDL_TYPE_INT32, DDL_TYPE_INT64 = 4, 5
 DDL_OP_SUM, DDL_OP_PRODUCT, DDL_OP_MIN, DDL_OP_MAX = 0, 1, 2, 3
 
-_BYTES = {0: 4, 1: 8, 2: 2, 3: 2, 4: 4, 5: 8}
+_BYTES = {number: nbytes for _, number, nbytes in _core.element_types()}
 
 rank, local_rank = ddl.rank, ddl.local_rank
 

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/timeout.h"
+
 namespace {
 
 bool g_mpi_exits = false;

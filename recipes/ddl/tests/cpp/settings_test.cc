@@ -102,6 +102,16 @@ TEST(SettingsTest, NamesWhatItDoesNotUnderstand) {
   }
 }
 
+TEST(SettingsTest, TellsTheTimeoutOfARank) {
+  EXPECT_EQ(timeout_of("", std::nullopt), kDefaultTimeout);
+  EXPECT_EQ(timeout_of("", "7.5"), 7.5);
+  EXPECT_EQ(timeout_of("-mode r:2 --timeout 3", "7.5"), 3);
+  for (const char* bad : {"-timeout soon", "-timeout", "-colour red"}) {
+    EXPECT_EQ(timeout_of(bad, "7.5"), kDefaultTimeout) << bad;
+  }
+  EXPECT_EQ(timeout_of("", "0"), kDefaultTimeout);
+}
+
 // A string with some of its bytes changed, lost, doubled or cut off.
 std::string damaged(std::string text, std::mt19937& random) {
   for (unsigned i = 0; i < 1 + random() % 6; ++i) {

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from ddl.launch.bind import cores_by_node
-from ddl.launch.hydra import MarkedStream, escape
+from ddl.launch.hydra import escape
+from ddl.launch.marked_stream import MarkedStream
 from ddl.launch.rank import unescape
 from ddl.launch.ranks import Clocks, Rank, first_failure
 from ddl.launch.streams import Stream

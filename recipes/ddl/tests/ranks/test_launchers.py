@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from ddl import _core
+from ddl.launch.run import peer_timeout
 
 from conftest import BIN, Launch, environment
 
@@ -139,3 +141,13 @@ def test_a_small_dev_shm_is_said_once(launcher: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("/dev/shm has 3 MiB free, and MPI needs 4 MiB there") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "variable"),
+    [("", None), ("", "7.5"), ("-mode r:2 --timeout 3", "7.5"), ("-timeout 3 -timeout 4", None)],
+)
+def test_ddlrun_knows_the_timeout_of_the_library(options: str, variable: str | None) -> None:
+    """It reads it by itself, since a launch host may have no libddl."""
+    variables = {"DDL_OPTIONS": options} | ({"DDL_TIMEOUT": variable} if variable else {})
+    assert peer_timeout(variables) == _core.timeout_of(options, variable)

@@ -13,6 +13,7 @@
 #include "api/bindings.h"
 #include "api/context.h"
 #include "base/guard.h"
+#include "base/timeout.h"
 #include "collective/host_copy.h"
 #include "comm/checks.h"
 

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "api/launchers.h"
+#include "base/timeout.h"
 #include "reduce/kernels.h"
 #include "topology/oversubscription_warning.h"
 #include "transport/monitored_barrier.h"

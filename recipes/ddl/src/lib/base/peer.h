@@ -1,7 +1,6 @@
-// The members of a communicator as error messages name them, and the timeout that all waits share.
+// The members of a communicator as error messages name them, and what watches waits for them.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -37,21 +36,5 @@ inline std::string describe(const std::vector<Peer>& peers, const std::vector<in
 // nothing coming meanwhile. Returns whom to name if it gives up now; throws when waiting has become
 // pointless.
 using WaitWatcher = std::function<std::vector<int>(const std::vector<int>& whom, double idle)>;
-
-// Seconds that one wait may last. Process-wide: ddl_set_timeout acts on waits from then on.
-inline std::atomic<double> g_timeout_seconds{60.0};
-// The same for the waits of one thread instead, if not null: ddl_use_timeout's. Others may write
-// it.
-inline thread_local const double* t_timeout_seconds = nullptr;
-
-// Seconds that a wait of this thread may last. Throws when whoever gave this thread its timeout
-// wants it to wait no more.
-inline double wait_limit() {
-  if (t_timeout_seconds == nullptr) return g_timeout_seconds;
-  double seconds = 0;
-  __atomic_load(t_timeout_seconds, &seconds, __ATOMIC_RELAXED);
-  if (seconds < 0) fail(DDL_ERROR_TIMEOUT, "this rank has given up the call");
-  return seconds;
-}
 
 }  // namespace ddl

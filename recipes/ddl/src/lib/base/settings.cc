@@ -140,6 +140,23 @@ const std::map<std::string, Setter>& options_by_name() {
   return table;
 }
 
+void parse_options(const std::string& options, Settings* settings) {
+  std::istringstream words(options);
+  for (std::string word; words >> word;) {
+    // DDL's tools take -option and --option alike.
+    const std::string name = word.rfind("--", 0) == 0 ? word.substr(1) : word;
+    const auto option = options_by_name().find(name);
+    std::string value;
+    if (option == options_by_name().end()) {
+      fail(DDL_ERROR_ARGUMENT, "DDL options: unknown word '", word, "'; ", kValidOptions);
+    }
+    if (!(words >> value)) {
+      fail(DDL_ERROR_ARGUMENT, "DDL options: ", word, " needs a value; ", kValidOptions);
+    }
+    option->second(name, value, settings);
+  }
+}
+
 }  // namespace
 
 Settings parse_settings(const std::string& options) {
@@ -167,21 +184,19 @@ Settings parse_settings(const std::string& options) {
     settings.fake_far = parse_int("DDL_FAKE_FAR", text, 1) == 1;
   }
 
-  std::istringstream words(options);
-  for (std::string word; words >> word;) {
-    // DDL's tools take -option and --option alike.
-    const std::string name = word.rfind("--", 0) == 0 ? word.substr(1) : word;
-    const auto option = options_by_name().find(name);
-    std::string value;
-    if (option == options_by_name().end()) {
-      fail(DDL_ERROR_ARGUMENT, "DDL options: unknown word '", word, "'; ", kValidOptions);
-    }
-    if (!(words >> value)) {
-      fail(DDL_ERROR_ARGUMENT, "DDL options: ", word, " needs a value; ", kValidOptions);
-    }
-    option->second(name, value, &settings);
-  }
+  parse_options(options, &settings);
   return settings;
+}
+
+double timeout_of(const std::string& options, const std::optional<std::string>& variable) {
+  Settings settings;
+  try {
+    if (variable) settings.timeout = parse_seconds("DDL_TIMEOUT", *variable);
+    parse_options(options, &settings);
+  } catch (const Error&) {
+    return kDefaultTimeout;
+  }
+  return settings.timeout;
 }
 
 void check_mode(const Settings& settings, int size) {

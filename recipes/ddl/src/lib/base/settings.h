@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/timeout.h"
+
 namespace ddl {
 
 struct Settings {
@@ -19,7 +21,7 @@ struct Settings {
 
   int schedule = 0;  // -schedule: see schedule_kinds.h; 0 = choose by size
 
-  double timeout = 60.0;  // -timeout S, else DDL_TIMEOUT; seconds, > 0
+  double timeout = kDefaultTimeout;  // -timeout S, else DDL_TIMEOUT; seconds, > 0
 
   // Consecutive asynchronous allreduces travel as one message of at most `fusion_bytes`; the first
   // of them waits at most `fusion_wait_ms` for the others.
@@ -48,6 +50,10 @@ struct Settings {
 
 // Reads `options` and the environment. Throws DDL_ERROR_ARGUMENT with the list of valid options.
 Settings parse_settings(const std::string& options);
+
+// The timeout of a rank with these DDL_OPTIONS and, if it has one, this DDL_TIMEOUT. It is the
+// default where they are wrong, as the rank itself will say.
+double timeout_of(const std::string& options, const std::optional<std::string>& variable);
 
 // The schedule that a word for -schedule means. Throws DDL_ERROR_ARGUMENT on others.
 int parse_schedule(const std::string& text);

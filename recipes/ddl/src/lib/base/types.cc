@@ -11,18 +11,11 @@ void fail_for_type(DDL_Type type) {
 
 const char* name_of(DDL_Type type) {
   switch (type) {
-    case DDL_TYPE_FLOAT:
-      return "float32";
-    case DDL_TYPE_DOUBLE:
-      return "float64";
-    case DDL_TYPE_HALF:
-      return "float16";
-    case DDL_TYPE_BFLOAT16:
-      return "bfloat16";
-    case DDL_TYPE_INT32:
-      return "int32";
-    case DDL_TYPE_INT64:
-      return "int64";
+#define DDL_ELEMENT_TYPE(type, name, nbytes, element, nccl) \
+  case type:                                                \
+    return name;
+#include "base/element_types.def"
+#undef DDL_ELEMENT_TYPE
   }
   return "unknown type";
 }

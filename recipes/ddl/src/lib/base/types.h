@@ -13,15 +13,11 @@ namespace ddl {
 // several times.
 inline std::size_t size_of(DDL_Type type) {
   switch (type) {
-    case DDL_TYPE_HALF:
-    case DDL_TYPE_BFLOAT16:
-      return 2;
-    case DDL_TYPE_FLOAT:
-    case DDL_TYPE_INT32:
-      return 4;
-    case DDL_TYPE_DOUBLE:
-    case DDL_TYPE_INT64:
-      return 8;
+#define DDL_ELEMENT_TYPE(type, name, nbytes, element, nccl) \
+  case type:                                                \
+    return nbytes;
+#include "base/element_types.def"
+#undef DDL_ELEMENT_TYPE
   }
   fail_for_type(type);
 }

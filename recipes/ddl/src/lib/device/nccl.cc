@@ -12,18 +12,11 @@ namespace {
 
 ncclDataType_t data_type(DDL_Type type) {
   switch (type) {
-    case DDL_TYPE_FLOAT:
-      return ncclFloat32;
-    case DDL_TYPE_DOUBLE:
-      return ncclFloat64;
-    case DDL_TYPE_HALF:
-      return ncclFloat16;
-    case DDL_TYPE_BFLOAT16:
-      return ncclBfloat16;
-    case DDL_TYPE_INT32:
-      return ncclInt32;
-    case DDL_TYPE_INT64:
-      return ncclInt64;
+#define DDL_ELEMENT_TYPE(type, name, nbytes, element, nccl) \
+  case type:                                                \
+    return nccl;
+#include "base/element_types.def"
+#undef DDL_ELEMENT_TYPE
   }
   fail(DDL_ERROR_ARGUMENT, "unknown element type ", static_cast<int>(type));
 }

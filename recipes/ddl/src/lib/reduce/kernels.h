@@ -16,9 +16,15 @@ using ReduceFunction = void (*)(void* out, const void* const* in, int n_in, std:
 // memcpy, or one that keeps `out` out of the caches: for results that are not read again soon.
 using CopyFunction = void (*)(void* out, const void* in, std::size_t nbytes);
 
+constexpr int kNumTypes = 0
+#define DDL_ELEMENT_TYPE(type, name, nbytes, element, nccl) +1
+#include "base/element_types.def"
+#undef DDL_ELEMENT_TYPE
+    ;
+
 struct KernelTable {
   const char* name;
-  ReduceFunction reduce[6][4];  // [type][op]; an average is a sum with a divisor
+  ReduceFunction reduce[kNumTypes][4];  // [type][op]; an average is a sum with a divisor
   CopyFunction copy;
   CopyFunction copy_streaming;
 };

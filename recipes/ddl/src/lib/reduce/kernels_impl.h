@@ -182,12 +182,11 @@ void fill(KernelTable* table, DDL_Type type) {
 KernelTable make_table(const char* name) {
   KernelTable table{};
   table.name = name;
-  fill<Plain<float>>(&table, DDL_TYPE_FLOAT);
-  fill<Plain<double>>(&table, DDL_TYPE_DOUBLE);
-  fill<Half>(&table, DDL_TYPE_HALF);
-  fill<Bfloat>(&table, DDL_TYPE_BFLOAT16);
-  fill<Plain<std::int32_t>>(&table, DDL_TYPE_INT32);
-  fill<Plain<std::int64_t>>(&table, DDL_TYPE_INT64);
+#define DDL_ELEMENT_TYPE(type, name, nbytes, element, nccl)             \
+  static_assert(sizeof(element::Stored) == nbytes, "its size differs"); \
+  fill<element>(&table, type);
+#include "base/element_types.def"
+#undef DDL_ELEMENT_TYPE
   table.copy = best_copy();
   table.copy_streaming = copy_streaming;
   return table;

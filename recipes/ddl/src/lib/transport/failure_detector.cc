@@ -14,6 +14,8 @@
 #include <random>
 #include <thread>
 
+#include "base/timeout.h"
+
 namespace ddl {
 namespace {
 

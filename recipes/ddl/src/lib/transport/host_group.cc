@@ -6,6 +6,8 @@
 #include <atomic>
 #include <random>
 
+#include "base/timeout.h"
+
 namespace ddl {
 namespace {
 

@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 
+#include "base/timeout.h"
+
 namespace ddl {
 namespace {
 

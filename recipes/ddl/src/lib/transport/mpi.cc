@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "base/timeout.h"
 #include "transport/isend.h"
 
 namespace ddl {

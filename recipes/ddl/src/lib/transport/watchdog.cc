@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <system_error>
 
-#include "base/peer.h"
+#include "base/timeout.h"
 #include "base/wait.h"
 
 namespace ddl {

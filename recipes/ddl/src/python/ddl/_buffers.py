@@ -16,15 +16,8 @@ if TYPE_CHECKING:
     Array: TypeAlias = np.ndarray[Any, Any] | torch.Tensor
     ArrayT = TypeVar("ArrayT", np.ndarray[Any, Any], torch.Tensor)
 
-# DDL_Type of ddl.h by the name that NumPy and torch share.
-TYPES = {
-    "float32": 0,
-    "float64": 1,
-    "float16": 2,
-    "bfloat16": 3,
-    "int32": 4,
-    "int64": 5,
-}
+#: DDL_Type of ddl.h by the name that NumPy and torch share.
+TYPES = {name: number for name, number, _ in _core.element_types()}
 
 
 class Buffer(NamedTuple):

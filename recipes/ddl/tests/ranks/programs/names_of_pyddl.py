@@ -7,6 +7,7 @@ from collections.abc import Callable
 import ddl
 import numpy as np
 import pyddl
+from ddl import _core
 
 
 def error_of(call: Callable[[], object]) -> Exception | None:
@@ -31,6 +32,11 @@ total = np.zeros((4, 25), np.float32)
 assert pyddl.memcpy_device_to_host(total, memory) == 0
 np.testing.assert_array_equal(total.reshape(-1), array * SIZE)
 assert pyddl.free(memory) == 0
+
+for name, number, nbytes in _core.element_types():
+    old = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF"}.get(name, name.upper())
+    assert getattr(pyddl, f"DDL_TYPE_{old}") == number
+    assert name == "bfloat16" or np.dtype(name).itemsize == nbytes
 
 mine = np.full(4, pyddl.rank() + 1, np.int64)
 pyddl.allreduce(mine, 3, pyddl.DDL_TYPE_INT64, pyddl.DDL_OP_MAX)

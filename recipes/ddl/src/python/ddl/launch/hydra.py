@@ -5,13 +5,14 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from ddl.launch.batch import SSH, reserved_hosts, starter
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import Host, is_local, is_loopback, parse_hosts
 from ddl.launch.layout import Job
+from ddl.launch.marked_stream import MarkedStream
 from ddl.launch.own import find_program
 from ddl.launch.scontrol import gpus_per_host
 from ddl.launch.step import step_environment
@@ -25,7 +26,12 @@ _GONE = re.compile(r"srun: error: (\S+): tasks? [\d,\[\]-]+: ")
 
 
 class HydraLauncher:
-    """The Launcher for workstations and clusters that are reached by ssh."""
+    """Starts the ranks of a job by one foreground process, which ends when they have ended.
+
+    PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS are set for each rank. SIGINT and
+    SIGTERM to the process reach the process group of every rank. When the process dies, so do the
+    ranks.
+    """
 
     def __init__(self) -> None:
         self.mpiexec = find_mpiexec()
@@ -89,55 +95,13 @@ class HydraLauncher:
             command += ["-rankmap", ",".join(map(str, job.placement))]
         return [*command, *job.mpi_arguments, "-n", str(job.size)]
 
-    def demultiplexer(self) -> "MarkedStream":
+    def demultiplexer(self) -> MarkedStream:
         """Takes apart the output that -prepend-pattern marked."""
         return MarkedStream(self._mark)
 
     def gone_hosts(self, line: str) -> list[str]:
         """Those where srun has lost Hydra's proxy. Hydra would wait for its word forever."""
         return gone_hosts(line)
-
-
-class MarkedStream:
-    """Hydra puts the mark and the rank before every line and every torn piece of one."""
-
-    def __init__(self, mark: str) -> None:
-        self._mark = mark.encode()
-        self._begin = re.compile(re.escape(self._mark) + rb"(\d+)>")
-        self._rank: int | None = None  # whose piece we are in
-        self._rest = b""  # perhaps the begin of a mark
-
-    def feed(self, data: bytes) -> Iterator[tuple[int | None, bytes]]:
-        """Pieces with their rank; `data` may be cut anywhere."""
-        data = self._rest + data
-        done = 0
-        for match in self._begin.finditer(data):
-            yield from self._pieces(data[done : match.start()])
-            self._rank, done = int(match[1]), match.end()
-        data = data[done:]
-        cut = self._begin_of_mark(data)
-        self._rest = data[cut:]
-        yield from self._pieces(data[:cut])
-
-    def _pieces(self, data: bytes) -> Iterator[tuple[int | None, bytes]]:
-        """Data up to the first newline is the rank's; unmarked data behind it is mpiexec's own."""
-        if self._rank is not None and (end := data.find(b"\n") + 1):
-            yield self._rank, data[:end]
-            self._rank, data = None, data[end:]
-        if data:
-            yield self._rank, data
-
-    def _begin_of_mark(self, data: bytes) -> int:
-        """The index at which a mark may begin that the data's end cuts off."""
-        start = data.rfind(self._mark[:1])
-        if start < 0:
-            return len(data)
-        tail = data[start:]
-        whole = tail[len(self._mark) :]
-        cut_off = self._mark.startswith(tail) or (
-            tail.startswith(self._mark) and (not whole or whole.isdigit())
-        )
-        return start if cut_off else len(data)
 
 
 def gone_hosts(line: str) -> list[str]:

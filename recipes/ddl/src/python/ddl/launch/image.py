@@ -28,7 +28,6 @@ class Image:
     """An image, as its manifest tells.
 
     Attributes:
-        path: the file.
         env, release, digest: the release that it is of.
         place: the folder of the hosts that it is made for.
         name: of its own folder there.

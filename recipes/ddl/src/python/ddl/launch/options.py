@@ -1,15 +1,18 @@
 """The command line: every option as `-opt` and `--opt`; the first other word is the program."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import whole_number
 from ddl.launch.own import own_python
-from ddl.launch.script.words import SCRIPT_FLAGS, SCRIPT_VALUES
-from ddl.launch.script.words import USAGE as SCRIPT_USAGE
+from ddl.launch.script_options import SCRIPT_FLAGS, SCRIPT_VALUES
+from ddl.launch.script_options import USAGE as SCRIPT_USAGE
 
+LAUNCHERS = ("hydra", "jsrun")
+BACKENDS = ("gloo", "nccl")  # of torch.distributed, as in ddl_torch/_names.py
 GRACE = 2.0  # seconds for the ranks to end by themselves, if -grace does not say
 
 USAGE = f"""\
@@ -57,34 +60,91 @@ the timeout; 2 for a wrong command line; 0 when every rank ended with 0.
 Example: ddlrun -H localhost:4 python train.py
 """
 
-VALUES = {
-    "H": "host",
-    "host": "host",
-    "hostfile": "hostfile",
-    "np": "np",
-    "n": "np",
-    "accelerators": "accelerators",
-    "m": "mode",
-    "mode": "mode",
-    "ddlarg": "ddl_arguments",
-    "ddloption": "ddl_arguments",
-    "rf": "rankfile",
-    "rankfile": "rankfile",
-    "topology": "topology",
-    "probe": "probe",
-    "aisles": "aisles",
-    "racks": "racks",
-    "nodes": "nodes",
-    "launcher": "launcher",
-    "mpiarg": "mpi_arguments",
-    "x": "exports",
-    "instead_of": "exports",  # as the variable that ddl_torch reads
-    "ps": "parameter_servers",
-    "timeout": "timeout",
-    "grace": "grace",
-    "stage": "stage_image",  # as -stage=IMAGE only: it is a flag, too
-    "stage_keep": "stage_keep",
+#: Converts a value, of the option as it was written; raises LaunchError.
+Convert = Callable[[str, str], object]
+
+
+def _text(value: str, option: str) -> str:
+    return value
+
+
+def _path(value: str, option: str) -> Path:
+    return Path(value)
+
+
+def _count(value: str, option: str) -> int:
+    number = whole_number(value)
+    if number < 1:
+        raise LaunchError(f"{option} {value}: not a whole number from 1")
+    return number
+
+
+def _seconds(value: str, option: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e9:  # NaN fails both
+        raise LaunchError(f"{option} {value}: not a number of seconds above 0")
+    return seconds
+
+
+def _days(value: str, option: str) -> float:
+    try:
+        days = float(value)
+    except ValueError:
+        days = -1.0
+    if not 0 <= days < 1e5:  # NaN fails both
+        raise LaunchError(f"{option} {value}: not a number of days from 0")
+    return days
+
+
+def _launcher(value: str, option: str) -> str:
+    if value not in LAUNCHERS:
+        raise LaunchError(f"{option} {value}: there is no such launcher", "Write hydra or jsrun.")
+    return value
+
+
+def _instead_of(value: str, option: str) -> str:
+    """The variable that ddl_torch reads."""
+    if not set(value.lower().split(",")) <= set(BACKENDS):
+        raise LaunchError(
+            f"{option} {value}: ddl cannot stand in for these", f"Write {','.join(BACKENDS)}."
+        )
+    return f"DDL_INSTEAD_OF={value.lower()}"
+
+
+#: Options that take a value: the field of Options, and how the value is converted. A field that is
+#: a list collects the values; any other option may be given once.
+VALUES: dict[str, tuple[str, Convert]] = {
+    "H": ("host", _text),
+    "host": ("host", _text),
+    "hostfile": ("hostfile", _path),
+    "np": ("np", _count),
+    "n": ("np", _count),
+    "accelerators": ("accelerators", _count),
+    "m": ("mode", _text),
+    "mode": ("mode", _text),
+    "ddlarg": ("ddl_arguments", _text),
+    "ddloption": ("ddl_arguments", _text),
+    "rf": ("rankfile", _path),
+    "rankfile": ("rankfile", _path),
+    "topology": ("topology", _path),
+    "probe": ("probe", _path),
+    "aisles": ("aisles", _count),
+    "racks": ("racks", _count),
+    "nodes": ("nodes", _count),
+    "launcher": ("launcher", _launcher),
+    "mpiarg": ("mpi_arguments", _text),
+    "x": ("exports", _text),
+    "instead_of": ("exports", _instead_of),
+    "ps": ("parameter_servers", _count),
+    "timeout": ("timeout", _seconds),
+    "grace": ("grace", _seconds),
+    "stage": ("stage_image", _path),  # as -stage=IMAGE only: it is a flag, too
+    "stage_keep": ("stage_keep", _days),
 }
+#: Options without a value: the field of Options that they set.
 FLAGS = {
     "no_ddloptions": "no_ddl_options",
     "tcp": "tcp",
@@ -100,10 +160,6 @@ FLAGS = {
     "h": "help",
     "help": "help",
 }
-
-
-LAUNCHERS = ("hydra", "jsrun")
-BACKENDS = ("gloo", "nccl")  # of torch.distributed, as in ddl_torch/_names.py
 
 
 @dataclass
@@ -208,63 +264,14 @@ def _store(options: Options, name: str, value: str, option: str) -> None:
             raise LaunchError(f"{option} is given twice")
         options.batch[name] = value
         return
-    field_name = VALUES[name]
+    field_name, convert = VALUES[name]
     current = getattr(options, field_name)
-    if name == "instead_of":
-        value = f"DDL_INSTEAD_OF={_backends(value, option)}"
     if isinstance(current, list):
-        current.append(value)
+        current.append(convert(value, option))
         return
     if current is not None:
         raise LaunchError(f"{option} is given twice")
-    converted: str | int | float | Path = value
-    if field_name in ("np", "accelerators", "parameter_servers", "aisles", "racks", "nodes"):
-        converted = _positive_number(value, option)
-    elif field_name in ("timeout", "grace"):
-        converted = _seconds(value, option)
-    elif field_name == "stage_keep":
-        converted = _days(value, option)
-    elif field_name in ("hostfile", "rankfile", "topology", "probe", "stage_image"):
-        converted = Path(value)
-    elif field_name == "launcher" and value not in LAUNCHERS:
-        raise LaunchError(f"{option} {value}: there is no such launcher", "Write hydra or jsrun.")
-    setattr(options, field_name, converted)
-
-
-def _backends(value: str, option: str) -> str:
-    names = value.lower().split(",")
-    if not set(names) <= set(BACKENDS):
-        raise LaunchError(
-            f"{option} {value}: ddl cannot stand in for these", f"Write {','.join(BACKENDS)}."
-        )
-    return value.lower()
-
-
-def _positive_number(value: str, option: str) -> int:
-    number = whole_number(value)
-    if number < 1:
-        raise LaunchError(f"{option} {value}: not a whole number from 1")
-    return number
-
-
-def _seconds(value: str, option: str) -> float:
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e9:  # NaN fails both
-        raise LaunchError(f"{option} {value}: not a number of seconds above 0")
-    return seconds
-
-
-def _days(value: str, option: str) -> float:
-    try:
-        days = float(value)
-    except ValueError:
-        days = -1.0
-    if not 0 <= days < 1e5:  # NaN fails both
-        raise LaunchError(f"{option} {value}: not a number of days from 0")
-    return days
+    setattr(options, field_name, convert(value, option))
 
 
 def _suggestion(name: str) -> str:

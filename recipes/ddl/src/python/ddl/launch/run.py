@@ -13,7 +13,7 @@ from functools import partial
 from types import FrameType
 
 from ddl.launch.awake import now, until
-from ddl.launch.launcher import Launcher
+from ddl.launch.hydra import HydraLauncher
 from ddl.launch.layout import Job
 from ddl.launch.outcome import Outcome, say, say_as_it_is
 from ddl.launch.processes import children, is_dead
@@ -29,6 +29,7 @@ SETTLE = 0.2  # seconds in which failures belong together: one rank took the oth
 # Signals that batch systems send before the time is over, so that programs can save, and the signal
 # that stands for each. mpiexec passes on only some, and rank.py turns SIGQUIT back.
 PASSED_ON = {signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGQUIT}
+PEER_TIMEOUT_S = 60.0  # where nothing is said: kDefaultTimeout in libddl's base/timeout.h
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
 OUR_OWN = ("timeout", signal.SIGPIPE)  # reasons to end a job that the batch system has not
 ASKING = 10.0  # seconds for Slurm to take that
@@ -42,7 +43,7 @@ class Run:
     def __init__(
         self,
         job: Job,
-        launcher: Launcher,
+        launcher: HydraLauncher,
         timeout: float | None,
         verbose: bool,
         grace: float,
@@ -50,7 +51,7 @@ class Run:
         self.ranks = [Rank(number, job.host_of(number)) for number in range(job.size)]
         self.outcome = Outcome(self.ranks, timeout)
         self._chief = job.chief
-        self._patience = library_timeout(job.environment)
+        self._peer_timeout = peer_timeout(job.environment)
         self._token = os.urandom(6).hex()
         self._command = launcher.command(job)
         self._environment = {**launcher.environment(job), "DDLRUN_TOKEN": self._token}
@@ -58,7 +59,7 @@ class Run:
         self._timeout = timeout
         self._verbose = verbose
         self._grace = grace
-        self._milestones: list[str] = []  # of the start, for -v
+        self._startup_times: list[str] = []  # for -v
         self._clocks = Clocks()
         self._input = Input()
         self._streams: list[Stream] = []
@@ -231,10 +232,10 @@ class Run:
         if count == len(self.ranks):
             self._reach(f"all {count}")
             if self._verbose:
-                say(f"started {', '.join(self._milestones)}")
+                say(f"started {', '.join(self._startup_times)}")
 
-    def _reach(self, milestone: str) -> None:
-        self._milestones.append(f"{milestone} after {own_age():.2f} s")
+    def _reach(self, step: str) -> None:
+        self._startup_times.append(f"{step} after {own_age():.2f} s")
 
     def _reads_input(self) -> bool:
         moment = self._input.waits_until()
@@ -247,7 +248,7 @@ class Run:
             if moment >= (stream.asks_at() or moment + 1):
                 self._pass_on(stream, stream.show_question)
         for rank in self._stopped:
-            if rank.stopped_by and moment >= rank.stopped_at + self._patience:
+            if rank.stopped_by and moment >= rank.stopped_at + self._peer_timeout:
                 self.ended(rank, f"stopped {rank.stopped_by}", time.monotonic())
         if self._deadline and moment >= self._deadline and is_going:
             self.outcome.running_at_timeout = [rank for rank in self.ranks if not rank.end]
@@ -265,7 +266,7 @@ class Run:
         """Seconds until something may be due."""
         times = [self._settle_at, self._kill_at, self._doubt_at]
         times += [self._deadline] if self.outcome.stop_reason is None else []
-        times += [rank.stopped_at + self._patience for rank in self._stopped if rank.stopped_by]
+        times += [rank.stopped_at + self._peer_timeout for rank in self._stopped if rank.stopped_by]
         if self._input.is_open:
             times += [stream.asks_at() for stream in self._streams]
             if not self._reads_input():
@@ -309,15 +310,18 @@ class Run:
         self._kill_at = now() + 2.0
 
 
-def library_timeout(environment: Mapping[str, str]) -> float:
-    """After how many seconds libddl gives up a peer: it takes a stopped rank for lost, too."""
+def peer_timeout(environment: Mapping[str, str]) -> float:
+    """After how many seconds libddl gives up a peer: it takes a stopped rank for lost, too.
+
+    As `ddl._core.timeout_of`, which this host may not have; a test compares them.
+    """
     said = re.findall(r"-timeout\s+(\S+)", environment.get("DDL_OPTIONS", ""))
     for text in (*said[-1:], environment.get("DDL_TIMEOUT", "")):
         try:
             return max(0.0, float(text))
         except ValueError:
             continue  # the library says what is wrong with it
-    return 60.0
+    return PEER_TIMEOUT_S
 
 
 def own_age() -> float:

@@ -136,13 +136,7 @@ class Staging:
 
 
 def stage_and_restart(options: Options, job: Job, words: Sequence[str]) -> int:
-    """Stage, then run the job from the local copy; returns only if it is interrupted.
-
-    Args:
-        options: the command line, checked.
-        job: what it asks for.
-        words: the command line.
-    """
+    """Stage, then run the job from the local copy; returns only if it is interrupted."""
     staging = Staging(options, job, os.environ)
     if options.dry_run or options.verbose:
         file = sys.stdout if options.dry_run else sys.stderr

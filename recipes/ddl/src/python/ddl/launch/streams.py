@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from ddl.launch.awake import now
-from ddl.launch.launcher import Demultiplexer
+from ddl.launch.marked_stream import MarkedStream
 from ddl.launch.ranks import Rank
 from ddl.launch.sink import Sink
 
@@ -29,7 +29,7 @@ class Stream:
         ranks: list[Rank],
         token: bytes,
         report: Report,
-        demultiplexer: Demultiplexer,
+        demultiplexer: MarkedStream,
         own_words: Callable[[bytes], None],
         sink: Sink,
     ) -> None:

@@ -62,9 +62,7 @@ def submit(system: System, program: str, text: str) -> str:
     """Hands a script to the batch system; the job's number.
 
     Args:
-        system: the batch system.
         program: the path of its program.
-        text: the script.
 
     Raises:
         LaunchError: the program refuses the script, or has not answered.

@@ -22,14 +22,12 @@ class Request:
     """A job that is asked for.
 
     Attributes:
-        system: the batch system.
         hosts: their number.
         ranks: on each host; None: ddlrun decides there.
         gpus: of each host; None: none are asked for.
         cores: of each rank; None: not said.
         seconds: the wall time; None: the batch system's default.
         signal: seconds before the end at which ranks get SIGUSR1; None: never.
-        name: of the job.
         queue, account, module, image: as the user says; None: not said.
         words: ddlrun's own words in the job, with the program.
     """
