@@ -193,55 +193,79 @@ def find_groups(
 
     Args:
         rates: bytes/s of every pair (a, b), a < b.
-        n_hosts: how many hosts there are.
         rates_together: bytes/s of pairs (sender, receiver) that transfer at the same time.
     """
-    best = best_rates(rates, n_hosts)
-
-    def rate(a: int, b: int) -> float:
-        return rates[min(a, b), max(a, b)]
-
-    def are_near(a: int, b: int) -> bool:
-        return rate(a, b) >= SAME_RACK * min(best[a], best[b])
-
-    def is_near(host: int, group: Group) -> bool:
-        return 2 * sum(are_near(host, other) for other in group.hosts) > len(group.hosts)
-
-    def is_slower(host: int, group: Group) -> bool:
-        """Whether it holds back, by its own link or by an uplink, the group's fastest hosts."""
-        return any(rate(host, other) < SAME_RACK * best[other] for other in group.hosts[:2])
-
-    def is_inside(host: int, group: Group) -> bool:
-        """Whether the host and any of elsewhere can send to the group without sharing a link."""
-        if len(group.hosts) < 2:
-            return False
-        others = [each.hosts[0] for each in groups if each is not group]
-        others += [other for other in waiting if other != host and is_slower(other, group)]
-        for other in others:
-            pairs = [(host, group.hosts[0]), (other, group.hosts[1])]
-            if sum(rates_together(pairs)) < UNSEEN * sum(rate(*pair) for pair in pairs):
-                return False
-        return True
-
-    def is_between(host: int) -> bool:
-        near = [other for other in range(n_hosts) if other != host and are_near(host, other)]
-        return not all(are_near(a, b) for a, b in itertools.combinations(near, 2))
-
-    groups: list[Group] = []
-    # Hosts that tell the groups apart come first, and the fastest among these.
-    waiting = sorted(range(n_hosts), key=lambda host: (is_between(host), -best[host]))
-    while waiting:
-        host = waiting.pop(0)
-        among = [group for group in groups if is_near(host, group)]
-        if len(among) > 1 or any(is_slower(host, group) for group in among):
-            among = [group for group in among if is_inside(host, group)]
-        if among:
-            among[0].hosts.append(host)
-        else:
-            groups.append(Group([host]))
+    groups = _Grouping(rates, n_hosts, rates_together).groups
     for group in groups:
         group.hosts.sort()
     return sorted(groups, key=lambda group: group.hosts[0])
+
+
+class _Grouping:
+    """The groups so far, and the hosts that have none yet."""
+
+    def __init__(
+        self,
+        rates: dict[Pair, float],
+        n_hosts: int,
+        rates_together: Callable[[list[Pair]], list[float]],
+    ) -> None:
+        self._rates = rates
+        self._rates_together = rates_together
+        self._best = best_rates(rates, n_hosts)
+        self.groups: list[Group] = []
+        # Hosts that tell the groups apart come first, and the fastest among these.
+        self._waiting = sorted(
+            range(n_hosts), key=lambda host: (self._is_between(host, n_hosts), -self._best[host])
+        )
+        while self._waiting:
+            self._assign(self._waiting.pop(0))
+
+    def _assign(self, host: int) -> None:
+        """Put the host into its group, or into one of its own."""
+        among = [group for group in self.groups if self._is_near(host, group)]
+        if len(among) > 1 or any(self._is_slower(host, group) for group in among):
+            among = [group for group in among if self._is_inside(host, group)]
+        if among:
+            among[0].hosts.append(host)
+        else:
+            self.groups.append(Group([host]))
+
+    def _rate(self, a: int, b: int) -> float:
+        return self._rates[min(a, b), max(a, b)]
+
+    def _are_near(self, a: int, b: int) -> bool:
+        return self._rate(a, b) >= SAME_RACK * min(self._best[a], self._best[b])
+
+    def _is_near(self, host: int, group: Group) -> bool:
+        """Whether the host is near most of the group's."""
+        return 2 * sum(self._are_near(host, other) for other in group.hosts) > len(group.hosts)
+
+    def _is_between(self, host: int, n_hosts: int) -> bool:
+        """Whether hosts that are not near each other are near this one."""
+        near = [other for other in range(n_hosts) if other != host and self._are_near(host, other)]
+        return not all(self._are_near(a, b) for a, b in itertools.combinations(near, 2))
+
+    def _is_slower(self, host: int, group: Group) -> bool:
+        """Whether it holds back, by its own link or by an uplink, the group's fastest hosts."""
+        return any(
+            self._rate(host, other) < SAME_RACK * self._best[other] for other in group.hosts[:2]
+        )
+
+    def _is_inside(self, host: int, group: Group) -> bool:
+        """Whether the host and any of elsewhere can send to the group without sharing a link."""
+        if len(group.hosts) < 2:
+            return False
+        others = [other.hosts[0] for other in self.groups if other is not group]
+        others += [
+            other for other in self._waiting if other != host and self._is_slower(other, group)
+        ]
+        for other in others:
+            pairs = [(host, group.hosts[0]), (other, group.hosts[1])]
+            alone = sum(self._rate(*pair) for pair in pairs)
+            if sum(self._rates_together(pairs)) < UNSEEN * alone:
+                return False
+        return True
 
 
 def measure_uplinks(
