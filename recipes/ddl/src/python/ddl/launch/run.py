@@ -24,6 +24,7 @@ from ddl.launch.stdin import Input
 from ddl.launch.streams import Stream
 
 MARGIN = 2.0  # seconds for their wrappers (rank.py) to tell us, and to end
+MORE = 10.0  # seconds for other hosts' ranks to start, when one's cannot
 LOOK = 1.0  # seconds between looks at the programs that are to start ranks
 SETTLE = 0.2  # seconds in which failures belong together: one rank took the others along
 # Signals that batch systems send before the time is over, so that programs can save, and the signal
@@ -69,7 +70,8 @@ class Run:
         self._early: list[int] | None = []  # signals, until mpiexec is there
         self._settle_at: float | None = None
         self._doubt_at: float | None = None  # when to look whether all ranks can still start
-        self._is_doubtful = False  # at the last look, some could not
+        self._lost_at: float | None = None  # since when some cannot
+        self._hosts = job.hosts
         self._kill_at: float | None = None
         self._kills = 0
         self._is_last = False  # Slurm is not to start the job again
@@ -217,12 +219,16 @@ class Run:
         programs = children(self._process.pid)
         ended = sum(map(is_dead, programs))
         going = {rank.host for rank in self.ranks if not rank.is_over}
-        over = {rank.host for rank in self.ranks} - going
-        is_lost = ended > (len(over) if ended < len(programs) else 0)
-        if is_lost and self._is_doubtful:  # so all that the others have said has come
+        hosts = len({rank.host for rank in waiting})
+        lost = hosts if ended == len(programs) else ended - len(set(self._hosts) - going)
+        if not programs or lost <= 0:
+            self._lost_at = None
+            return now() + LOOK
+        self._lost_at = self._lost_at or now()
+        # Until all that others have said has come, or, so that we name the lost ones, all others.
+        if now() >= self._lost_at + (SETTLE if lost >= hosts else MORE):
             self._never("start", waiting)
-        self._is_doubtful = is_lost
-        return now() + (SETTLE if is_lost else LOOK)
+        return now() + SETTLE
 
     def _note_start(self) -> None:
         """With -v, says where the time of the start has gone, once all ranks are there."""
