@@ -156,6 +156,14 @@ def test_killing_ddlrun_ends_the_ranks_on_other_hosts(path_with_ssh: str, marked
     assert marked.all_gone()
 
 
+def test_hosts_that_are_not_checked(far: Callable[..., Result]) -> None:
+    """mpiexec's own ssh is the first."""
+    result = far("-s", "-np", "2", "-H", "node01,closed", "true")
+    assert result.returncode == 1
+    assert "ddlrun: could not start rank 1 on closed:" in result.stderr
+    assert "Connection refused" in result.stderr
+
+
 def test_hosts_that_cannot_be_reached(far: Callable[..., Result]) -> None:
     result = far("-H", "node01,closed,name.invalid", "true")
     assert result.returncode == 2

@@ -146,9 +146,8 @@ def test_accelerators_may_be_more_than_a_batch_systems_tasks() -> None:
 @pytest.mark.parametrize(
     ("word", "hint"),
     [
-        ("-pami_noib", "Write ddlrun -tcp"),
         ("--mca btl tcp", "MPICH has no MCA parameters"),
-        ("-x A=1", "Write ddlrun -x VAR=VALUE"),
+        ("-aff off", "ddlrun binds each rank"),
     ],
 )
 def test_arguments_of_other_mpis(word: str, hint: str) -> None:
@@ -156,6 +155,31 @@ def test_arguments_of_other_mpis(word: str, hint: str) -> None:
         job("-mpiarg", word)
     assert error.value.message == f"-mpiarg {word.split()[0]} is another MPI's: ours is MPICH"
     assert hint in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("words", "mpiexec_s", "added"),
+    [
+        # As in public scripts of Satori, of Summit, and of others who had WML CE.
+        (["--mpiarg", "-x EGO_TOP", "-v", "-s"], [], {"EGO_TOP": "/opt/ego"}),
+        (["--accelerators", "4", "--mpiarg", "-pami_noib"], [], {"UCX_TLS": "tcp,sm,self"}),
+        (["-t", "--accelerators", "4", "-m", "b"], [], {"UCX_TLS": "tcp,sm,self"}),
+        (["--mpiarg", "-gpu --disable_gpu_hooks -x A=1 -l"], ["-l"], {"A": "1"}),
+        (["-x", "MASTER_ADDR=a", "-x", "MASTER_PORT=1234"], [], {"MASTER_PORT": "1234"}),
+    ],
+)
+def test_public_command_lines(
+    words: list[str], mpiexec_s: list[str], added: dict[str, str]
+) -> None:
+    made = job(*words, environ={"EGO_TOP": "/opt/ego"})
+    assert list(made.mpi_arguments) == mpiexec_s
+    assert added.items() <= made.environment.items()
+    assert added.keys() <= set(made.added)
+
+
+def test_an_argument_of_another_mpi_without_its_value() -> None:
+    with pytest.raises(LaunchError, match="-mpiarg -x needs a value"):
+        job("-mpiarg", "-x")
 
 
 def test_a_mode_that_is_only_a_letter() -> None:

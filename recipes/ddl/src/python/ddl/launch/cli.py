@@ -69,7 +69,8 @@ def _launch(options: Options, words: list[str]) -> int:
         print(line, file=sys.stdout if options.dry_run else sys.stderr, flush=True)
     if options.dry_run:
         return 0
-    launcher.check(job)
+    if not options.skip_checks:
+        launcher.check(job)
     from ddl.launch.run import Run
 
     return Run(job, launcher, options.timeout, options.verbose, options.grace or GRACE).supervise()

@@ -13,6 +13,7 @@ from pathlib import Path
 from ddl.launch.errors import LaunchError
 from ddl.launch.gpus import Ask, gpus_of_hosts
 from ddl.launch.hosts import Host, is_local, is_loopback, parse_hostfile, parse_hosts
+from ddl.launch.mpi_arguments import read_mpi_arguments
 from ddl.launch.options import GRACE, Options
 from ddl.launch.ports import free_port
 from ddl.launch.rankfile import read_rankfile
@@ -64,7 +65,8 @@ def make_job(
     Raises:
         LaunchError: the command line makes no job.
     """
-    exports = _exports(options, environ)
+    mpi = read_mpi_arguments(options.mpi_arguments)
+    exports = _exports([*options.exports, *mpi.exports], environ)
     hosts = _hosts(options, reserved)
     slots: list[str] = []
     if options.rankfile:
@@ -85,7 +87,7 @@ def make_job(
         **_torch_variables(names[placement[0]], names),
         **_ddl_options(options, environ, len(names), placement),
         **_tf_variables(options, [names[index] for index in placement]),
-        **({"UCX_TLS": "tcp,sm,self", "FI_PROVIDER": "tcp"} if options.tcp else {}),
+        **({"UCX_TLS": "tcp,sm,self", "FI_PROVIDER": "tcp"} if options.tcp or mpi.tcp else {}),
         "DDLRUN_BIND": "0" if options.no_bind else "1",
         "DDLRUN_BIND_GPUS": "1" if options.bind_gpus else "0",
         "DDLRUN_EXPORTED": " ".join(exports),
@@ -101,7 +103,7 @@ def make_job(
         placement=tuple(placement),
         environment=without_foreign(environ) | added,
         added=tuple(added),
-        mpi_arguments=tuple(_split_words(options.mpi_arguments)),
+        mpi_arguments=tuple(mpi.words),
         chief=options.parameter_servers,
     )
 
@@ -273,9 +275,9 @@ def _address(host: str, names: list[str]) -> str:
     return socket.gethostname() if is_loopback(host) else host
 
 
-def _exports(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
+def _exports(texts: list[str], environ: Mapping[str, str]) -> dict[str, str]:
     exports = {}
-    for text in options.exports:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not _VARIABLE.fullmatch(name):
             raise LaunchError(f"-x {text}: '{name}' is not a variable's name")
@@ -283,40 +285,6 @@ def _exports(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
             raise LaunchError(f"-x {name}: this variable is not set", f"Write -x {name}=VALUE.")
         exports[name] = value if equals else environ[name]
     return exports
-
-
-# Options that users of WML CE give to Spectrum MPI's or Open MPI's mpirun, and their counterparts
-# here.
-_OTHER_MPIS = {
-    "-pami_noib": "Write ddlrun -tcp: it keeps MPI to TCP and shared memory.",
-    "-tcp": "Write ddlrun -tcp.",
-    "-gpu": "Leave it out: ddl finds out itself where a buffer is.",
-    "-disable_gpu_hooks": "Leave it out: there are no such hooks in MPICH.",
-    "-aff": "Leave it out: ddlrun binds each rank; -rankfile says to which cores.",
-    "-mca": "MPICH has no MCA parameters; its settings are variables: -x UCX_TLS=tcp,sm,self.",
-    "-x": "Write ddlrun -x VAR=VALUE.",
-    "-allow-run-as-root": "Leave it out: MPICH asks for nothing here.",
-    "-tag-output": "Leave it out: ddlrun marks every line with its rank.",
-    "-oversubscribe": "Leave it out: give the slots that you want, as in -H localhost:8.",
-    "-report-bindings": "Leave it out, and print os.sched_getaffinity(0) in the program.",
-    "-rf": "Write ddlrun -rankfile FILE.",
-    "-rankfile": "Write ddlrun -rankfile FILE.",
-    "-hostfile": "Write ddlrun -hostfile FILE.",
-}
-
-
-def _split_words(texts: list[str]) -> list[str]:
-    import shlex
-
-    try:
-        words = [word for text in texts for word in shlex.split(text)]
-    except ValueError as error:
-        raise LaunchError(f"-mpiarg: {error}") from None
-    for word in words:
-        hint = _OTHER_MPIS.get(word.lower().replace("--", "-", 1))
-        if hint:
-            raise LaunchError(f"-mpiarg {word} is another MPI's: ours is MPICH", hint)
-    return words
 
 
 def _check_program(command: list[str], names: list[str]) -> None:

@@ -40,7 +40,8 @@ How:
   -ps N               the same, but the first N ranks are parameter servers, the next the chief
   -launcher NAME      hydra, the default, or jsrun, which is only shown: with -dry-run
   -mpiarg TEXT        more arguments for mpiexec
-  -tcp                keep MPI to TCP between hosts
+  -t, -tcp            keep MPI to TCP between hosts
+  -s, -skipchecks     do not ask the hosts first whether they have this environment
   -no_bind            leave the ranks on all cores
   -bind_gpus          each rank sees its own GPUs only, by CUDA_VISIBLE_DEVICES
   -stage[=IMAGE]      run from a copy of the environment on each host's own disk, which is
@@ -147,7 +148,10 @@ VALUES: dict[str, tuple[str, Convert]] = {
 #: Options without a value: the field of Options that they set.
 FLAGS = {
     "no_ddloptions": "no_ddl_options",
+    "t": "tcp",
     "tcp": "tcp",
+    "s": "skip_checks",
+    "skipchecks": "skip_checks",
     "tf_config": "tf_config",
     "no_bind": "no_bind",
     "bind_gpus": "bind_gpus",
@@ -190,6 +194,7 @@ class Options:
     stage_keep: float | None = None
     no_ddl_options: bool = False
     tcp: bool = False
+    skip_checks: bool = False
     tf_config: bool = False
     no_bind: bool = False
     bind_gpus: bool = False
