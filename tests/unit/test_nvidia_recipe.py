@@ -10,6 +10,7 @@ import yaml
 
 from ddlce.errors import InputError
 from ddlce.model.source import Source, SourcesLock
+from ddlce.model.target import Target
 from ddlce.nvidia import nvidia_recipes, read_toolkit
 from ddlce.sources.wheelfile import read_wheel
 from support.nvidiafiles import toolkit_wheel
@@ -32,7 +33,7 @@ def recipes(
     table = {"cuda": "13.0", "license": "LicenseRef-EULA", "packages": packages, **(more or {})}
     path.write_text(yaml.safe_dump(table))
     lock = SourcesLock(sources=[locked(toolkit_wheel(tmp_path, "nvidia-demo", *metadata))])
-    made = nvidia_recipes(read_toolkit(path, lock, "linux-64"), "linux-64", "3.11", glibc)
+    made = nvidia_recipes(read_toolkit(path, lock, "linux-64"), Target("linux-64", "3.11", glibc))
     return {recipe.name: recipe.data for recipe in made}
 
 

@@ -12,6 +12,7 @@ from rattler import VersionSpec
 
 from ddlce.errors import InputError
 from ddlce.model.source import WheelMetadata
+from ddlce.model.target import Target
 from ddlce.wheels.depends import (
     Package,
     conda_dependencies,
@@ -110,7 +111,7 @@ OURS = {
 
 
 def translate(*requirements: str, drop: tuple[str, ...] = ()) -> list[str]:
-    return conda_dependencies(wheel(*requirements), "3.11", "linux-64", drop, OURS)
+    return conda_dependencies(wheel(*requirements), Target("linux-64", "3.11"), drop, OURS)
 
 
 def test_names_are_conda_s_and_spelling_does_not_matter() -> None:
@@ -152,6 +153,6 @@ def test_dropping_what_is_not_required_is_an_error() -> None:
 
 
 def test_a_pure_wheel_is_pinned_only_where_its_needs_vary() -> None:
-    assert depends_on_python(wheel('tomli; python_version < "3.13"'), "3.11", "linux-64")
-    assert not depends_on_python(wheel('tomli; python_version < "3.9"'), "3.11", "linux-64")
-    assert not depends_on_python(wheel("a"), "3.11", "linux-64")
+    assert depends_on_python(wheel('tomli; python_version < "3.13"'), Target("linux-64", "3.11"))
+    assert not depends_on_python(wheel('tomli; python_version < "3.9"'), Target("linux-64", "3.11"))
+    assert not depends_on_python(wheel("a"), Target("linux-64", "3.11"))

@@ -19,6 +19,7 @@ from ddlce.engine.solve import solve
 from ddlce.engine.variants import glibc_floor as variants_floor
 from ddlce.errors import InputError, SourceError
 from ddlce.model.source import SourcesLock
+from ddlce.model.target import Target
 from ddlce.sources.wheelfile import normalise_license, read_wheel
 from ddlce.wheels import wheel_recipes
 from ddlce.wheels.recipe import glibc_floor
@@ -41,7 +42,7 @@ def recipe_of(tmp_path: Path, entry: dict[str, Any] | None = None, **wheel: Any)
     )
     manifest = wheels / "wheels.yaml"
     manifest.write_text(yaml.safe_dump({"wheels": {"demo": entry, "py-other": {"pypi": "other"}}}))
-    made = {r.name: r for r in wheel_recipes(manifest, lock, "linux-64", "3.11")}
+    made = {r.name: r for r in wheel_recipes(manifest, lock, Target("linux-64", "3.11"))}
     assert set(made) == {"demo", "py-other"}
     return made["demo"].data
 
@@ -205,7 +206,7 @@ def test_a_requirement_is_met_by_a_build_of_the_distribution(tmp_path: Path) -> 
     manifest = tmp_path / "wheels.yaml"
     part = {"pypi": "whole-cpu", "distribution": "whole", "why": "required by that name"}
     manifest.write_text(yaml.safe_dump({"wheels": {"demo": None, "whole": part}}))
-    made = {r.name: r.data for r in wheel_recipes(manifest, lock, "linux-64", "3.11")}
+    made = {r.name: r.data for r in wheel_recipes(manifest, lock, Target("linux-64", "3.11"))}
     assert made["demo"]["requirements"]["run"] == ["python >=3.11", "whole >=1"]
     assert made["whole"]["build"]["script"][0].endswith(" --distribution whole")
 
@@ -249,14 +250,14 @@ def test_two_locked_versions_are_an_error(tmp_path: Path) -> None:
     manifest = tmp_path / "wheels.yaml"
     manifest.write_text("wheels:\n  demo:\n")
     with pytest.raises(InputError, match=r"several wheels of demo: 1\.0, 2\.0"):
-        wheel_recipes(manifest, SourcesLock(sources=sources), "linux-64", "3.11")
+        wheel_recipes(manifest, SourcesLock(sources=sources), Target("linux-64", "3.11"))
 
 
 def test_a_wheel_of_another_platform_makes_no_package(tmp_path: Path) -> None:
     source = lock_wheel(make_wheel(tmp_path), subdir="linux-ppc64le")
     manifest = tmp_path / "wheels.yaml"
     manifest.write_text("wheels:\n  demo:\n")
-    assert wheel_recipes(manifest, SourcesLock(sources=[source]), "linux-64", "3.11") == []
+    assert wheel_recipes(manifest, SourcesLock(sources=[source]), Target("linux-64", "3.11")) == []
 
 
 @pytest.mark.parametrize("text", ["wheels: [", "wheels: 3", "wheels:\n  demo: 3\n"])
@@ -264,7 +265,7 @@ def test_a_broken_manifest_is_named(tmp_path: Path, text: str) -> None:
     manifest = tmp_path / "wheels.yaml"
     manifest.write_text(text)
     with pytest.raises(InputError, match=r"wheels\.yaml"):
-        wheel_recipes(manifest, SourcesLock(), "linux-64", "3.11")
+        wheel_recipes(manifest, SourcesLock(), Target("linux-64", "3.11"))
 
 
 @pytest.mark.parametrize(
@@ -290,9 +291,9 @@ def test_a_wheel_above_the_floor_is_named(tmp_path: Path) -> None:
     manifest = tmp_path / "wheels.yaml"
     manifest.write_text("wheels:\n  demo:\n")
     for floor in ("", "2.31", "2.100"):
-        assert wheel_recipes(manifest, lock, "linux-64", "3.11", floor)
+        assert wheel_recipes(manifest, lock, Target("linux-64", "3.11", floor))
     with pytest.raises(InputError) as caught:
-        wheel_recipes(manifest, lock, "linux-64", "3.11", "2.28")
+        wheel_recipes(manifest, lock, Target("linux-64", "3.11", "2.28"))
     assert caught.value.message == (
         f"{manifest}: demo: demo 1.0 needs glibc 2.31; packages for linux-64 run on 2.28"
     )
@@ -369,7 +370,9 @@ def test_a_generated_recipe_is_printed_as_a_file_ends() -> None:
 
 def test_every_wheel_package_of_the_distribution_renders(tmp_path: Path) -> None:
     lock = SourcesLock.load(REPO / "sources.lock")
-    made = wheel_recipes(REPO / "recipes" / "wheels" / "wheels.yaml", lock, "linux-64", "3.11")
+    made = wheel_recipes(
+        REPO / "recipes" / "wheels" / "wheels.yaml", lock, Target("linux-64", "3.11")
+    )
     assert {"numpy", "pytorch", "scikit-learn", "mpi4py", "py-rattler"} <= {r.name for r in made}
     config = RenderConfig(extra_context={"digest": "0123456789"})
     for recipe in made:

@@ -10,6 +10,7 @@ import yaml
 
 from ddlce.errors import InputError
 from ddlce.model.source import Source, SourcesLock
+from ddlce.model.target import Target
 from ddlce.wheels import Others, WheelRecipe, wheel_recipes
 from ddlce.wheels.depends import Package
 from support.wheelfiles import lock_wheel, make_wheel
@@ -31,7 +32,7 @@ def demo_recipe(
     manifest = folder / "cuda130.yaml"
     manifest.write_text(yaml.safe_dump({"wheels": {"demo": entry}}))
     lock = SourcesLock(sources=[*(sources or (lock_wheel(make_wheel(folder)),))])
-    (recipe,) = wheel_recipes(manifest, lock, "linux-64", "3.11", others=others)
+    (recipe,) = wheel_recipes(manifest, lock, Target("linux-64", "3.11"), others)
     return recipe
 
 

@@ -15,6 +15,7 @@ from packaging.version import Version
 from ddlce.debs.manifest import DebEntry, DebsManifest
 from ddlce.errors import InputError
 from ddlce.model.source import DebMetadata, Source, SourcesLock, WheelMetadata
+from ddlce.model.target import Target
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.repackaged import command_tests, compiled_for, import_tests, requirements
 from ddlce.settings import OWN_GLIBC
@@ -243,9 +244,8 @@ def _run(package: _Made, context: _Context, floors: Mapping[str, str]) -> list[s
     if package.python:
         python = context.manifest.python
         found += compiled_for(python)
-        found += conda_dependencies(
-            package.python, python, context.manifest.subdir, package.entry.drop, context.ours
-        )
+        target = Target(context.manifest.subdir, python)
+        found += conda_dependencies(package.python, target, package.entry.drop, context.ours)
     return found + _library_dependencies(package, context, floors)
 
 

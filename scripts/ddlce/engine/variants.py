@@ -10,6 +10,7 @@ from rattler_build import JinjaConfig, PlatformConfig, RattlerBuildError, Varian
 
 from ddlce import yamltext
 from ddlce.errors import InputError
+from ddlce.model.target import Target
 from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
 
 VARIANTS = "conda_build_config.yaml"
@@ -41,6 +42,19 @@ def load_variants(path: Path, subdir: str = BUILD_PLATFORM) -> Variants:
         return variants.merge(VariantConfig.from_yaml(yamltext.dump(ours)))
     except RattlerBuildError as error:
         raise InputError(f"{path}: {error}", "see docs/packager-guide.md, Variants") from error
+
+
+def target_of(recipes: Path, subdir: str = BUILD_PLATFORM) -> Target:
+    """A platform with its Python and its oldest glibc, as the variants say.
+
+    Args:
+        recipes: the folder of recipes.
+        subdir: the platform.
+
+    Raises:
+        InputError: as `python_version` and `glibc_floor`.
+    """
+    return Target(subdir, python_version(recipes, subdir), glibc_floor(recipes, subdir))
 
 
 def platforms_of(subdir: str) -> PlatformConfig:

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 from ddlce.errors import InputError
 from ddlce.model.source import Source, SourcesLock, WheelMetadata
+from ddlce.model.target import Target
 from ddlce.nvidia.manifest import NvidiaEntry, NvidiaManifest
 from ddlce.repackaged import command_tests, requirements
 from ddlce.wheels.depends import Package, conda_dependencies, conda_version
@@ -85,14 +86,12 @@ def read_toolkit(path: Path, lock: SourcesLock, subdir: str) -> Toolkit:
     return Toolkit(path, manifest, sources)
 
 
-def nvidia_recipes(toolkit: Toolkit, subdir: str, python: str, glibc: str) -> list[WheelRecipe]:
+def nvidia_recipes(toolkit: Toolkit, target: Target) -> list[WheelRecipe]:
     """The recipes of a toolkit's packages.
 
     Args:
         toolkit: from `read_toolkit`.
-        subdir: the target platform.
-        python: its Python, "3.11": the wheels' metadata go to its folder.
-        glibc: the oldest glibc that the packages run on; "" for any.
+        target: what they are for; the wheels' metadata go to its Python's folder.
 
     Raises:
         InputError: a requirement or shared library that no package has, a wheel that needs a newer
@@ -103,29 +102,27 @@ def nvidia_recipes(toolkit: Toolkit, subdir: str, python: str, glibc: str) -> li
     made: list[WheelRecipe] = []
     for name, entry in sorted(toolkit.manifest.packages.items()):
         try:
-            data = _recipe(name, entry, toolkit, subdir, python, glibc)
+            data = _recipe(name, entry, toolkit, target)
         except InputError as error:
             raise InputError(f"{toolkit.path}: {name}: {error.message}", error.hint) from error
         made.append(WheelRecipe(name, data, installer))
     return made
 
 
-def _recipe(
-    name: str, entry: NvidiaEntry, toolkit: Toolkit, subdir: str, python: str, glibc: str
-) -> dict[str, Any]:
+def _recipe(name: str, entry: NvidiaEntry, toolkit: Toolkit, target: Target) -> dict[str, Any]:
     source = toolkit.sources[name]
     wheel = _wheel(source)
     if entry.part != "development":
-        refuse_newer(wheel, glibc, subdir)
+        refuse_newer(wheel, target)
     run = [f"cuda-version {toolkit.manifest.cuda}.*", *entry.add]
     if entry.part == "development":
         run.append(f"{entry.exports} =={_version(entry.exports, toolkit)}")
     else:
-        run += conda_dependencies(wheel, python, subdir, entry.drop, toolkit.packages)
+        run += conda_dependencies(wheel, target, entry.drop, toolkit.packages)
         run += library_dependencies(wheel, entry, toolkit.libraries)
         run += glibc_dependency(wheel)
     installer = toolkit.manifest.installer[0]
-    command = f'python3 "$RECIPE_DIR/{installer}" --python {python} --part {entry.part}'
+    command = f'python3 "$RECIPE_DIR/{installer}" --python {target.python} --part {entry.part}'
     command += " --libraries-in-place" if entry.libraries_in_place else ""
     command += "".join(f" --exclude {shlex.quote(glob)}" for glob in entry.exclude)
     found = requirements(name, entry, sorted(set(run)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from ddlce.engine.variants import glibc_floor, python_version
+from ddlce.engine.variants import target_of
 from ddlce.errors import InputError
 from ddlce.model.recipe import CUDA, Recipe
 from ddlce.model.source import SourcesLock
@@ -110,17 +110,13 @@ def _from_nvidia(
     from ddlce.nvidia import nvidia_recipes
     from ddlce.wheels import Others, wheel_packages, wheel_recipes
 
-    subdir = BUILD_PLATFORM
-    python = python_version(settings.recipes, subdir)
-    glibc = glibc_floor(settings.recipes, subdir)
-    made = [(table, each) for each in nvidia_recipes(toolkit, subdir, python, glibc)]
+    target = target_of(settings.recipes)
+    made = [(table, each) for each in nvidia_recipes(toolkit, target)]
     wheels = settings.recipes / "wheels" / table.name
     if wheels.exists():
         packages = {**wheel_packages(settings.recipes / WHEELS, lock), **toolkit.packages}
         others = Others(packages, toolkit.libraries)
-        made += [
-            (wheels, each) for each in wheel_recipes(wheels, lock, subdir, python, glibc, others)
-        ]
+        made += [(wheels, each) for each in wheel_recipes(wheels, lock, target, others)]
     for path, each in made:
         yield generated(path, each.name, each.data, each.files)
 

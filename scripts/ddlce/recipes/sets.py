@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from ddlce.engine.variants import glibc_floor, python_version
+from ddlce.engine.variants import target_of
 from ddlce.errors import InputError
 from ddlce.model.recipe import Recipe
 from ddlce.model.source import SourcesLock
@@ -94,15 +94,14 @@ def load_set_recipes(
     below = known_wheels(settings)
     if table.is_file():
         lock = SourcesLock.load(settings.sources_lock)
-        python = python_version(settings.recipes, subdir)
-        glibc = glibc_floor(settings.recipes, subdir)
+        target = target_of(settings.recipes, subdir)
         twice = sorted(wheel_packages(table, lock).keys() & below.keys())
         if twice:
             raise InputError(
                 f"{table}: {twice[0]}: {settings.recipes / WHEELS} makes it too",
                 "take it out of one of the two",
             )
-        for made in wheel_recipes(table, lock, subdir, python, glibc, Others(below)):
+        for made in wheel_recipes(table, lock, target, Others(below)):
             if made.name in found:
                 raise InputError(
                     f"{table}: {made.name!r} has another recipe too, at {found[made.name].path}",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ddlce.engine.variants import glibc_floor, python_version
+from ddlce.engine.variants import target_of
 from ddlce.model.recipe import Recipe
 from ddlce.model.source import SourcesLock
 from ddlce.settings import Settings
@@ -23,9 +23,8 @@ def from_wheels(settings: Settings, lock: LoadLock, subdir: str) -> Iterator[Rec
     if manifest.exists():
         from ddlce.wheels import wheel_recipes
 
-        python = python_version(settings.recipes, subdir)
-        glibc = glibc_floor(settings.recipes, subdir)
-        for wheel in wheel_recipes(manifest, lock(), subdir, python, glibc):
+        target = target_of(settings.recipes, subdir)
+        for wheel in wheel_recipes(manifest, lock(), target):
             yield generated(manifest, wheel.name, wheel.data, wheel.files)
 
 

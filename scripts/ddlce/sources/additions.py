@@ -9,10 +9,11 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from ddlce import yamltext
-from ddlce.engine.variants import glibc_floor, python_version
+from ddlce.engine.variants import target_of
 from ddlce.errors import InputError
 from ddlce.files import write_atomic
 from ddlce.model.source import Source, WheelMetadata
+from ddlce.model.target import Target
 from ddlce.settings import Settings
 from ddlce.sources.closure import Closure, find_missing
 from ddlce.sources.locking import changing, load_lock
@@ -105,23 +106,23 @@ def _addition(
     without: Collection[str],
 ) -> Addition:
     assert source.wheel is not None  # the resolver was asked for a wheel
-    wheel, python = source.wheel, python_version(settings.recipes, subdir)
-    lines = tuple(_extras(wheel, python, subdir, closure, known))
-    todo = [*_todo(wheel, glibc_floor(settings.recipes, subdir), subdir)]
+    wheel, target = source.wheel, target_of(settings.recipes, subdir)
+    lines = tuple(_extras(wheel, target, closure, known))
+    todo = [*_todo(wheel, target)]
     left_out = {canonicalize_name(name) for name in without}
-    for requirement in applying(wheel.requires_dist, marker_environment(python, subdir)):
+    for requirement in applying(wheel.requires_dist, marker_environment(target)):
         if canonicalize_name(requirement.name) in left_out:
             todo.append(f"drop: it requires {requirement.name}, which was left out; say why")
     return Addition(canonicalize_name(source.package), source, lines, tuple(todo))
 
 
-def _todo(wheel: WheelMetadata, glibc: str, subdir: str) -> Iterator[str]:
+def _todo(wheel: WheelMetadata, target: Target) -> Iterator[str]:
     """What the metadata does not say, or what forbids the wheel; a sentence each."""
     for gap in find_gaps(WheelEntry(), wheel):
         texts = f" ({', '.join(wheel.license_files)})" if gap.field == "license" else ""
         yield f"{gap.field}: {gap.message}{texts}"
     for field, check in (
-        ("version", lambda: refuse_newer(wheel, glibc, subdir)),
+        ("version", lambda: refuse_newer(wheel, target)),
         ("ignore_needed", lambda: library_dependencies(wheel, WheelEntry(), {})),
     ):
         try:
@@ -132,13 +133,12 @@ def _todo(wheel: WheelMetadata, glibc: str, subdir: str) -> Iterator[str]:
 
 def _extras(
     wheel: WheelMetadata,
-    python: str,
-    subdir: str,
+    target: Target,
     closure: Closure,
     known: Mapping[str, Package],
 ) -> Iterator[str]:
     """The entry's lines for requirements with extras, which conda does not have."""
-    environment = marker_environment(python, subdir)
+    environment = marker_environment(target)
     asked = [
         requirement
         for requirement in applying(wheel.requires_dist, environment)

@@ -9,7 +9,7 @@ from threading import Event
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ddlce.engine.variants import glibc_floor, python_version
+from ddlce.engine.variants import target_of
 from ddlce.errors import InputError, SourceError
 from ddlce.locks import scratch
 from ddlce.settings import Settings
@@ -61,20 +61,14 @@ def find_missing(
     _refuse_other_versions(requests, known)
     wanted = [_requirement(request) for request in requests]
     held = {name: package.version for name, package in known.items() if package.version}
-    python = python_version(settings.recipes, subdir)
-    glibc = glibc_floor(settings.recipes, subdir)
+    target = target_of(settings.recipes, subdir)
 
     def resolve(constraints: Mapping[str, str]) -> dict[str, Resolved]:
         with scratch(settings.sources, ".add-") as folder:
-            found = pip_resolve(
-                *(wanted, constraints, folder, lambda _: None, Event()),
-                subdir=subdir,
-                python=python,
-                glibc=glibc,
-            )
+            found = pip_resolve(wanted, constraints, folder, lambda _: None, Event(), target)
         return {canonicalize_name(each.name): each for each in found}
 
-    environment = marker_environment(python, subdir)
+    environment = marker_environment(target)
     try:
         chosen = resolve(held)
     except DownloadError as error:

@@ -12,6 +12,7 @@ from threading import Event
 from packaging.utils import parse_wheel_filename
 
 from ddlce.model.source import Source
+from ddlce.model.target import Target
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.sources.apt import Apt
 from ddlce.sources.client import DownloadError, Report
@@ -64,8 +65,7 @@ def _by_client(source: Source, folder: Path, cache: Path, report: Report, stop: 
             stop,
             sdist=source.client == "pypi-sdist",
             sha256=source.sha256,
-            subdir=source.subdir or BUILD_PLATFORM,
-            python=_python_of(source),
+            target=Target(source.subdir or BUILD_PLATFORM, _python_of(source)),
         )
     debian = get_platform(source.subdir or BUILD_PLATFORM).debian
     apt = Apt(cache / "apt", debian, source.suite, source.area, stop)

@@ -11,9 +11,13 @@ from pathlib import Path
 from threading import Event
 
 from ddlce.errors import MachineError
+from ddlce.model.target import Target
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.programs import own_python
 from ddlce.sources.client import DownloadError, Report, run_client
+
+#: Whatever Python and glibc, on the platform that builds.
+ANY = Target(BUILD_PLATFORM)
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,7 @@ def pip_resolve(
     folder: Path,
     report: Report,
     stop: Event,
-    *,
-    subdir: str,
-    python: str,
-    glibc: str,
+    target: Target,
 ) -> list[Resolved]:
     """Let pip's resolver choose wheels for some requirements and all that they need.
 
@@ -50,9 +51,7 @@ def pip_resolve(
         folder: an empty folder.
         report: progress.
         stop: ends it when set.
-        subdir: the platform whose wheels are wanted.
-        python: the minor version that they are for, "3.11".
-        glibc: the newest that a wheel may need, "2.28"; "" for any.
+        target: what the wheels are for.
 
     Raises:
         DownloadError: nothing fits, or the registry cannot be reached.
@@ -69,7 +68,7 @@ def pip_resolve(
         # pip wants a folder for another platform's files; a dry run writes none.
         *("--target", str(folder / ".target")),
         *("--requirement", str(wanted), "--constraint", str(held)),
-        *_wheel_target(subdir, python, glibc),
+        *_wheel_target(target),
     ]
     env = {**os.environ, "TMPDIR": str(temporary), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     try:
@@ -91,9 +90,7 @@ def pip_download(
     *,
     sdist: bool = False,
     sha256: str | None = None,
-    subdir: str = BUILD_PLATFORM,
-    python: str = "",
-    glibc: str = "",
+    target: Target = ANY,
 ) -> Path:
     """Let pip find one file, with the machine's own pip configuration.
 
@@ -104,9 +101,7 @@ def pip_download(
         stop: ends the download when set.
         sdist: take the source distribution instead of a wheel.
         sha256: the locked digest: pip then takes only that file.
-        subdir: the platform whose wheels are wanted.
-        python: the minor version that they are for, "3.11"; without it, that of this process.
-        glibc: the newest that a wheel may need, "2.28"; without it, any.
+        target: what a wheel is for; any Python is that of this process.
 
     Raises:
         DownloadError: pip could not deliver.
@@ -125,7 +120,7 @@ def pip_download(
         *("--no-cache-dir", "--dest", str(folder), "--requirement", str(wanted)),
         *kind,
         *any_python,
-        *([] if sdist else _wheel_target(subdir, python, glibc)),
+        *([] if sdist else _wheel_target(target)),
     ]
     env = {**os.environ, "TMPDIR": str(temporary), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     try:
@@ -152,14 +147,14 @@ def _explained(reason: str, requirement: str) -> DownloadError | MachineError:
     return DownloadError(reason, again="No matching distribution found" not in reason)
 
 
-def _wheel_target(subdir: str, python: str, glibc: str) -> list[str]:
+def _wheel_target(target: Target) -> list[str]:
     """pip's options for a target's wheels, whatever Python runs pip.
 
     Newest glibc last: of two equally good wheels pip takes the first platform's, and the lower
     glibc floor serves more machines.
     """
-    row = get_platform(subdir)
-    newest = int(glibc.rpartition(".")[2]) if glibc else 39
+    row = get_platform(target.subdir)
+    newest = int(target.glibc.rpartition(".")[2]) if target.glibc else 39
     tags = [
         *row.old_wheel_tags,
         "manylinux2014",
@@ -167,5 +162,5 @@ def _wheel_target(subdir: str, python: str, glibc: str) -> list[str]:
         "linux",
     ]
     platforms = [option for tag in tags for option in ("--platform", f"{tag}_{row.machine}")]
-    version = ["--python-version", python] if python else []
+    version = ["--python-version", target.python] if target.python else []
     return [*version, "--implementation", "cp", *platforms]

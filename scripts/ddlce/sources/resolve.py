@@ -12,7 +12,7 @@ from typing import get_args
 
 from packaging.utils import parse_sdist_filename, parse_wheel_filename
 
-from ddlce.engine.variants import glibc_floor, python_version
+from ddlce.engine.variants import target_of
 from ddlce.errors import InputError, SourceError
 from ddlce.files import sha256_file
 from ddlce.locks import scratch
@@ -23,7 +23,7 @@ from ddlce.sources.apt import Apt, Remote
 from ddlce.sources.client import DownloadError
 from ddlce.sources.debmetadata import read_deb
 from ddlce.sources.http import http_download
-from ddlce.sources.pip import pip_download
+from ddlce.sources.pip import ANY, pip_download
 from ddlce.sources.store import SourceStore
 from ddlce.sources.wheelfile import read_wheel
 
@@ -179,15 +179,12 @@ class Resolver:
     def _pypi(self, request: Request, folder: Path, sha256: str | None) -> Source:
         sdist = request.client == "pypi-sdist"
         wanted = request.package + (f"=={request.version}" if request.version else "")
-        python = "" if sdist else python_version(self.settings.recipes, self.subdir)
-        glibc = "" if sdist else glibc_floor(self.settings.recipes, self.subdir)
+        target = ANY if sdist else target_of(self.settings.recipes, self.subdir)
         path = pip_download(
             *(wanted, folder, self.report, Event()),
             sdist=sdist,
             sha256=sha256,
-            subdir=self.subdir,
-            python=python,
-            glibc=glibc,
+            target=target,
         )
         if sdist:
             _, version = parse_sdist_filename(path.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
 from packaging.specifiers import Specifier, SpecifierSet
@@ -13,6 +13,7 @@ from packaging.version import Version
 
 from ddlce.errors import InputError
 from ddlce.model.source import WheelMetadata
+from ddlce.model.target import Target
 from ddlce.platforms import get_platform
 
 #: Pythons for which a pure wheel's requirements are compared with the distribution's.
@@ -32,25 +33,20 @@ class Package:
     version: str
 
 
-def marker_environment(python: str, subdir: str) -> dict[str, str]:
-    """The environment that markers are evaluated in: the target's, never this process's.
-
-    Args:
-        python: "3.11".
-        subdir: conda platform, e.g. "linux-64".
-    """
+def marker_environment(target: Target) -> dict[str, str]:
+    """The environment that markers are evaluated in: the target's, never this process's."""
     return {
         "extra": "",
         "implementation_name": "cpython",
-        "implementation_version": f"{python}.0",
+        "implementation_version": f"{target.python}.0",
         "os_name": "posix",
-        "platform_machine": get_platform(subdir).machine,
+        "platform_machine": get_platform(target.subdir).machine,
         "platform_python_implementation": "CPython",
         "platform_release": "",
         "platform_system": "Linux",
         "platform_version": "",
-        "python_full_version": f"{python}.0",
-        "python_version": python,
+        "python_full_version": f"{target.python}.0",
+        "python_version": target.python,
         "sys_platform": "linux",
     }
 
@@ -70,7 +66,7 @@ def applying(
     return [r for r in parsed if r.marker is None or r.marker.evaluate(there)]
 
 
-def depends_on_python(wheel: WheelMetadata, python: str, subdir: str) -> bool:
+def depends_on_python(wheel: WheelMetadata, target: Target) -> bool:
     """Whether another Python that the wheel allows would need other packages.
 
     If so, a `noarch: python` package made for one Python must not be installed for another.
@@ -78,16 +74,16 @@ def depends_on_python(wheel: WheelMetadata, python: str, subdir: str) -> bool:
     allowed = SpecifierSet(wheel.requires_python)
 
     def needed(version: str) -> set[str]:
-        return set(map(str, applying(wheel.requires_dist, marker_environment(version, subdir))))
+        environment = marker_environment(replace(target, python=version))
+        return set(map(str, applying(wheel.requires_dist, environment)))
 
     others = (other for other in OTHER_PYTHONS if allowed.contains(f"{other}.99"))
-    return any(needed(other) != needed(python) for other in others)
+    return any(needed(other) != needed(target.python) for other in others)
 
 
 def conda_dependencies(
     wheel: WheelMetadata,
-    python: str,
-    subdir: str,
+    target: Target,
     drop: Iterable[str],
     ours: Mapping[str, Package],
 ) -> list[str]:
@@ -95,8 +91,7 @@ def conda_dependencies(
 
     Args:
         wheel: its metadata.
-        python: the target's Python, "3.11".
-        subdir: the target platform.
+        target: what the package is for.
         drop: requirements (PyPI names) to leave out.
         ours: the packages made from wheels, by canonical PyPI name.
 
@@ -104,7 +99,7 @@ def conda_dependencies(
         InputError: a requirement that we cannot satisfy; names the wheel and the requirement.
     """
     dropped = {canonicalize_name(name) for name in drop}
-    needed = applying(wheel.requires_dist, marker_environment(python, subdir))
+    needed = applying(wheel.requires_dist, marker_environment(target))
     unused = dropped - {canonicalize_name(r.name) for r in needed}
     if unused:
         raise InputError(

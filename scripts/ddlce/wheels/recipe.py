@@ -16,6 +16,7 @@ from packaging.version import Version
 
 from ddlce.errors import InputError
 from ddlce.model.source import Source, SourcesLock, WheelMetadata
+from ddlce.model.target import Target
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.repackaged import Entry, command_tests, compiled_for, import_tests, requirements
 from ddlce.wheels.depends import (
@@ -79,9 +80,7 @@ class Others:
 def wheel_recipes(
     manifest: Path,
     lock: SourcesLock,
-    subdir: str,
-    python: str,
-    glibc: str = "",
+    target: Target,
     others: Others | None = None,
 ) -> list[WheelRecipe]:
     """Recipes of all wheel packages that exist for a platform, sorted by name.
@@ -89,9 +88,7 @@ def wheel_recipes(
     Args:
         manifest: recipes/wheels/wheels.yaml, or the table of a variant beside it.
         lock: the locked sources, wheel metadata included.
-        subdir: the target platform, e.g. "linux-64".
-        python: its Python, "3.11".
-        glibc: the oldest glibc that its packages run on; "" for any.
+        target: what they are for.
         others: what a variant's table finds elsewhere.
 
     Raises:
@@ -104,14 +101,14 @@ def wheel_recipes(
     ours = {**others.packages, **_packages(parsed, lock)}
     made: list[WheelRecipe] = []
     for name, entry in sorted(parsed.wheels.items()):
-        source = _find(lock, name, entry, subdir, manifest)
+        source = _find(lock, name, entry, target.subdir, manifest)
         if source is None:
             continue
         assert source.wheel is not None  # _find looks among wheels only
         try:
-            refuse_newer(source.wheel, glibc, subdir)
+            refuse_newer(source.wheel, target)
             needed = library_dependencies(source.wheel, entry, others.libraries)
-            data = _recipe(name, entry, source, source.wheel, subdir, python, ours, needed)
+            data = _recipe(name, entry, source, source.wheel, target, ours, needed)
             tools = (INSTALLER, *([SYMBOLIC] if entry.symbolic else ()))
             files = (*(manifest.parent / tool for tool in tools), *_texts(entry, manifest.parent))
         except InputError as error:
@@ -172,31 +169,30 @@ def _recipe(
     entry: WheelEntry,
     source: Source,
     wheel: WheelMetadata,
-    subdir: str,
-    python: str,
+    target: Target,
     ours: Mapping[str, Package],
     libraries: list[str],
 ) -> dict[str, Any]:
-    if not SpecifierSet(wheel.requires_python).contains(f"{python}.99"):
+    if not SpecifierSet(wheel.requires_python).contains(f"{target.python}.99"):
         raise InputError(
-            f"{wheel.name} {wheel.version} does not support Python {python} "
+            f"{wheel.name} {wheel.version} does not support Python {target.python} "
             f"(it requires {wheel.requires_python})",
             f"lock an older version: ddlce sources add pypi:{source.package}==VERSION",
         )
     for gap in find_gaps(entry, wheel):
         raise InputError(gap.message, gap.hint)
     run = [
-        *_python_dependencies(wheel, python, subdir),
-        *conda_dependencies(wheel, python, subdir, entry.drop, ours),
+        *_python_dependencies(wheel, target),
+        *conda_dependencies(wheel, target, entry.drop, ours),
         *libraries,
         *entry.add,
     ]
-    compiler = {"build": [f"python {python}.*"]} if _is_compiled(wheel, subdir) else {}
+    compiler = {"build": [f"python {target.python}.*"]} if _is_compiled(wheel, target) else {}
     return {
         "schema_version": 1,
         "package": {"name": name, "version": conda_version(wheel.version)},
         "source": [{"url": source.recipe_url, "sha256": source.sha256}],
-        "build": _build(entry, wheel, python, subdir),
+        "build": _build(entry, wheel, target),
         "requirements": {**compiler, **requirements(name, entry, run)},
         "tests": _tests(entry, wheel),
         "about": _about(entry, wheel, source),
@@ -204,33 +200,33 @@ def _recipe(
     }
 
 
-def refuse_newer(wheel: WheelMetadata, glibc: str, subdir: str) -> None:
+def refuse_newer(wheel: WheelMetadata, target: Target) -> None:
     """Fail on a wheel that does not run on the oldest glibc that the packages shall run on.
 
     Args:
         wheel: its metadata.
-        glibc: that glibc; "" for any.
-        subdir: the platform.
+        target: what the packages are for.
 
     Raises:
         InputError: it needs a newer one.
     """
     floor = glibc_floor(wheel)
-    if glibc and Version(floor or "0") > Version(glibc):
+    if target.glibc and Version(floor or "0") > Version(target.glibc):
         raise InputError(
             f"{wheel.name} {wheel.version} needs glibc {floor}; "
-            f"packages for {subdir} run on {glibc}",
+            f"packages for {target.subdir} run on {target.glibc}",
             f"lock one that fits: ddlce sources add pypi:{wheel.name}, or leave the package out; "
             "the floor is c_stdlib_version in recipes/conda_build_config.yaml",
         )
 
 
-def _is_compiled(wheel: WheelMetadata, subdir: str) -> bool:
+def _is_compiled(wheel: WheelMetadata, target: Target) -> bool:
     """Whether the package gets bytecode: for one Python, which runs on the build machine."""
-    return not wheel.pure and subdir == BUILD_PLATFORM
+    return not wheel.pure and target.subdir == BUILD_PLATFORM
 
 
-def _build(entry: WheelEntry, wheel: WheelMetadata, python: str, subdir: str) -> dict[str, Any]:
+def _build(entry: WheelEntry, wheel: WheelMetadata, target: Target) -> dict[str, Any]:
+    python = target.python
     tag = "py" if wheel.pure else f"py{python.replace('.', '')}"
     build: dict[str, Any] = {
         "number": 0,
@@ -253,7 +249,7 @@ def _build(entry: WheelEntry, wheel: WheelMetadata, python: str, subdir: str) ->
         )
         # The engine's own bytecode would carry the time of the build.
         build["python"] = {"skip_pyc_compilation": ["**/*.py"]}
-    if _is_compiled(wheel, subdir):
+    if _is_compiled(wheel, target):
         build["script"][0] += ' --compiler "$BUILD_PREFIX/bin/python"'
     build["script"][0] += "".join(f" --exclude {shlex.quote(glob)}" for glob in entry.exclude)
     if entry.distribution:
@@ -278,10 +274,11 @@ def _link_commands(entry: WheelEntry, python: str) -> list[str]:
     return commands
 
 
-def _python_dependencies(wheel: WheelMetadata, python: str, subdir: str) -> list[str]:
+def _python_dependencies(wheel: WheelMetadata, target: Target) -> list[str]:
+    python = target.python
     if not wheel.pure:
         return [*compiled_for(python), *glibc_dependency(wheel)]
-    if depends_on_python(wheel, python, subdir):
+    if depends_on_python(wheel, target):
         major, minor = python.split(".")
         return [f"python >={python},<{major}.{int(minor) + 1}.0a0"]
     required = conda_version_spec(SpecifierSet(wheel.requires_python))
