@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -20,8 +20,7 @@ class Job(_Strict):
     """Everything that a worker needs to build one recipe.
 
     Attributes:
-        name, path, folder, data, files, generated, cuda, versions: the recipe
-            (`ddlce.model.recipe.Recipe`).
+        recipe: as it was planned.
         subdir: target platform.
         digest: 64 hex digits; `short` goes into the build strings.
         parts: what the digest was made from; goes into the package's metadata.
@@ -33,14 +32,7 @@ class Job(_Strict):
         log: the log file.
     """
 
-    name: str
-    path: Path
-    folder: Path
-    data: dict[str, Any]
-    files: list[Path]
-    generated: bool
-    cuda: str
-    versions: dict[str, str]
+    recipe: Recipe
     subdir: str
     digest: str
     short: str
@@ -51,20 +43,6 @@ class Job(_Strict):
     staging: Path
     store: Path
     log: Path
-
-    @property
-    def recipe(self) -> Recipe:
-        """The recipe, as `render` wants it."""
-        return Recipe(
-            name=self.name,
-            path=self.path,
-            folder=self.folder,
-            data=self.data,
-            files=tuple(self.files),
-            generated=self.generated,
-            cuda=self.cuda,
-            versions=self.versions,
-        )
 
 
 class Event(_Strict):

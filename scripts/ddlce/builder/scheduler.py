@@ -218,14 +218,7 @@ class Scheduler:
             for o in self.plan.steps[name].outputs
         ]
         return Job(
-            name=recipe.name,
-            path=recipe.path,
-            folder=recipe.folder,
-            data=recipe.data,
-            files=[*recipe.files],
-            generated=recipe.generated,
-            cuda=recipe.cuda,
-            versions=recipe.versions,
+            recipe=recipe,
             subdir=step.subdir,
             digest=step.digest,
             short=step.short,

@@ -50,7 +50,7 @@ class Worker:
         self.job = job
         self.events = events
         self.phase: Phase = "prepare"
-        self.package = job.name
+        self.package = job.recipe.name
         self.spent = 0.0
 
     def enter(self, phase: Phase, package: str = "", packages: list[str] | None = None) -> None:
@@ -78,7 +78,7 @@ class Worker:
         job = self.job
         with not_yet_on_disk():
             made = self.make()
-        self.enter("publish", job.name)
+        self.enter("publish", job.recipe.name)
         packages = []
         for output, final in made:
             link_or_copy(final, job.store / output.subdir / output.filename)
@@ -126,7 +126,7 @@ class Worker:
         return {
             "digest": self.job.digest,
             "inputs": self.job.parts,
-            "recipe": self.job.name,
+            "recipe": self.job.recipe.name,
             "variant": output.variant,
             # What the recipe lets the machine provide: the audit asks, and so may a site.
             "from_machine": linking.get("missing_dso_allowlist", []),
@@ -149,7 +149,10 @@ def processor_time() -> float:
 def render_job(job: Job) -> list[tuple[Output, Rendered]]:
     """The outputs of the job's recipe, made from the stored sources."""
     recipe = with_stored_sources(
-        job.recipe, job.staging / "recipe" / job.name, lambda d: own_source(job, d), job.subdir
+        job.recipe,
+        job.staging / "recipe" / job.recipe.name,
+        lambda d: own_source(job, d),
+        job.subdir,
     )
     made = render(recipe, load_variants(job.variants, job.subdir), job.subdir, job.short)
     # For another platform, what is noarch was made on this one.
@@ -182,7 +185,7 @@ def refuse_changed_files(job: Job) -> None:
     changed = sorted(k.removeprefix("file ") for k in now if now[k] != job.parts[k])
     if changed:
         raise WorkError(
-            f"changed in {job.folder} since the plan was made: {', '.join(changed)}; "
+            f"changed in {job.recipe.folder} since the plan was made: {', '.join(changed)}; "
             "run the same command again"
         )
 
@@ -246,9 +249,9 @@ def start(job: Job, job_file: Path, cache: Path, runner: Runner = list) -> subpr
     job_file.write_text(job.model_dump_json())
     job.log.parent.mkdir(parents=True, exist_ok=True)
     env = build_environment(job.staging) | {"RATTLER_CACHE_DIR": str(cache)}
-    if job.cuda:
+    if job.recipe.cuda:
         # What is for CUDA is built and tested where there may be no driver (CEP 30's variable).
-        env["CONDA_OVERRIDE_CUDA"] = job.cuda
+        env["CONDA_OVERRIDE_CUDA"] = job.recipe.cuda
     # Our own interpreter may need it, as those of many sites' modules do; the worker takes it out.
     env |= {name: os.environ[name] for name in LOADERS if name in os.environ}
     with job.log.open("wb") as log:
