@@ -13,6 +13,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 # Scripts of a recipe, which its build runs and unit tests import.
 sys.path.append(str(Path(__file__).parents[1] / "recipes/base/sysroot_linux-64/scripts"))
+# What draws the documents' pictures.
+sys.path.append(str(Path(__file__).parents[1] / "scripts/docs"))
 
 from ddlce.trees import remove_tree
 from support.minitree import MiniTree, make_tree

@@ -9,6 +9,8 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
+from figures import with_pictures
+
 REPO = Path(__file__).parents[2]
 
 #: Page → the file in the repository's root that it shows.
@@ -27,7 +29,7 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the pages from the root, and the programs that the site shows figures with."""
     for page, name in PAGES.items():
         files.append(File.generated(config, page, content=(REPO / name).read_text()))
-    for path in sorted(ASSETS.glob("*.js")):
+    for path in (*sorted(ASSETS.glob("*.js")), *sorted(Path(__file__).parent.glob("*.css"))):
         files.append(File.generated(config, f"assets/{path.name}", abs_src_path=str(path)))
     return files
 
@@ -51,4 +53,4 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
             return f"[{text}]({link}{'#' + anchor if anchor else ''})"
         return f"`{there}`" if text == there else f"{text} (`{there}`)"
 
-    return LINK.sub(moved, markdown)
+    return LINK.sub(moved, with_pictures(markdown))
