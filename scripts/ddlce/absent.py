@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from ddlce import yamltext
 from ddlce.errors import InputError
+from ddlce.model.document import first_problem, load_model
 
 ABSENT = "absent.yaml"
 
@@ -42,16 +41,13 @@ def load_all_absent(path: Path) -> dict[str, dict[str, str]]:
 def _load(path: Path) -> dict[str, dict[str, str]]:
     if not path.is_file():
         return {}
-    try:
-        return _MODEL.validate_python(yamltext.load(path.read_text(encoding="utf-8")) or {})
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: not valid YAML: {error}", "mend the line named above") from error
-    except ValidationError as error:
-        where = ": ".join(str(part) for part in error.errors()[0]["loc"]) or "the file"
-        raise InputError(
-            f"{path}: {where}: {error.errors()[0]['msg']}",
-            "write it as platform, recipe, reason",
-        ) from error
+    return load_model(
+        path,
+        _MODEL.validate_python,
+        lambda _, error: InputError(
+            f"{path}: {first_problem(error, ': ')}", "write it as platform, recipe, reason"
+        ),
+    )
 
 
 def _reasons(path: Path, where: str, found: dict[str, str]) -> dict[str, str]:

@@ -10,11 +10,10 @@ import re
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
-from ddlce import yamltext
 from ddlce.errors import InputError
+from ddlce.model.document import first_problem, load_model
 
 
 class Entry(BaseModel):
@@ -83,22 +82,15 @@ class Table(BaseModel):
         Raises:
             InputError: absent, not YAML, or a wrong entry; names the file, entry and field.
         """
-        try:
-            return cls.model_validate(yamltext.load(path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            raise InputError(f"{path}: there is no such {cls.KIND} manifest") from None
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            where = f"{path}:{mark.line + 1}" if mark else str(path)
-            problem = getattr(error, "problem", error)
-            raise InputError(f"{where}: not valid YAML: {problem}") from error
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ": ".join(str(part) for part in first["loc"])
-            raise InputError(
-                f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}",
+        return load_model(
+            path,
+            cls.model_validate,
+            lambda _, error: InputError(
+                f"{path}: {first_problem(error, ': ')}",
                 f"the fields are described in docs/packager-guide.md, {cls.GUIDE}",
-            ) from error
+            ),
+            absent=InputError(f"{path}: there is no such {cls.KIND} manifest"),
+        )
 
 
 def compiled_for(python: str) -> list[str]:

@@ -55,7 +55,7 @@ def test_no_file_and_no_yaml(tmp_path: Path) -> None:
     path.write_text("name: [toys\n")
     with pytest.raises(InputError) as caught:
         load_channel(path)
-    assert caught.value.message.startswith(f"{path} is not YAML: while parsing a flow sequence")
+    assert caught.value.message.startswith(f"{path}:2: not valid YAML: did not find expected")
 
 
 def test_a_missing_template_is_named(tmp_path: Path) -> None:

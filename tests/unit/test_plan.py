@@ -170,7 +170,7 @@ def test_two_recipes_for_one_package(tree: MiniTree) -> None:
 def test_a_recipe_that_is_not_yaml_names_file_and_line(tree: MiniTree) -> None:
     path = tree.repo / "recipes" / "lib" / "recipe.yaml"
     path.write_text("package: {name: lib\nbuild: [")
-    with pytest.raises(InputError, match=r"lib/recipe\.yaml: not valid YAML: .*(?s:.)*line 2"):
+    with pytest.raises(InputError, match=r"lib/recipe\.yaml:2: not valid YAML: "):
         make_plan(tree.settings)
 
 

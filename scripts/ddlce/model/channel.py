@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from ddlce import yamltext
 from ddlce.errors import InputError
+from ddlce.model.document import first_problem, load_model
 
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 Line = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\n]+$")]
@@ -42,21 +41,17 @@ def load_channel(path: Path) -> Channel:
     Raises:
         InputError: no such file, not YAML, or a field is wrong; names the file and the field.
     """
-    try:
-        channel = Channel.model_validate(yamltext.load(path.read_text()))
-    except FileNotFoundError as error:
-        raise InputError(
-            f"no channel description at {path}", "run inside a clone of DDL-CE, or restore the file"
-        ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not YAML: {error}", "correct the file") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise InputError(
-            f"{path}: {field}: {first['msg']}",
+    channel = load_model(
+        path,
+        Channel.model_validate,
+        lambda _, error: InputError(
+            f"{path}: {first_problem(error)}",
             "the fields are name, summary, subdirs, maintainers and, optional, homepage",
-        ) from error
+        ),
+        absent=InputError(
+            f"no channel description at {path}", "run inside a clone of DDL-CE, or restore the file"
+        ),
+    )
     if "noarch" not in channel.subdirs:
         raise InputError(
             f"{path}: subdirs: 'noarch' is missing",

@@ -10,11 +10,11 @@ import hashlib
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ddlce import yamltext
-from ddlce.errors import InputError, MachineError
+from ddlce.errors import InputError
+from ddlce.model.document import load_model
 from ddlce.model.manifest import OWN_CHANNEL, Version
 from ddlce.safepath import InnerPath, Word
 
@@ -148,24 +148,14 @@ class EnvLock(_Strict):
         Raises:
             InputError: the file is missing or damaged; names the file and the field.
         """
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise InputError(f"there is no lock {path}", "make it with: ddlce lock") from None
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}: not UTF-8 text ({error.reason})", _AGAIN) from error
-        except OSError as error:
-            raise MachineError(f"cannot read {path}: {error.strerror}") from error
-        try:
-            data = yamltext.load(text)
-            return cls.model_validate(data if data is not None else {})
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            where = f"{path}:{mark.line + 1}" if mark else str(path)
-            problem = getattr(error, "problem", None) or str(error)
-            raise InputError(f"{where}: not a lock: not valid YAML: {problem}", _AGAIN) from error
-        except ValidationError as error:
-            raise InputError(f"{path}: not a lock: {_first(data, error)}", _AGAIN) from error
+        return load_model(
+            path,
+            cls.model_validate,
+            lambda data, error: InputError(f"{path}: not a lock: {_first(data, error)}", _AGAIN),
+            absent=InputError(f"there is no lock {path}", "make it with: ddlce lock"),
+            hint=_AGAIN,
+            kind="a lock",
+        )
 
 
 _AGAIN = "restore the file with git, or make it again with: ddlce lock"

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ddlce import yamltext
-from ddlce.errors import InputError, MachineError
+from ddlce.errors import InputError
+from ddlce.model.document import load_model
 
 #: In `channels`: the channel that this tree builds.
 OWN_CHANNEL = "ddl-ce"
@@ -90,34 +90,20 @@ def load_manifest(path: Path) -> Manifest:
         InputError: the file is missing, is not YAML, or a field is wrong; names the file, the
             line, the field and the value.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        found = sorted(p.stem for p in path.parent.glob("*.yaml"))
-        raise InputError(
+    known = sorted(p.stem for p in path.parent.glob("*.yaml"))
+    manifest = load_model(
+        path,
+        Manifest.model_validate,
+        lambda _, error: InputError(_explain(path, error), _hint(error)),
+        absent=InputError(
             f"there is no environment manifest {path}",
-            f"choose one of: {', '.join(found)}" if found else "write one: docs/site-guide.md",
-        ) from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text ({error.reason})") from error
-    except OSError as error:
-        raise MachineError(f"cannot read {path}: {error.strerror}") from error
-    try:
-        data = yamltext.load(text)
-        root = yaml.compose(text, yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or str(error)
-        raise InputError(f"{where}: not valid YAML: {problem}", "correct the file") from error
-    try:
-        manifest = Manifest.model_validate(data if data is not None else {})
-    except ValidationError as error:
-        raise InputError(_explain(path, root, error), _hint(error)) from error
+            f"choose one of: {', '.join(known)}" if known else "write one: docs/site-guide.md",
+        ),
+    )
     if manifest.name != path.stem:
+        line = _line(_root(path), ("name",))
         raise InputError(
-            f"{path}:{_line(root, ('name',))}: field 'name': {manifest.name!r} is not the file's "
-            f"name {path.stem!r}",
+            f"{path}:{line}: field 'name': {manifest.name!r} is not the file's name {path.stem!r}",
             "rename the file or the environment",
         )
     return manifest
@@ -130,9 +116,14 @@ def manifest_schema() -> str:
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 
 
-def _explain(path: Path, root: yaml.Node | None, error: ValidationError) -> str:
+def _root(path: Path) -> yaml.Node | None:
+    """The file's nodes, which know their lines."""
+    return yaml.compose(path.read_text(encoding="utf-8"), yaml.SafeLoader)
+
+
+def _explain(path: Path, error: ValidationError) -> str:
     """One line per wrong field: file, line, field, what is wrong, value."""
-    lines = []
+    lines, root = [], _root(path)
     for problem in error.errors():
         loc = tuple(part for part in problem["loc"] if part != "[key]")
         field = ".".join(str(part) for part in loc) or "the file"

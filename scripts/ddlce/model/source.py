@@ -10,12 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ddlce import yamltext
 from ddlce.errors import InputError
 from ddlce.files import write_atomic
+from ddlce.model.document import load_model
 
 #: The clients that can fetch a source.
 Client = Literal["pypi-wheel", "pypi-sdist", "debian-source", "debian-binary", "url"]
@@ -203,25 +203,15 @@ class SourcesLock(_Strict):
             InputError: the file is absent, is not YAML, or an entry is wrong; the message
                 names the file, the entry and the field.
         """
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise InputError(
+        return load_model(
+            path,
+            cls.model_validate,
+            lambda data, error: InputError(_explain(path, data, error), _RESTORE),
+            absent=InputError(
                 f"{path}: there is no such sources lock", "make it with `ddlce sources add`"
-            ) from None
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}: not UTF-8 text ({error.reason})") from error
-        try:
-            data = yamltext.load(text)
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            where = f"{path}:{mark.line + 1}" if mark else str(path)
-            problem = getattr(error, "problem", None) or str(error)
-            raise InputError(f"{where}: not valid YAML: {problem}", _RESTORE) from error
-        try:
-            return cls.model_validate(data if data is not None else {})
-        except ValidationError as error:
-            raise InputError(_explain(path, data, error), _RESTORE) from error
+            ),
+            hint=_RESTORE,
+        )
 
     def dump(self, path: Path) -> None:
         """Write the lock: sorted, the same text for the same sources, replaced atomically."""

@@ -8,10 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
-from ddlce import yamltext
 from ddlce.errors import InputError
+from ddlce.model.document import load_yaml
 from ddlce.model.recipe import Recipe, flatten
 
 #: Left by editors, compilers and test runs inside a room; never part of a package.
@@ -25,12 +23,7 @@ def load_recipe(path: Path) -> Recipe:
     Raises:
         InputError: not readable, not YAML, or not a mapping; names file and line.
     """
-    try:
-        data = yamltext.load(path.read_text())
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: not valid YAML: {error}", "mend the line named above") from error
-    except OSError as error:
-        raise InputError(f"{path}: {os.strerror(error.errno or 0)}") from error
+    data = load_yaml(path)
     if not isinstance(data, dict):
         raise InputError(f"{path}: a recipe is a mapping", "see docs/packager-guide.md")
     folder = path.parent
