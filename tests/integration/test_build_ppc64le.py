@@ -1,4 +1,4 @@
-"""`ddlce build --subdir linux-ppc64le`: compiled here, run and tested as on POWER, published."""
+"""`ddlce build --platform linux-ppc64le`: compiled here, run and tested as on POWER, published."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def write(tree: MiniTree, compiler: str, *tests: str) -> Path:
 
 
 def test_a_package_is_built_tested_and_published(power: MiniTree) -> None:
-    done = power.ddlce("build", "--subdir", POWER, "machine")
+    done = power.ddlce("build", "--platform", POWER, "machine")
     assert done.returncode == 0, done.stderr
     stored = power.folder / "cache" / "packages"
     assert [p.name.split("-")[0] for p in (stored / POWER).glob("*.conda")] == ["machine"]
     assert not (stored / "linux-64").exists()
 
-    refused = power.ddlce("index", "--subdir", POWER)
+    refused = power.ddlce("index", "--platform", POWER)
     assert refused.returncode == 1, refused.stderr
     assert "not built yet: machine" in refused.stderr  # that of linux-64
 
@@ -76,8 +76,8 @@ def test_a_package_is_built_tested_and_published(power: MiniTree) -> None:
     skip.write_text(
         skip.read_text().replace("build: {", f'build: {{skip: target_platform != "{POWER}", ')
     )
-    assert power.ddlce("build", "--subdir", POWER).returncode == 0
-    shown = power.ddlce("index", "--subdir", POWER)
+    assert power.ddlce("build", "--platform", POWER).returncode == 0
+    shown = power.ddlce("index", "--platform", POWER)
     assert shown.returncode == 0, shown.stderr
     data = json.loads((power.repo / "channel" / POWER / "repodata.json").read_text())
     assert [record["name"] for record in data["packages.conda"].values()] == ["machine"]
@@ -90,7 +90,7 @@ def test_a_package_is_built_tested_and_published(power: MiniTree) -> None:
 @pytest.mark.slow
 def test_a_byte_of_this_machine_is_refused(power: MiniTree) -> None:
     write(power, "gcc", "true")
-    done = power.ddlce("build", "--subdir", POWER, "machine")
+    done = power.ddlce("build", "--platform", POWER, "machine")
     assert done.returncode == 1
     assert "machine bin/machine-name: is for EM_X86_64, not for linux-ppc64le" in done.stderr
     assert not (power.folder / "cache" / "packages" / POWER).exists()
@@ -99,10 +99,10 @@ def test_a_byte_of_this_machine_is_refused(power: MiniTree) -> None:
 @pytest.mark.slow
 def test_a_failing_test_on_the_emulated_machine_is_a_failure(power: MiniTree) -> None:
     write(power, COMPILER, 'test \\"$(machine-name)\\" = x86_64')
-    done = power.ddlce("build", "--subdir", POWER, "machine")
+    done = power.ddlce("build", "--platform", POWER, "machine")
     assert done.returncode == 1
     assert "failed in phase 'test'" in done.stderr
-    assert f"ddlce debug machine --subdir {POWER}\n" in done.stderr
+    assert f"ddlce debug machine --platform {POWER}\n" in done.stderr
     inside = "bash conda_build.sh && $PREFIX/bin/machine-name"
-    shown = power.ddlce("debug", "machine", "--subdir", POWER, "--command", inside)
+    shown = power.ddlce("debug", "machine", "--platform", POWER, "--command", inside)
     assert shown.stdout.endswith("ppc64le\n"), shown.stderr

@@ -1,6 +1,6 @@
 """A prefix of the packages made from Debian's binaries: solved, installed, and run under emulation.
 
-It takes what `ddlce build --subdir linux-ppc64le` left in the store, and builds nothing.
+It takes what `ddlce build --platform linux-ppc64le` left in the store, and builds nothing.
 """
 
 from __future__ import annotations

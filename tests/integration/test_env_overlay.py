@@ -227,7 +227,7 @@ def test_a_release_whose_python_does_not_start(user: Site, moved: Path) -> None:
 
 def by_module(site: Site, folder: Path, env: dict[str, str]) -> dict[str, str]:
     """What a load of the release's module adds and changes; PATH is the shell's own."""
-    written = json.loads(site.ok("module", "--into", folder / "modules", "--json", "mini"))
+    written = json.loads(site.ok("module", "--out", folder / "modules", "--json", "mini"))
     system, shell = require("lmod", "bash")
     before, after = folder / "unloaded", folder / "loaded"
     steps = [snap(before), "module load mini", snap(after)]
@@ -267,7 +267,7 @@ def test_activation_does_what_the_module_does(made: Site, tmp_path: Path, shell:
 
 @pytest.mark.parametrize("system", ["lmod", "environment-modules"])
 def test_on_top_of_the_module(made: Site, tmp_path: Path, system: str) -> None:
-    written = json.loads(made.ok("module", "--into", tmp_path / "m", "--json", "mini"))
+    written = json.loads(made.ok("module", "--out", tmp_path / "m", "--json", "mini"))
     found, shell = require(system, "bash")
     prefix = made.clones / "mine"
     names = ("before", "loaded", "on", "off", "after")

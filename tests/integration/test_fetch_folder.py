@@ -1,4 +1,4 @@
-"""`ddlce fetch --into` and `--from`: a folder of sources for a machine without network."""
+"""`ddlce fetch --out` and `--from`: a folder of sources for a machine without network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_folder_serves_a_machine_without_network(
     sources = [publish(server, f"{n}.tar") for n in "ab"]
     lock(settings, *sources)
     stick = tmp_path / "stick"
-    assert ddlce(settings, "fetch", "--into", str(stick)).returncode == 0
+    assert ddlce(settings, "fetch", "--out", str(stick)).returncode == 0
     server.content.clear()
     shutil.rmtree(settings.cache)
     alone = ("unshare", "-n") if can_unshare() else ()
@@ -51,7 +51,7 @@ def test_a_damaged_folder_is_named(server: Server, settings: Settings, tmp_path:
     source = publish(server, "a.tar")
     lock(settings, source)
     stick = tmp_path / "stick"
-    assert ddlce(settings, "fetch", "--into", str(stick)).returncode == 0
+    assert ddlce(settings, "fetch", "--out", str(stick)).returncode == 0
     shutil.rmtree(settings.cache)
     file = stick / source.sha256 / "a.tar"
     data = file.read_bytes()
@@ -74,7 +74,7 @@ def test_from_wants_a_complete_folder(settings: Settings, tmp_path: Path) -> Non
     empty = ddlce(settings, "fetch", "--from", str(tmp_path))
     assert empty.returncode == 2
     assert "not a complete folder of sources" in empty.stderr
-    both = ddlce(settings, "fetch", "--from", str(tmp_path), "--into", str(tmp_path))
+    both = ddlce(settings, "fetch", "--from", str(tmp_path), "--out", str(tmp_path))
     assert both.returncode == 2
 
 

@@ -78,7 +78,7 @@ def test_writes_and_says_what_to_use(tmp_path: Path) -> None:
 def test_json_into_and_name(tmp_path: Path) -> None:
     prefix = make_prefix(tmp_path)
     into = tmp_path / "elsewhere"
-    out = json.loads(ddlce(tmp_path, prefix, "--into", into, "--name", "train", "--json"))
+    out = json.loads(ddlce(tmp_path, prefix, "--out", into, "--name", "train", "--json"))
     assert out == {
         "name": "train",
         "version": "1.0.0",
@@ -187,7 +187,7 @@ def test_a_broken_package_record(tmp_path: Path) -> None:
 
 def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
     prefix = make_prefix(tmp_path)
-    message = ddlce(tmp_path, prefix, "--into", "/proc/ddl-ce", code=3)
+    message = ddlce(tmp_path, prefix, "--out", "/proc/ddl-ce", code=3)
     assert "/proc/ddl-ce" in message
 
 
@@ -322,7 +322,7 @@ def real(tmp_path: Path, installed: Site) -> Iterator[Site]:
 @pytest.mark.parametrize("system", ["lmod", "environment-modules"])
 def test_a_really_installed_environment(real: Site, tmp_path: Path, system: str) -> None:
     found, bash = require(system, "bash")
-    out = json.loads(real.ok("module", "mini", "--into", tmp_path / "modules", "--json"))
+    out = json.loads(real.ok("module", "mini", "--out", tmp_path / "modules", "--json"))
     tree = Path(out["use"][found.writer])
     names = ("before", "loaded", "after")
     before, loaded, after = (tmp_path / name for name in names)

@@ -138,13 +138,13 @@ def test_an_explicit_lock(site: Site, plain: Path) -> None:
 
 def test_options_that_name_a_folder(tree: MiniTree, plain: Path) -> None:
     tree.lock_sources([])
-    check(tree.ddlce("fetch", "--into", str(plain / "x")), plain)
+    check(tree.ddlce("fetch", "--out", str(plain / "x")), plain)
     check(tree.ddlce("fetch", "--from", str(plain / "x")), plain, code=2)
     check(tree.ddlce("serve", "--channel", str(plain / "x")), plain, code=2)
 
 
 def test_modulefiles(installed: Site, plain: Path) -> None:
-    check(installed.ddlce("module", "mini", "--into", plain / "x"), plain)
+    check(installed.ddlce("module", "mini", "--out", plain / "x"), plain)
 
 
 def test_the_tree(tree: MiniTree, plain: Path) -> None:

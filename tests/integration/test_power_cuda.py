@@ -1,6 +1,6 @@
 """libddl with CUDA for POWER: installed, loaded under emulation, and asked for a GPU without one.
 
-It takes what `ddlce build --subdir linux-ppc64le --cuda 12.4` left in the store, and builds
+It takes what `ddlce build --platform linux-ppc64le --cuda 12.4` left in the store, and builds
 nothing. No GPU can be had here: what reduces on host memory is all that runs.
 """
 

@@ -29,7 +29,7 @@ def prefix_of(plan: Plan, specs: Sequence[str], top: Path) -> Path:
     if plan.to_build:
         names = ", ".join(step.name for step in plan.to_build)
         cuda = next((f" --cuda {s.recipe.cuda}" for s in plan.to_build if s.recipe.cuda), "")
-        pytest.skip(f"not built: {names}; run `ddlce build --subdir {plan.subdir}{cuda}` first")
+        pytest.skip(f"not built: {names}; run `ddlce build --platform {plan.subdir}{cuda}` first")
     store = Store(load_settings().store)
     for step in plan.steps.values():
         for output in step.outputs:

@@ -193,11 +193,11 @@ def test_an_unknown_platform_is_refused(compiled: MiniTree) -> None:
 
 def test_the_plan_shows_absences_with_their_reasons(compiled: MiniTree) -> None:
     absent(compiled, f"{PPC}: {{app: 'there is none'}}\n")
-    shown = compiled.ddlce("plan", "--subdir", PPC)
+    shown = compiled.ddlce("plan", "--platform", PPC)
     assert shown.returncode == 0, shown.stderr
     assert "app: there is none" in shown.stdout
     assert shown.stdout.endswith("\n2 recipes: 2 to build, 2 absent\n")
-    found = json.loads(compiled.ddlce("plan", "--subdir", PPC, "--json").stdout)
+    found = json.loads(compiled.ddlce("plan", "--platform", PPC, "--json").stdout)
     actions = {entry["recipe"]: entry["action"] for entry in found}
     assert actions == {"base": "build", "lib": "build", "app": "absent", "data": "absent"}
 

@@ -49,3 +49,33 @@ def test_nothing_is_lost(
 def test_there_are_brackets_to_lose() -> None:
     assert sum("[env DDLCE_ROOT]" in text for _, text in TEXTS) > 5
     assert any("[==V]" in text for _, text in TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        *(
+            (path, "--subdir", "--platform")
+            for path in ("plan", "build", "debug", "index", "sources add", "sources recipe")
+        ),
+        ("fetch", "--into", "--out"),
+        ("module", "--into", "--out"),
+    ],
+)
+def test_the_old_name_of_an_option_stays(path: str, old: str, new: str) -> None:
+    """One word for one thing; scripts of users may have the word that was there first."""
+    command: Any = get_command(app)
+    for name in path.split():
+        command = command.commands[name]
+    assert any(option.opts == [new, old] for option in command.params)
+
+
+def test_one_thing_has_one_name() -> None:
+    def options(command: Any) -> Iterator[str]:
+        yield from (param.opts[0] for param in command.params)
+        for inner in getattr(command, "commands", {}).values():
+            yield from options(inner)
+
+    names = {*options(get_command(app))}
+    assert {"--platform", "--out"} <= names
+    assert not {"--subdir", "--into"} & names

@@ -286,7 +286,7 @@ def failure_error(failure: Failure) -> WorkError:
     """The message for a failed step: package, phase, last lines, log and what to type next."""
     tail = "\n".join(f"  │ {line}" for line in failure.tail())
     recipe = shlex.quote(failure.name.partition("@")[0])
-    option = "" if failure.subdir == BUILD_PLATFORM else f" --subdir {failure.subdir}"
+    option = "" if failure.subdir == BUILD_PLATFORM else f" --platform {failure.subdir}"
     return WorkError(
         f"{failure.package}: failed in phase {failure.phase!r}: {failure.error}\n"
         f"{tail}\n  log: {failure.log}",

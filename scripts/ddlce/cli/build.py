@@ -11,8 +11,8 @@ import typer
 from ddlce.cli.common import (
     CudaOption,
     JsonOption,
+    PlatformOption,
     SetOption,
-    SubdirOption,
     err,
     out,
     print_json,
@@ -48,7 +48,7 @@ def build(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", "-k", help="After a failure, build what still can be.")
     ] = False,
-    subdir: SubdirOption = BUILD_PLATFORM,
+    subdir: PlatformOption = BUILD_PLATFORM,
     cuda: CudaOption = "",
     extra: SetOption = "",
     json: JsonOption = False,

@@ -14,9 +14,11 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-SubdirOption = Annotated[
-    str, typer.Option("--subdir", help="The platform that the packages are for.")
+#: `--subdir` and `--into` are what these options were called first; scripts may have them.
+PlatformOption = Annotated[
+    str, typer.Option("--platform", "--subdir", help="The platform that the packages are for.")
 ]
+OUT = ("--out", "--into")
 CudaOption = Annotated[
     str, typer.Option("--cuda", help="The packages for this CUDA too, e.g. 13.0.")
 ]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import CudaOption, SetOption, SubdirOption, err
+from ddlce.cli.common import CudaOption, PlatformOption, SetOption, err
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import load_settings
 
@@ -26,7 +26,7 @@ def debug(
     command: Annotated[
         str | None, typer.Option("--command", "-c", help="Run this there instead of a shell.")
     ] = None,
-    subdir: SubdirOption = BUILD_PLATFORM,
+    subdir: PlatformOption = BUILD_PLATFORM,
     cuda: CudaOption = "",
     extra: SetOption = "",
 ) -> None:

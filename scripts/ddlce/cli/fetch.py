@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import CudaOption, JsonOption, SetOption, err, out, print_json
+from ddlce.cli.common import OUT, CudaOption, JsonOption, SetOption, err, out, print_json
 from ddlce.errors import InputError
 from ddlce.settings import SOURCES_LOCK
 
@@ -28,11 +28,11 @@ def fetch(
     ] = None,
     into: Annotated[
         Path | None,
-        typer.Option(help="Also fill this folder, for a machine with no network."),
+        typer.Option(*OUT, help="Also fill this folder, for a machine with no network."),
     ] = None,
     origin: Annotated[
         Path | None,
-        typer.Option("--from", help="Use only this folder, made by --into; no network."),
+        typer.Option("--from", help="Use only this folder, made by --out; no network."),
     ] = None,
     cuda: CudaOption = "",
     extra: SetOption = "",
@@ -45,7 +45,7 @@ def fetch(
 
     What is there already is not downloaded again; a killed run is resumed by running it again.
 
-    Example: ddlce fetch --into /media/stick   and, on the other machine,
+    Example: ddlce fetch --out /media/stick   and, on the other machine,
              ddlce fetch --from /media/stick
     """
     from ddlce.cli.progress import show_progress
@@ -57,11 +57,11 @@ def fetch(
     from ddlce.sources.locking import cuda_sources, set_sources
 
     if into and origin:
-        raise InputError("--into and --from: give one of the two")
+        raise InputError("--out and --from: give one of the two")
     if origin and not (origin / SOURCES_LOCK).is_file():
         raise InputError(
             f"--from {origin}: not a complete folder of sources ({SOURCES_LOCK} is missing)",
-            f"make it, where there is a network: ddlce fetch --into {origin}",
+            f"make it, where there is a network: ddlce fetch --out {origin}",
         )
     settings = load_settings()
     lock = SourcesLock.load(settings.sources_lock)

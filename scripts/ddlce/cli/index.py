@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ddlce.cli.common import JsonOption, RootOption, SubdirOption, out, print_json
+from ddlce.cli.common import JsonOption, PlatformOption, RootOption, out, print_json
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import Settings, load_settings
 
@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 
 def index(
-    subdir: SubdirOption = BUILD_PLATFORM, root: RootOption = None, json: JsonOption = False
+    subdir: PlatformOption = BUILD_PLATFORM, root: RootOption = None, json: JsonOption = False
 ) -> None:
     """Make the channel's index name the plan's packages, and the files beside it describe them.
 

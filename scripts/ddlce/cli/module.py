@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, RootOption, out, print_json
+from ddlce.cli.common import OUT, JsonOption, RootOption, out, print_json
 from ddlce.cli.env._common import say_waiting
 
 
@@ -23,7 +23,7 @@ def module(
     root: RootOption = None,
     into: Annotated[
         Path | None,
-        typer.Option("--into", help="Write here.", show_default="<root>/modulefiles"),
+        typer.Option(*OUT, help="Write here.", show_default="<root>/modulefiles"),
     ] = None,
     name: Annotated[
         str | None,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ddlce.cli.common import CudaOption, JsonOption, SetOption, SubdirOption, out, print_json
+from ddlce.cli.common import CudaOption, JsonOption, PlatformOption, SetOption, out, print_json
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import load_settings
 
@@ -24,7 +24,7 @@ def plan(
     explain: Annotated[
         bool, typer.Option("--explain", help="Say which inputs changed since the last build.")
     ] = False,
-    subdir: SubdirOption = BUILD_PLATFORM,
+    subdir: PlatformOption = BUILD_PLATFORM,
     cuda: CudaOption = "",
     extra: SetOption = "",
     json: JsonOption = False,

@@ -25,7 +25,9 @@ PIP_CHOOSES = (
     "--suite"
 )
 
-SubdirOption = Annotated[str, typer.Option(help="Platform of arch-specific files.")]
+PlatformOption = Annotated[
+    str, typer.Option("--platform", "--subdir", help="Platform of arch-specific files.")
+]
 SuiteOption = Annotated[str, typer.Option(help="Debian's suite, where not the machine's own.")]
 AreaOption = Annotated[
     str, typer.Option(help="Of that suite: contrib or non-free, where not the machine's own.")
@@ -77,7 +79,7 @@ def add(
     url: UrlOption = None,
     sha256: DigestOption = None,
     beside: BesideOption = False,
-    subdir: SubdirOption = BUILD_PLATFORM,
+    subdir: PlatformOption = BUILD_PLATFORM,
     suite: SuiteOption = "",
     area: AreaOption = "",
     with_dependencies: DependenciesOption = False,
@@ -184,7 +186,7 @@ def sync() -> None:
 @sources.command()
 def recipe(
     name: Annotated[str, typer.Argument(help="A package made from a wheel or a Debian package.")],
-    subdir: SubdirOption = BUILD_PLATFORM,
+    subdir: PlatformOption = BUILD_PLATFORM,
     cuda: CudaOption = "",
     extra: SetOption = "",
 ) -> None:

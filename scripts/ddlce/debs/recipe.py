@@ -144,7 +144,7 @@ def _find(lock: SourcesLock, deb: str, subdir: str) -> Source:
             return source
     raise InputError(
         f"no Debian package {deb} is locked for {subdir}",
-        f"ddlce sources add debian-binary:{deb} --subdir {subdir} --suite SUITE",
+        f"ddlce sources add debian-binary:{deb} --platform {subdir} --suite SUITE",
     )
 
 

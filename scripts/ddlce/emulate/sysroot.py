@@ -84,6 +84,6 @@ def _glibc(settings: Settings, platform: str) -> Source:
     if not found:
         raise InputError(
             f"sources.lock has no {GLIBC_PACKAGE} for {platform}",
-            f"ddlce sources add debian-binary:{GLIBC_PACKAGE} --subdir {platform} --suite SUITE",
+            f"ddlce sources add debian-binary:{GLIBC_PACKAGE} --platform {platform} --suite SUITE",
         )
     return found[0]

@@ -67,7 +67,7 @@ def add_set(settings: Settings, name: str, plan: Plan) -> Plan:
     if plan.subdir != BUILD_PLATFORM:
         raise InputError(
             f"the set {name} is built on {BUILD_PLATFORM}, not for {plan.subdir}",
-            f"leave --subdir out: its noarch packages are there for {plan.subdir}, too",
+            f"leave --platform out: its noarch packages are there for {plan.subdir}, too",
         )
     recipes = load_set_recipes(settings, name)
     found = add_steps_beside(settings, recipes, without_cuda(plan)).steps

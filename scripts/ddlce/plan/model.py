@@ -103,7 +103,7 @@ class Plan:
             if room is None and name in self.absent:
                 raise InputError(
                     f"{name} is not built for {self.subdir}: {self.absent[name]}",
-                    f"what is: ddlce plan --subdir {self.subdir}",
+                    f"what is: ddlce plan --platform {self.subdir}",
                 )
             if room is None:
                 raise InputError(f"{name}: no such recipe or package", "list them with: ddlce plan")

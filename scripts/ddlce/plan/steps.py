@@ -76,7 +76,7 @@ def check_built(store: Store, plan: Plan) -> None:
     steps = plan.steps.values()
     missing = [s.name for s in steps if not is_built(store, s.digest, s.outputs)]
     if missing:
-        option = "" if plan.subdir == BUILD_PLATFORM else f" --subdir {plan.subdir}"
+        option = "" if plan.subdir == BUILD_PLATFORM else f" --platform {plan.subdir}"
         raise WorkError(
             f"not built yet: {', '.join(missing)}", f"build them first: ddlce build{option}"
         )

@@ -214,7 +214,7 @@ class Apt:
             raise MachineError(
                 f"{ETC} names no Debian source, and some sources come from Debian",
                 "run this on a Debian machine with apt set up, or give the folder made by "
-                "`ddlce fetch --into DIR` with `ddlce fetch --from DIR`",
+                "`ddlce fetch --out DIR` with `ddlce fetch --from DIR`",
             )
         with locked_until(self.home / ".lock", self.stop):
             parts = self.home / "sources.list.d"
@@ -270,7 +270,7 @@ Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
         except FileNotFoundError:
             raise MachineError(
                 f"{program}: not on this machine, and some sources come from Debian",
-                "run `ddlce fetch --into DIR` on a Debian machine, `ddlce fetch --from DIR` here",
+                "run `ddlce fetch --out DIR` on a Debian machine, `ddlce fetch --from DIR` here",
             ) from None
         if done.returncode:
             reason = [line for line in done.stderr.splitlines() if line.startswith("E:")]
@@ -327,7 +327,7 @@ def _machine_suite() -> str:
     if release.get("ID") != "debian" or "VERSION_CODENAME" not in release:
         raise MachineError(
             "this machine is no release of Debian, and some sources come from another release",
-            "run `ddlce fetch --into DIR` on a Debian machine, `ddlce fetch --from DIR` here",
+            "run `ddlce fetch --out DIR` on a Debian machine, `ddlce fetch --from DIR` here",
         )
     return release["VERSION_CODENAME"]
 

@@ -151,7 +151,7 @@ def _copy(source: Source, store: SourceStore, origin: Path) -> None:
     if not file.is_file():
         raise SourceError(
             f"{file}: missing; sources.lock asks for it ({source.spec})",
-            f"make the folder again, where there is a network: ddlce fetch --into {origin}",
+            f"make the folder again, where there is a network: ddlce fetch --out {origin}",
         )
     store.add(source, file)
 
