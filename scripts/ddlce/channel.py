@@ -24,7 +24,6 @@ def update_channel(settings: Settings, *plans: Plan) -> tuple[int, list[str]]:
     create --lock`: neither asks the index. Others are only in the store.
 
     Args:
-        settings: the folders.
         plans: what was just built from; by default the build platform's, made anew. The plan of
             another platform wants that one beside it: `noarch` is one folder for both.
 

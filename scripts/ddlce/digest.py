@@ -38,7 +38,6 @@ def digest_parts(
     """The named parts of a recipe's digest.
 
     Args:
-        recipe: the room.
         outputs: its outputs, rendered without a digest.
         dependencies: recipe name → digest of every recipe in its build and host sections.
         subdir: the platform that it is built for.

@@ -138,7 +138,6 @@ def _symbols(elf: ELFFile, versions: dict[int, str], own: dict[int, str]) -> dic
     """What `Elf` says of symbols; by hand, as some libraries have 200000.
 
     Args:
-        elf: the file.
         versions: index → version that it needs.
         own: index → version that it defines.
     """

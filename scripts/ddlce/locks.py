@@ -31,7 +31,6 @@ def locked(path: Path, wait: bool = True, passing: bool = False) -> Iterator[Non
     could hold it, and makes marker files by default where the kernel has no locks.
 
     Args:
-        path: the file.
         wait: for whoever holds it.
         passing: the file is removed at the end, by its holder alone.
 

@@ -154,7 +154,6 @@ def clean_environment(prefix: Path, environ: Mapping[str, str]) -> dict[str, str
     """The variables of a shell that knows nothing but the activated `prefix`.
 
     Args:
-        prefix: the environment.
         environ: the caller's variables, of which those in KEPT stay.
 
     Raises:

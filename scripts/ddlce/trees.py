@@ -108,7 +108,6 @@ def running_from(prefixes: Iterable[Path], python: Path | None = None) -> dict[P
     """Which of these folders a process of this machine runs from, and one such process.
 
     Args:
-        prefixes: the folders.
         python: the environment whose Python they use, where they are overlays: of a program that
             was found by PATH, only its variables say which overlay it runs in.
 

@@ -90,7 +90,6 @@ class Scheduler:
     """Builds what a plan says.
 
     Args:
-        settings: the folders.
         plan: the steps; those marked for reuse are not touched.
         jobs: how many recipes may build at once.
         keep_going: after a failure, go on with what does not depend on it.

@@ -104,7 +104,6 @@ def deb_recipes(
     Args:
         manifest: recipes/debs/debs.yaml.
         lock: the locked sources, metadata included.
-        subdir: the target platform.
         wheels: the packages made from wheels, by canonical PyPI name.
 
     Raises:

@@ -83,7 +83,6 @@ def render(
     """Render all outputs of a recipe, in the order in which they must be built.
 
     Args:
-        recipe: the room.
         variants: from `load_variants`.
         subdir: the target platform, e.g. "linux-64".
         digest: the content digest that goes into the build strings.
@@ -127,10 +126,8 @@ def with_stored_sources(
     the platform of `host:`.
 
     Args:
-        recipe: the room.
         folder: an empty or missing folder.
         locate: sha256 → path of a source's bytes.
-        subdir: the target platform.
     """
     # Only what the digest covers: the engine puts the whole folder into the package.
     for file in recipe.files:

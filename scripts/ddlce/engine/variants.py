@@ -47,10 +47,6 @@ def load_variants(path: Path, subdir: str = BUILD_PLATFORM) -> Variants:
 def target_of(recipes: Path, subdir: str = BUILD_PLATFORM) -> Target:
     """A platform with its Python and its oldest glibc, as the variants say.
 
-    Args:
-        recipes: the folder of recipes.
-        subdir: the platform.
-
     Raises:
         InputError: as `python_version` and `glibc_floor`.
     """
@@ -66,10 +62,6 @@ def platforms_of(subdir: str) -> PlatformConfig:
 
 def glibc_floor(recipes: Path, subdir: str = BUILD_PLATFORM) -> str:
     """The oldest glibc that a platform's packages run on: `c_stdlib_version`, "" without one.
-
-    Args:
-        recipes: the folder of recipes.
-        subdir: the platform.
 
     Raises:
         InputError: the variants cannot be read, or name several versions, or what is none.
@@ -91,10 +83,6 @@ def glibc_floor(recipes: Path, subdir: str = BUILD_PLATFORM) -> str:
 @functools.cache
 def python_version(recipes: Path, subdir: str = BUILD_PLATFORM) -> str:
     """The minor version of a platform's Python, "3.11", as the variants say.
-
-    Args:
-        recipes: the folder of recipes.
-        subdir: the platform.
 
     Raises:
         InputError: there are no variants, or they name no one version of Python.

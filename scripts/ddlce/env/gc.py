@@ -75,7 +75,6 @@ def collect(
     What belongs to others, and releases that a process of this machine runs from, are left.
 
     Args:
-        settings: the root.
         keep: how many releases of each environment stay for each platform, the default one among
             them; the newest of the others are chosen by the time they were made.
         dry_run: only say what would be removed.

@@ -95,7 +95,6 @@ def verify(
     somebody who changed the records too.
 
     Args:
-        prefix: the environment.
         settings: the tree whose template `.condarc` was made from; without it, that file's text
             is not checked.
         lock: what the release must have been made from; its own copy otherwise.

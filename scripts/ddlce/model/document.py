@@ -21,7 +21,6 @@ def load_yaml(
     """The data in a YAML file; None in an empty one.
 
     Args:
-        path: the file.
         absent: what is raised where it is not there.
         hint: what to do about a file that is no YAML.
         kind: what the file is not, then: "a lock".
@@ -60,7 +59,6 @@ def load_model(
     """What a YAML file says, checked; an empty file says {}.
 
     Args:
-        path: the file.
         validate: a pydantic model's, or a type adapter's.
         explain: the data and what is wrong with them → the error.
         absent, hint, kind: as `load_yaml` takes them.

@@ -95,7 +95,6 @@ def run_activation(prefix: Path, env_name: str, preset: Mapping[str, str]) -> Ru
     """Activate `prefix` in a bash that knows nothing else, with some variables already set.
 
     Args:
-        prefix: the environment.
         env_name: what CONDA_DEFAULT_ENV says while the scripts run.
         preset: variables that the user is to have.
 

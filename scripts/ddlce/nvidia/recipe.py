@@ -64,7 +64,6 @@ def read_toolkit(path: Path, lock: SourcesLock, subdir: str) -> Toolkit:
     Args:
         path: recipes/nvidia/cudaNNN.yaml.
         lock: the locked sources, wheel metadata included.
-        subdir: the target platform.
 
     Raises:
         InputError: a wrong entry, or a wheel that is not locked.

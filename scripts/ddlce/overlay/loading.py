@@ -32,7 +32,6 @@ def missing_libraries(
     """One line for each library that a file of the overlay needs and nobody has.
 
     Args:
-        prefix: the overlay.
         mine: its distributions.
         records: those of its release.
     """

@@ -26,7 +26,6 @@ def add_steps_beside(settings: Settings, recipes: dict[str, Recipe], native: Pla
     """The native plan with recipes that nothing in it stands on.
 
     Args:
-        settings: the folders.
         recipes: those of a CUDA variant or of a set, or some of them.
         native: the plan of the build platform, with none of a CUDA variant.
 
@@ -55,7 +54,6 @@ def add_set(settings: Settings, name: str, plan: Plan) -> Plan:
     """The plan with the packages of a set, which stand on those for CPUs.
 
     Args:
-        settings: the folders.
         name: the set.
         plan: the plan of the build platform; steps of CUDA variants in it stay.
 

@@ -72,7 +72,6 @@ def make_cross_plan(settings: Settings, subdir: str, native: Plan) -> Plan:
     """The plan of another platform.
 
     Args:
-        settings: the folders.
         subdir: the target, e.g. "linux-ppc64le".
         native: the plan of the build platform.
 
@@ -115,7 +114,6 @@ def add_steps(
     """A target's plan with further recipes, and the native steps that they need.
 
     Args:
-        settings: the folders.
         plan: what is planned already.
         pool: the target's packages, those of the plan and those to be added.
         recipes: those of the pool that may be added; what the plan has is not.

@@ -24,7 +24,6 @@ def make_cross_cuda_plan(settings: Settings, subdir: str, cuda: str, native: Pla
     """The steps of another platform's plan, and those of a CUDA variant for it.
 
     Args:
-        settings: the folders.
         subdir: the target, e.g. "linux-ppc64le".
         cuda: the version of CUDA, "12.4".
         native: the plan of the build platform; steps of a CUDA variant in it do not count.

@@ -16,7 +16,6 @@ def make_cuda_plan(settings: Settings, cuda: str, native: Plan) -> Plan:
     """The steps of the native plan, and those of a CUDA variant.
 
     Args:
-        settings: the folders.
         cuda: the version of CUDA, "13.0".
         native: the plan of the build platform; steps of another CUDA variant in it do not count.
 

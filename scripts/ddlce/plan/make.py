@@ -24,8 +24,6 @@ def make_plan(
     """Read all recipes and say what must be built.
 
     Args:
-        settings: the folders.
-        subdir: the platform.
         cuda: a version of CUDA, "13.0", whose packages are planned too; "" for none.
         extra: a set whose packages are planned too; "" for none.
 

@@ -21,7 +21,6 @@ def with_all_built(settings: Settings, plan: Plan, native: Plan | None = None) -
     that are in there: else an index of it alone would take them from the others.
 
     Args:
-        settings: the folders.
         plan: of any platform.
         native: the build platform's, where the plan is another's.
     """

@@ -67,9 +67,7 @@ def load_cuda_recipes(
     are built for CUDA, or Debian's packages.
 
     Args:
-        settings: the folders.
         cuda: its version, "13.0".
-        subdir: the platform.
 
     Raises:
         InputError: as `load_recipes`; also where there is no such variant.

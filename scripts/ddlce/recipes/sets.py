@@ -57,7 +57,6 @@ def known_wheels(settings: Settings, name: str = "") -> dict[str, Package]:
     """The packages made from wheels, by canonical PyPI name: of a set, those below it too.
 
     Args:
-        settings: the folders.
         name: the set; "" for none.
 
     Raises:
@@ -81,9 +80,7 @@ def load_set_recipes(
     """The recipes of a set by room name: its rooms, then those of its table.
 
     Args:
-        settings: the folders.
         name: the set.
-        subdir: the platform.
 
     Raises:
         InputError: no such set, a recipe that is none, a package that is there already.
@@ -115,7 +112,6 @@ def set_of(settings: Settings, specs: Iterable[str]) -> str:
     """The set that has a package which these match specs name; "" where none does.
 
     Args:
-        settings: the folders.
         specs: an environment's.
     """
     wanted = {canonicalize_name(spec.split()[0]) for spec in specs}

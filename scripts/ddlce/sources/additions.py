@@ -63,9 +63,6 @@ def add_with_dependencies(
     Nothing is written until all of it is here and read.
 
     Args:
-        settings: the folders.
-        requests: the wheels.
-        subdir: the platform.
         table: the table that gets the lines; made where it is not there.
         known: the packages that there are, by canonical PyPI name.
         without: distributions that are left out, with what only they need.

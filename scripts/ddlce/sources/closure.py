@@ -48,10 +48,7 @@ def find_missing(
     """Ask pip's resolver for all that some wheels need, where no version that is there changes.
 
     Args:
-        settings: the folders.
-        requests: the wheels.
         known: the packages that there are, by canonical PyPI name.
-        subdir: the platform.
         without: distributions that shall not be added, nor what only they need.
 
     Raises:

@@ -161,7 +161,6 @@ def cuda_sources(settings: Settings, but: str = "") -> set[str]:
     """The sha256 of every source that packages for CUDA alone are made from.
 
     Args:
-        settings: the folders.
         but: a version of CUDA whose sources are left out.
 
     Raises:
@@ -182,7 +181,6 @@ def set_sources(settings: Settings, but: str = "") -> set[str]:
     """The sha256 of every source that packages of sets alone are made from.
 
     Args:
-        settings: the folders.
         but: a set whose sources are left out.
 
     Raises:

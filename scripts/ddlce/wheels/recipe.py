@@ -204,7 +204,6 @@ def refuse_newer(wheel: WheelMetadata, target: Target) -> None:
     """Fail on a wheel that does not run on the oldest glibc that the packages shall run on.
 
     Args:
-        wheel: its metadata.
         target: what the packages are for.
 
     Raises:
@@ -315,7 +314,6 @@ def library_dependencies(
     """The packages that have the libraries which a wheel needs and does not bundle, sorted.
 
     Args:
-        wheel: its metadata.
         entry: what its table says; `ignore_needed` counts.
         others: soname → package, beside LIBRARIES.
 
