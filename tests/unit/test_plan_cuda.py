@@ -10,7 +10,7 @@ import yaml
 from ddlce.errors import InputError
 from ddlce.model.source import SourcesLock
 from ddlce.plan import make_plan, with_all_built
-from ddlce.plan.cuda import make_cuda_plan
+from ddlce.plan.beside import make_cuda_plan
 from ddlce.recipes import cuda_versions, load_cuda_recipes
 from ddlce.settings import load_settings
 from ddlce.sources.locking import cuda_sources

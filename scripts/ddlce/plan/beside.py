@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddlce import digest as digests
-from ddlce.engine.render import render
-from ddlce.engine.variants import VARIANTS, load_variants
 from ddlce.errors import InputError
 from ddlce.model.recipe import Recipe
 from ddlce.plan.graph import find_owners, order_of, refuse_unknown, with_run_exports
 from ddlce.plan.model import Plan
-from ddlce.plan.steps import final_outputs, make_step
+from ddlce.plan.steps import StepMaker
 from ddlce.platforms import BUILD_PLATFORM
+from ddlce.recipes import load_cuda_recipes
+from ddlce.recipes.sets import load_set_recipes
 from ddlce.settings import Settings
-from ddlce.store import Store
 
 
 def without_cuda(plan: Plan) -> Plan:
@@ -23,7 +21,7 @@ def without_cuda(plan: Plan) -> Plan:
 
 
 def add_steps_beside(settings: Settings, recipes: dict[str, Recipe], native: Plan) -> Plan:
-    """The native plan with recipes that nothing in it stands on.
+    """The native plan with recipes that nothing in it stands on; all of it, from an empty one.
 
     Args:
         recipes: those of a CUDA variant or of a set, or some of them.
@@ -32,22 +30,36 @@ def add_steps_beside(settings: Settings, recipes: dict[str, Recipe], native: Pla
     Raises:
         InputError: a package that no recipe makes, or a cycle.
     """
-    variants, store = load_variants(settings.recipes / VARIANTS), Store(settings.store)
-    rendered = {n: [o for o, _ in render(r, variants, native.subdir)] for n, r in recipes.items()}
+    maker = StepMaker(settings, native.subdir)
     others = [output for step in native.steps.values() for output in step.outputs]
-    outputs = with_run_exports({n: made for n, made in rendered.items() if made}, others)
-    native_owners = {o.name: s.name for s in native.steps.values() for o in s.outputs}
-    owners = {**native_owners, **find_owners(recipes, outputs)}
+    outputs = with_run_exports(maker.outputs(recipes), others)
+    owners = {o.name: s.name for s in native.steps.values() for o in s.outputs}
+    owners |= find_owners(recipes, outputs)
     refuse_unknown(recipes, outputs, owners.keys())
     graph = {n: {owners[d] for o in made for d in o.all_deps} - {n} for n, made in outputs.items()}
     steps = dict(native.steps)
-    for name in order_of(recipes, {n: found & outputs.keys() for n, found in graph.items()}):
-        below = {owners[d] for o in outputs[name] for d in o.build_deps | o.host_deps} - {name}
-        known = {b: steps[b].digest for b in sorted(below)}
-        parts = digests.digest_parts(recipes[name], outputs[name], known)
-        final = final_outputs(recipes[name], variants, native.subdir, digests.combine(parts))
-        steps[name] = make_step(recipes[name], final, parts, graph[name], store, native.subdir)
+    for name in order_of(recipes, {n: after & outputs.keys() for n, after in graph.items()}):
+        built_on = {owners[d] for o in outputs[name] for d in o.build_deps | o.host_deps} - {name}
+        below = {recipe: steps[recipe].digest for recipe in sorted(built_on)}
+        steps[name] = maker.make(recipes[name], outputs[name], below, graph[name])
     return replace(native, steps=steps)
+
+
+def make_cuda_plan(settings: Settings, cuda: str, native: Plan) -> Plan:
+    """The steps of the native plan, and those of a CUDA variant.
+
+    A package for CUDA stands on the variant's build of each package that there is for CUDA, and on
+    the one build that there is of all others.
+
+    Args:
+        settings: the folders.
+        cuda: the version of CUDA, "13.0".
+        native: the plan of the build platform; steps of another CUDA variant in it do not count.
+
+    Raises:
+        InputError: as `make_plan`; also where there is no such variant.
+    """
+    return add_steps_beside(settings, load_cuda_recipes(settings, cuda), without_cuda(native))
 
 
 def add_set(settings: Settings, name: str, plan: Plan) -> Plan:
@@ -60,8 +72,6 @@ def add_set(settings: Settings, name: str, plan: Plan) -> Plan:
     Raises:
         InputError: no such set, another platform, or as `make_plan`.
     """
-    from ddlce.recipes.sets import load_set_recipes
-
     if plan.subdir != BUILD_PLATFORM:
         raise InputError(
             f"the set {name} is built on {BUILD_PLATFORM}, not for {plan.subdir}",

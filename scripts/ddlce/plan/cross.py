@@ -7,23 +7,21 @@ the build platform's: the same step, with the same digest, as in that platform's
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from ddlce import digest as digests
 from ddlce.absent import ABSENT, load_absent
-from ddlce.engine.render import Output, render
-from ddlce.engine.variants import VARIANTS, load_variants
+from ddlce.engine.render import Output
 from ddlce.errors import InputError
 from ddlce.model.recipe import Recipe
 from ddlce.plan.graph import find_owners, order_of, with_run_exports
 from ddlce.plan.model import Plan, Step
-from ddlce.plan.steps import final_outputs, make_step
+from ddlce.plan.steps import StepMaker
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.recipes import load_recipes
 from ddlce.recipes.sets import set_rooms
 from ddlce.settings import Settings
-from ddlce.store import Store
 
 NOARCH = "noarch"
 
@@ -66,6 +64,109 @@ class Pool:
             # It was tested where it was built; here it only runs.
             missing.setdefault(step.name, set()).update(_output(step, package).run_deps - names)
         return {recipe: sorted(found) for recipe, found in missing.items() if found}
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What recipes for the target stand on: its own packages, and native ones.
+
+    Of a recipe that both platforms build, a name without more means the target's step.
+
+    Attributes:
+        pool: the target's packages.
+        owners: package → the recipe of the pool that makes it.
+        native: the plan of the build platform.
+    """
+
+    pool: Pool
+    owners: Mapping[str, str]
+    native: Plan
+
+    @cached_property
+    def tools(self) -> dict[str, Step]:
+        """Native package → the step that makes it."""
+        return {o.name: step for step in self.native.steps.values() for o in step.outputs}
+
+    @cached_property
+    def _exporting(self) -> dict[str, Output]:
+        return {output.name: output for output in exporting(self.native)}
+
+    def below(self, made: Iterable[Output]) -> set[str]:
+        """The recipes of all that can be installed beside a recipe's packages on the target."""
+
+        def run_deps(package: str) -> Iterable[str]:
+            owner = self.owners.get(package)
+            outputs = self.pool.own[owner] if owner else self.tools[package].outputs
+            return [d for o in outputs if o.name == package for d in o.run_deps]
+
+        start = [d for o in made for d in o.host_deps | o.run_deps | o.test_deps]
+        return {self._recipe(package) for package in _closure(start, run_deps)}
+
+    def helpers(self, made: Iterable[Output]) -> set[str]:
+        """The native recipes of all that can be installed in the build environment."""
+        start = [d for o in made for d in o.build_deps]
+        packages = _closure(start, lambda package: self._exporting[package].run_deps)
+        return {self.tools[package].name for package in packages}
+
+    def native_steps(
+        self, below: Iterable[set[str]], helpers: Iterable[set[str]]
+    ) -> dict[str, Step]:
+        """The native steps that such recipes need, in order, under their names in the plan."""
+        needed = {n for names in below for n in names - self.pool.own.keys()}
+        needed |= {n for names in helpers for n in names}
+        needed |= {step.name for step in self.pool.shared.values()}
+        # All that must be there before they can be built and tested.
+        needed |= {n for name in needed for n in self.native.closure(name)}
+        return {
+            self._key(step): replace(step, name=self._key(step), after=self.natives(step.after))
+            for name, step in self.native.steps.items()
+            if name in needed
+        }
+
+    def digests(
+        self, name: str, made: Iterable[Output], steps: Mapping[str, Step]
+    ) -> dict[str, str]:
+        """The digests of all that a recipe is built on, by the names of their steps.
+
+        A recipe's own earlier outputs are no dependency; the native build of it may be one.
+        """
+        made = list(made)
+        direct = {self._recipe(d) for o in made for d in o.host_deps} - {name}
+        known = {n: steps[key].digest for n in direct for key in self.targets({n})}
+        used = [self.tools[d] for o in made for d in o.build_deps]
+        known |= {self._key(step): step.digest for step in used}
+        return dict(sorted(known.items()))
+
+    def targets(self, names: Iterable[str]) -> frozenset[str]:
+        """The steps for recipes that the target's packages come of."""
+        return frozenset(
+            n if n in self.pool.own else self._key(self.native.steps[n]) for n in names
+        )
+
+    def natives(self, names: Iterable[str]) -> frozenset[str]:
+        """The steps for recipes that the build platform's packages come of."""
+        return frozenset(self._key(self.native.steps[n]) for n in names)
+
+    def _recipe(self, package: str) -> str:
+        return self.owners.get(package) or self.pool.shared[package].name
+
+    def _key(self, step: Step) -> str:
+        """The name of a native step in the target's plan."""
+        if _is_noarch(step) and step.name not in self.pool.own:
+            return step.name
+        return f"{step.name}@{BUILD_PLATFORM}"
+
+
+def _closure(start: Iterable[str], needs: Callable[[str], Iterable[str]]) -> set[str]:
+    """Packages with all that they need."""
+    found: set[str] = set()
+    todo = [*start]
+    while todo:
+        package = todo.pop()
+        if package not in found:
+            found.add(package)
+            todo += needs(package)
+    return found
 
 
 def make_cross_plan(settings: Settings, subdir: str, native: Plan) -> Plan:
@@ -120,31 +221,16 @@ def add_steps(
         owners: package → the recipe of the pool that makes it.
         native: the plan of the build platform.
     """
-    subdir, own = plan.subdir, pool.own
-    tools = {o.name: step for step in native.steps.values() for o in step.outputs}
-    new = {n: made for n, made in own.items() if n in recipes and n not in plan.steps}
-    # Of a recipe that both platforms build, `below` means the target's, `helpers` the native one.
-    below = {name: _below(made, owners, pool, tools) for name, made in new.items()}
-    helpers = {name: _tools(made, exporting(native), tools) for name, made in new.items()}
-    keys = {s.name: _key(s, own) for s in native.steps.values()}
-    needed = {n for found in below.values() for n in found - own.keys()}
-    needed |= {n for found in helpers.values() for n in found}
-    needed = _with_closures(native, needed | {s.name for s in pool.shared.values()})
-    steps = {keys[n]: _renamed(native.steps[n], keys) for n in native.steps if n in needed}
-    steps = plan.steps | steps
-    graph = {name: found & new.keys() for name, found in below.items()}
-    variants, store = load_variants(settings.recipes / VARIANTS, subdir), Store(settings.store)
-    for name in order_of(recipes, graph):
-        direct = {owners.get(d) or pool.shared[d].name for o in own[name] for d in o.host_deps}
-        # A recipe's own earlier outputs are no dependency; the native build of it may be one.
-        known = {n: steps[n if n in own else keys[n]].digest for n in direct - {name}}
-        used = {tools[d].name for o in own[name] for d in o.build_deps}
-        known |= {keys[n]: native.steps[n].digest for n in used}
-        parts = digests.digest_parts(recipes[name], own[name], dict(sorted(known.items())), subdir)
-        final = final_outputs(recipes[name], variants, subdir, digests.combine(parts))
-        after = {n if n in own else keys[n] for n in below[name] - {name}}
-        after |= {keys[n] for n in helpers[name]}
-        steps[name] = make_step(recipes[name], final, parts, after, store, subdir)
+    ground = Ground(pool, owners, native)
+    new = {n: made for n, made in pool.own.items() if n in recipes and n not in plan.steps}
+    below = {name: ground.below(made) for name, made in new.items()}
+    helpers = {name: ground.helpers(made) for name, made in new.items()}
+    steps = plan.steps | ground.native_steps([*below.values()], [*helpers.values()])
+    maker = StepMaker(settings, plan.subdir)
+    for name in order_of(recipes, {n: needed & new.keys() for n, needed in below.items()}):
+        after = ground.targets(below[name] - {name}) | ground.natives(helpers[name])
+        digests = ground.digests(name, new[name], steps)
+        steps[name] = maker.make(recipes[name], new[name], digests, after)
     return replace(plan, steps=steps)
 
 
@@ -166,15 +252,10 @@ def known_absent(settings: Settings, section: str, recipes: Collection[str]) -> 
 def _pool(settings: Settings, subdir: str, native: Plan, recipes: dict[str, Recipe]) -> Pool:
     of_sets = set_rooms(settings)
     table = known_absent(settings, subdir, {*recipes, *native.steps, *of_sets})
-    variants = load_variants(settings.recipes / VARIANTS, subdir)
-    own: dict[str, list[Output]] = {}
-    for name, recipe in recipes.items():
-        there = native.steps.get(name)
-        if name in table or (there and _is_noarch(there)):
-            continue
-        made = [o for o, _ in render(recipe, variants, subdir) if o.subdir == subdir]
-        if made:
-            own[name] = made
+    noarch = {name for name, step in native.steps.items() if _is_noarch(step)}
+    own = StepMaker(settings, subdir).outputs(
+        {n: r for n, r in recipes.items() if n not in table and n not in noarch}
+    )
     ours = {o.name for made in own.values() for o in made}
     shared = {
         output.name: step
@@ -192,56 +273,6 @@ def _pool(settings: Settings, subdir: str, native: Plan, recipes: dict[str, Reci
                 else f"its recipe leaves {subdir} out"
             )
     return Pool(own, shared, absent)
-
-
-def _below(
-    made: Iterable[Output], owners: Mapping[str, str], pool: Pool, tools: Mapping[str, Step]
-) -> set[str]:
-    """The recipes of all that can be installed beside a recipe's packages on the target."""
-    found: set[str] = set()
-    todo = [d for o in made for d in o.host_deps | o.run_deps | o.test_deps]
-    seen: set[str] = set()
-    while todo:
-        package = todo.pop()
-        if package in seen:
-            continue
-        seen.add(package)
-        if package in owners:
-            found.add(owners[package])
-            outputs = [o for o in pool.own[owners[package]] if o.name == package]
-        else:
-            found.add(pool.shared[package].name)
-            outputs = [_output(tools[package], package)]
-        todo += [d for o in outputs for d in o.run_deps]
-    return found
-
-
-def _tools(made: Iterable[Output], built: Iterable[Output], tools: Mapping[str, Step]) -> set[str]:
-    """The native recipes of all that can be installed in the build environment."""
-    known = {output.name: output for output in built}
-    todo, seen = [d for o in made for d in o.build_deps], set[str]()
-    while todo:
-        package = todo.pop()
-        if package not in seen:
-            seen.add(package)
-            todo += known[package].run_deps
-    return {tools[package].name for package in seen}
-
-
-def _with_closures(native: Plan, names: Iterable[str]) -> set[str]:
-    """Native recipes with all that must be there before they can be built and tested."""
-    return {n for name in names for n in (name, *native.closure(name))}
-
-
-def _key(step: Step, own: Mapping[str, object]) -> str:
-    """The name of a native step in the target's plan."""
-    if _is_noarch(step) and step.name not in own:
-        return step.name
-    return f"{step.name}@{BUILD_PLATFORM}"
-
-
-def _renamed(step: Step, keys: Mapping[str, str]) -> Step:
-    return replace(step, name=keys[step.name], after=frozenset(keys[n] for n in step.after))
 
 
 def _is_noarch(step: Step) -> bool:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ddlce.engine.render import Output, render
-from ddlce.engine.variants import VARIANTS, load_variants
+from ddlce.engine.render import Output
 from ddlce.model.recipe import Recipe
-from ddlce.plan.beside import add_steps_beside
+from ddlce.plan.beside import add_steps_beside, without_cuda
 from ddlce.plan.cross import NOARCH, Pool, add_steps, exporting, known_absent, plan_and_pool
 from ddlce.plan.graph import find_owners, with_run_exports
 from ddlce.plan.model import Plan
+from ddlce.plan.steps import StepMaker
 from ddlce.recipes import load_cuda_recipes
 from ddlce.settings import Settings
 
@@ -31,7 +31,7 @@ def make_cross_cuda_plan(settings: Settings, subdir: str, cuda: str, native: Pla
     Raises:
         InputError: as `make_cross_plan`; also where the platform has no such variant.
     """
-    native = replace(native, steps={n: s for n, s in native.steps.items() if not s.recipe.cuda})
+    native = without_cuda(native)
     recipes = load_cuda_recipes(settings, cuda, subdir)
     plan, pool = plan_and_pool(settings, subdir, native)
     key = cuda.replace(".", "")
@@ -52,9 +52,8 @@ def make_cross_cuda_plan(settings: Settings, subdir: str, cuda: str, native: Pla
 
 def noarch_cuda_plan(settings: Settings, recipes: Mapping[str, Recipe], native: Plan) -> Plan:
     """The native plan, with those of a CUDA variant's recipes that make noarch packages alone."""
-    variants = load_variants(settings.recipes / VARIANTS)
-    made = {n: [o for o, _ in render(r, variants, native.subdir)] for n, r in recipes.items()}
-    noarch = {n for n, each in made.items() if {o.subdir for o in each} == {NOARCH}}
+    outputs = StepMaker(settings).outputs(recipes)
+    noarch = {n for n, made in outputs.items() if {o.subdir for o in made} == {NOARCH}}
     return add_steps_beside(settings, {n: r for n, r in recipes.items() if n in noarch}, native)
 
 
@@ -67,14 +66,9 @@ def _pool(
     absent: dict[str, str],
 ) -> Pool:
     """The target's packages with those for CUDA, before it is found out which can be had."""
-    variants = load_variants(settings.recipes / VARIANTS, subdir)
-    own: dict[str, list[Output]] = {}
-    for name, recipe in recipes.items():
-        if name in absent or name in with_noarch.steps:
-            continue
-        made = [o for o, _ in render(recipe, variants, subdir) if o.subdir == subdir]
-        if made:
-            own[name] = made
+    own = StepMaker(settings, subdir).outputs(
+        {n: r for n, r in recipes.items() if n not in absent and n not in with_noarch.steps}
+    )
     noarch = [step for n, step in with_noarch.steps.items() if n in recipes]
     shared = {o.name: step for step in noarch for o in step.outputs}
     return Pool(pool.own | own, pool.shared | shared, absent)

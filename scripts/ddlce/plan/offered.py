@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddlce.plan.beside import add_set, without_cuda
+from ddlce.plan.beside import add_set, make_cuda_plan, without_cuda
 from ddlce.plan.cross_cuda import make_cross_cuda_plan, noarch_cuda_plan
-from ddlce.plan.cuda import make_cuda_plan
 from ddlce.plan.model import Plan, Step
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.recipes import cuda_variants, load_cuda_recipes

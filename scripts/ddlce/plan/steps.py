@@ -2,62 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ddlce import digest as digests
-from ddlce.engine.render import Output, render
-from ddlce.engine.variants import Variants
+from ddlce.engine.render import NO_DIGEST, Output, render
+from ddlce.engine.variants import VARIANTS, load_variants
 from ddlce.errors import InputError, WorkError
 from ddlce.model.recipe import Recipe
 from ddlce.plan.model import Plan, Step, record_name
 from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import Settings
 from ddlce.store import Store
 
 
-def final_outputs(
-    recipe: Recipe, variants: Variants, subdir: str, digest: str
-) -> tuple[Output, ...]:
-    """What a recipe makes for a platform, with the digest in the build strings.
+class StepMaker:
+    """Makes the steps of a plan for one platform.
 
-    A noarch output belongs to the build platform's plan alone: made by two, there would be two
-    builds of one package for a solver to choose between.
+    Attributes:
+        subdir: the platform.
     """
-    rendered = render(recipe, variants, subdir, digest[: digests.SHORT])
-    return tuple(o for o, _ in rendered if subdir in (BUILD_PLATFORM, o.subdir))
 
+    def __init__(self, settings: Settings, subdir: str = BUILD_PLATFORM) -> None:
+        self.subdir = subdir
+        self._variants = load_variants(settings.recipes / VARIANTS, subdir)
+        self._store = Store(settings.store)
 
-def make_step(
-    recipe: Recipe,
-    outputs: tuple[Output, ...],
-    parts: digests.Parts,
-    after: Iterable[str],
-    store: Store,
-    subdir: str,
-) -> Step:
-    """A step, marked for reuse where the store has its packages.
+    def outputs(self, recipes: Mapping[str, Recipe]) -> dict[str, list[Output]]:
+        """Recipe → its outputs without a digest; only recipes that have any for the platform.
 
-    Raises:
-        InputError: other bytes would get a name that a package had before.
-    """
-    digest, record = digests.combine(parts), record_name(recipe.name, subdir)
-    for output in outputs:
-        if digest[: digests.SHORT] not in output.build:
-            raise InputError(
-                f"{recipe.path}: {output.name} has the build string {output.build!r}, in which "
-                "there is no digest",
-                "write: string: h${{ digest }}_0, so that another build gets another file name",
-            )
-    reuse = is_built(store, digest, outputs)
-    return Step(
-        recipe=recipe,
-        outputs=outputs,
-        digest=digest,
-        parts=parts,
-        after=frozenset(after),
-        reuse=reuse,
-        why=() if reuse else _why(store, record, parts),
-        subdir=subdir,
-    )
+        A noarch output belongs to the build platform's plan alone: made by two, there would be two
+        builds of one package for a solver to choose between.
+        """
+        rendered = {name: self._render(recipe) for name, recipe in recipes.items()}
+        return {name: [*made] for name, made in rendered.items() if made}
+
+    def make(
+        self,
+        recipe: Recipe,
+        outputs: list[Output],
+        below: Mapping[str, str],
+        after: Iterable[str],
+    ) -> Step:
+        """A step, marked for reuse where the store has its packages.
+
+        Args:
+            recipe: what it builds.
+            outputs: the recipe's, without a digest.
+            below: what it is built on → the digest of that.
+            after: the steps that must be done before.
+
+        Raises:
+            InputError: other bytes would get a name that a package had before.
+        """
+        parts = digests.digest_parts(recipe, outputs, below, self.subdir)
+        digest = digests.combine(parts)
+        final = self._render(recipe, digest[: digests.SHORT])
+        for output in final:
+            if digest[: digests.SHORT] not in output.build:
+                raise InputError(
+                    f"{recipe.path}: {output.name} has the build string {output.build!r}, in which "
+                    "there is no digest",
+                    "write: string: h${{ digest }}_0, so that another build gets another file name",
+                )
+        reuse = is_built(self._store, digest, final)
+        record = record_name(recipe.name, self.subdir)
+        return Step(
+            recipe=recipe,
+            outputs=final,
+            digest=digest,
+            parts=parts,
+            after=frozenset(after),
+            reuse=reuse,
+            why=() if reuse else _why(self._store, record, parts),
+            subdir=self.subdir,
+        )
+
+    def _render(self, recipe: Recipe, digest: str = NO_DIGEST) -> tuple[Output, ...]:
+        rendered = render(recipe, self._variants, self.subdir, digest)
+        return tuple(o for o, _ in rendered if self.subdir in (BUILD_PLATFORM, o.subdir))
 
 
 def is_built(store: Store, digest: str, outputs: tuple[Output, ...]) -> bool:
