@@ -16,7 +16,7 @@ from ddlce.errors import InputError
 from ddlce.model.document import first_problem, load_model
 
 
-class Entry(BaseModel):
+class TableEntry(BaseModel):
     """One package of a table.
 
     Attributes:
@@ -102,7 +102,7 @@ def compiled_for(python: str) -> list[str]:
     return ["python", f"python_abi {python}.* *_cp{python.replace('.', '')}"]
 
 
-def requirements(name: str, entry: Entry, run: list[str]) -> dict[str, Any]:
+def requirements(name: str, entry: TableEntry, run: list[str]) -> dict[str, Any]:
     """A recipe's `requirements` with these run dependencies."""
     found: dict[str, Any] = {"run": run}
     if entry.constrains:
@@ -115,13 +115,13 @@ def requirements(name: str, entry: Entry, run: list[str]) -> dict[str, Any]:
     return found
 
 
-def import_tests(entry: Entry, imports: list[str]) -> list[dict[str, Any]]:
+def import_tests(entry: TableEntry, imports: list[str]) -> list[dict[str, Any]]:
     """The test that imports what the entry names, else `imports`; none where that is nothing."""
     names = imports if entry.imports is None else entry.imports
     return [{"python": {"imports": names, "pip_check": entry.pip_check}}] if names else []
 
 
-def command_tests(entry: Entry) -> list[dict[str, Any]]:
+def command_tests(entry: TableEntry) -> list[dict[str, Any]]:
     """The test that runs the entry's commands; none where there are none."""
     if not entry.commands:
         return []

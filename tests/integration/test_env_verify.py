@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.env.layout import LOCK_COPY, ORIGIN
-from ddlce.env.verify import Report, verify
+from ddlce.env.verify import Verified, verify
 from ddlce.model.envlock import EnvLock
 from ddlce.trees import remove_tree
 from support.minienv import Site, served, site_of_channel
@@ -216,7 +216,7 @@ def test_attributes(prefix: Path, quick: bool) -> None:
     if os.geteuid() != 0:
         del given[prefix / "bin/miniarch"]  # only root gives capabilities
     assert verify(prefix, quick=quick).attributes == []
-    assert not Report(prefix, "release", attributes=["bin/x: security.capability"]).ok
+    assert not Verified(prefix, "release", attributes=["bin/x: security.capability"]).ok
     modes = {path: path.stat().st_mode for path in given}
     try:
         for path, (name, value) in given.items():

@@ -73,9 +73,7 @@ def test_a_table_is_found_by_a_column() -> None:
     row = figures.table("2026-11-24-bench.md", "oneccl")[0]
     assert (row["size"], row["ddl"], figures.number(row["ddl"])) == ("4 B", "0.168", 0.168)
     assert figures.number("–") is None
-    with pytest.raises(
-        ValueError, match=r"bench\.md has no table with the column 'none'"
-    ):
+    with pytest.raises(ValueError, match=r"bench\.md has no table with the column 'none'"):
         figures.table("2026-11-24-bench.md", "none")
 
 

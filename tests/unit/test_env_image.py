@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from ddlce.env.image import check_node_place, node_place
-from ddlce.env.imagefile import TIME, Content, write_image
+from ddlce.env.imagefile import TIME, ImageContent, write_image
 from ddlce.env.records import Record
 from ddlce.env.relink import PackagePlan
 from ddlce.errors import InputError, SourceError
@@ -39,7 +39,7 @@ def plan(folder: Path) -> PackagePlan:
 
 def written(source: Path, folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
-    return write_image(Content(source, [plan(source)]), folder, "x").path
+    return write_image(ImageContent(source, [plan(source)]), folder, "x").path
 
 
 def members(image: Path) -> dict[str, tarfile.TarInfo]:
@@ -78,7 +78,7 @@ def test_a_file_that_is_gone_leaves_nothing_half_written(tmp_path: Path) -> None
     out = tmp_path / "out"
     out.mkdir()
     with pytest.raises(SourceError, match="a/tool cannot be read"):
-        write_image(Content(tmp_path / "a", [made]), out, "x")
+        write_image(ImageContent(tmp_path / "a", [made]), out, "x")
     assert not list(out.iterdir())
 
 

@@ -18,8 +18,7 @@ from rich.progress import (
 
 from ddlce.cli.common import err
 from ddlce.model.source import Source
-from ddlce.sources.fetch import Fetched
-from ddlce.sources.fetch import Progress as FetchProgress
+from ddlce.sources.fetch import Fetched, FetchProgress
 
 
 @contextlib.contextmanager

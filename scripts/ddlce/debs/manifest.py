@@ -7,10 +7,10 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from ddlce.repackaged import Entry, Table
+from ddlce.repackaged import Table, TableEntry
 
 
-class DebEntry(Entry):
+class DebEntry(TableEntry):
     """One package. All that is not said here comes from the Debian packages' own metadata.
 
     Attributes:
@@ -27,7 +27,7 @@ class DebEntry(Entry):
         unmodified: the files stay as they are, as their licence demands; for libraries alone.
     """
 
-    CORRECTIONS = (*Entry.CORRECTIONS, "patches", "version", "without", "instead_of_recipe")
+    CORRECTIONS = (*TableEntry.CORRECTIONS, "patches", "version", "without", "instead_of_recipe")
     CORRECTS = "changes what Debian made"
 
     debs: list[str] = Field(default_factory=list)

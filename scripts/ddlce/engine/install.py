@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from ddlce.engine.unpack import Hostile, NotLocked, fill
 from ddlce.engine.view import VIEW, damaged, name_real_caches, shown
-from ddlce.engine.worker import Progress, WorkerError, call, say, serve
+from ddlce.engine.worker import OnProgress, WorkerError, call, say, serve
 from ddlce.errors import DdlceError, MachineError, SourceError, WorkError
 from ddlce.files import not_yet_on_disk
 from ddlce.model.envlock import LockedPackage
@@ -62,7 +62,7 @@ class InstallRequest:
     final: Path | None = None
     installed: Sequence[LockedPackage] = ()
     offline: bool = False
-    progress: Progress | None = None
+    progress: OnProgress | None = None
     on_wait: OnWait | None = None
 
     @property

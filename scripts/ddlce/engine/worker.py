@@ -31,7 +31,7 @@ BUNDLES = (
 )
 
 #: Called with (done, total, what) while the worker works.
-Progress = Callable[[int, int, str], None]
+OnProgress = Callable[[int, int, str], None]
 
 
 class WorkerError(Exception):
@@ -53,7 +53,7 @@ class WorkerError(Exception):
 def call(
     module: str,
     request: dict[str, Any],
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     on_wait: OnWait | None = None,
 ) -> Any:
     """Run `python -m module` with `request` and return its answer.
@@ -102,7 +102,7 @@ def call(
 def _converse(
     process: subprocess.Popen[str],
     request: dict[str, Any],
-    progress: Progress | None,
+    progress: OnProgress | None,
     on_wait: OnWait | None,
 ) -> dict[str, Any] | None:
     """Give a worker its request and listen to the end; its last word, if it says any."""

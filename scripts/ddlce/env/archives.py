@@ -66,7 +66,7 @@ class Wanted:
 
 
 @dataclass
-class Content:
+class PackageContent:
     """Of one package.
 
     Attributes:
@@ -82,7 +82,7 @@ class Content:
 
 def read_archives(
     packages: list[LockedPackage], channels: dict[str, str], prefix: Path
-) -> list[Content]:
+) -> list[PackageContent]:
     """What each package must have in the environment at `prefix`.
 
     Args:
@@ -94,19 +94,19 @@ def read_archives(
     version = ".".join(python.version.split(".")[:2]) if python else ""
     place = _Place(str(prefix), site_packages(p.model_dump() for p in packages), version)
 
-    def read(package: LockedPackage) -> Content:
+    def read(package: LockedPackage) -> PackageContent:
         url = package.url(channels)
         try:
             with _copied(url, package.sha256) as archive:
-                return Content(package.stem, _Archive(package, archive, place).files())
+                return PackageContent(package.stem, _Archive(package, archive, place).files())
         except SourceError as error:
-            return Content(package.stem, problem=error.message)
+            return PackageContent(package.stem, problem=error.message)
         except HTTPError as error:  # the answer was cut off: what requests does not see
-            return Content(package.stem, problem=f"{url}: cannot be fetched: {error}")
+            return PackageContent(package.stem, problem=f"{url}: cannot be fetched: {error}")
         except (OSError, ValueError, KeyError, TypeError, Unusual) as error:
-            return Content(package.stem, problem=f"{url}: cannot be read: {error}")
+            return PackageContent(package.stem, problem=f"{url}: cannot be read: {error}")
         except (tarfile.TarError, zstandard.ZstdError) as error:
-            return Content(package.stem, problem=f"{url}: cannot be read: {error}")
+            return PackageContent(package.stem, problem=f"{url}: cannot be read: {error}")
 
     # Largest first, so that no big one is left to run alone at the end.
     with ThreadPoolExecutor(PARALLEL) as pool:

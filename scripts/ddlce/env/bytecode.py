@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from ddlce.bytecheck import source_name
 from ddlce.elf import read_elf
 from ddlce.env.freeze import FROZEN
-from ddlce.env.records import Entry, Record
+from ddlce.env.records import FileEntry, Record
 from ddlce.env.sharing import Sharing
 from ddlce.errors import WorkError
 from ddlce.files import sha256_file
@@ -174,7 +174,7 @@ def module_of(pyc: str) -> str:
     return f"{folder}{source_name(name)}"
 
 
-def _entry(prefix: Path, name: str) -> Entry:
+def _entry(prefix: Path, name: str) -> FileEntry:
     path = prefix / name
     return {
         "_path": name,

@@ -39,7 +39,7 @@ from ddlce.waiting import OnWait
 
 if TYPE_CHECKING:
     from ddlce.engine.install import InstallRequest
-    from ddlce.engine.worker import Progress
+    from ddlce.engine.worker import OnProgress
     from ddlce.model.envlock import LockedPackage
 
 #: Files of a release that a clone has too; they name no prefix.
@@ -74,7 +74,7 @@ def clone(
     name: str,
     source: Path,
     *,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     on_wait: OnWait | None = None,
 ) -> Cloned:
     """Copy the environment at `source` to a new one.

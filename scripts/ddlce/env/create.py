@@ -15,13 +15,14 @@ from packaging.version import Version
 
 from ddlce.engine.driver import driver_cuda
 from ddlce.engine.install import CacheLayer, InstallRequest, install
-from ddlce.engine.worker import Progress
+from ddlce.engine.worker import OnProgress
 from ddlce.env.bytecode import compile_bytecode
 from ddlce.env.condacache import show_to_conda
 from ddlce.env.finish import finish, finish_records
 from ddlce.env.freeze import freeze, make_read_only
 from ddlce.env.gc import prune_packages
 from ddlce.env.layout import (
+    CLONES,
     CURRENT,
     LOCK_COPY,
     Layout,
@@ -69,7 +70,7 @@ def create(
     channel: str,
     *,
     offline: bool = False,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     on_wait: OnWait | None = None,
     runner: Runner | None = None,
 ) -> Created:
@@ -176,7 +177,7 @@ def render_condarc(settings: Settings, channels: list[str]) -> str:
     layout = Layout(settings.root)
     values = {
         "channels": channels,
-        "envs": "~/.local/share/ddl-ce-envs",
+        "envs": CLONES,
         "names": str(layout.names),
         "pkgs": str(layout.pkgs),
     }

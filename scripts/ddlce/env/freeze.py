@@ -16,7 +16,7 @@ import os
 import stat
 from pathlib import Path
 
-from ddlce.env.records import Entry, Record
+from ddlce.env.records import FileEntry, Record
 from ddlce.errors import InputError
 from ddlce.files import write_atomic
 
@@ -42,7 +42,7 @@ def freeze(prefix: Path, env: str, records: list[Record]) -> None:
                 record.add([_entry(prefix, folder / EXTERNAL, text)])
 
 
-def _entry(prefix: Path, path: Path, text: str) -> Entry:
+def _entry(prefix: Path, path: Path, text: str) -> FileEntry:
     return {
         "_path": str(path.relative_to(prefix)),
         "path_type": "hardlink",

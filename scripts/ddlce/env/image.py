@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ddlce.env.imagefile import PARTIAL, Content, write_image
+from ddlce.env.imagefile import PARTIAL, ImageContent, write_image
 from ddlce.env.layout import Layout, Origin, require_origin
 from ddlce.env.records import read_records
 from ddlce.env.relink import Unusual, plan_links
@@ -31,7 +31,7 @@ from ddlce.userpath import absolute
 from ddlce.waiting import OnWait, waiting_lock
 
 if TYPE_CHECKING:
-    from ddlce.engine.worker import Progress
+    from ddlce.engine.worker import OnProgress
     from ddlce.settings import Settings
 
 #: Raise it when an image of the same release gets other bytes.
@@ -94,7 +94,7 @@ def make_image(
     place: Path,
     folder: Path | None = None,
     *,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     on_wait: OnWait | None = None,
 ) -> Imaged:
     """Make the image of a release for a place, or find the one that is there.
@@ -194,9 +194,9 @@ def _inputs(origin: Origin, place: Path) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _content(source: Path, prefix: Path, pkgs: Path) -> Content:
+def _content(source: Path, prefix: Path, pkgs: Path) -> ImageContent:
     try:
-        return Content(source, plan_links(source, prefix, read_records(source), pkgs))
+        return ImageContent(source, plan_links(source, prefix, read_records(source), pkgs))
     except Unusual as error:
         raise InputError(
             f"no image of {source} can be made for {prefix}: {error}",

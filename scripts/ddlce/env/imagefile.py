@@ -22,7 +22,7 @@ from ddlce.files import rename_synced
 from ddlce.trees import PARTIAL as PARTIAL
 
 if TYPE_CHECKING:
-    from ddlce.engine.worker import Progress
+    from ddlce.engine.worker import OnProgress
 
 #: zstd's own default: higher ones take far longer, and save little of a network's time.
 LEVEL = 3
@@ -32,7 +32,7 @@ BLOCK = 4096
 
 
 @dataclass(frozen=True)
-class Content:
+class ImageContent:
     """What goes into an image.
 
     Attributes:
@@ -95,7 +95,7 @@ class _Hashed(io.RawIOBase):
 
 
 def write_image(
-    content: Content, folder: Path, name: str, progress: Progress | None = None
+    content: ImageContent, folder: Path, name: str, progress: OnProgress | None = None
 ) -> Written:
     """Write an image under a hidden name, then rename it.
 
@@ -131,7 +131,9 @@ def write_image(
     return Written(path, sha256, hashed.size, unpacked, files)
 
 
-def _write_tar(packed: IO[bytes], content: Content, progress: Progress | None) -> tuple[int, int]:
+def _write_tar(
+    packed: IO[bytes], content: ImageContent, progress: OnProgress | None
+) -> tuple[int, int]:
     """Write all members; the bytes that they take on a disk, and how many they are."""
     members = sorted(_members(content), key=lambda member: member.name)
     folders = _folders(member.name for member in members)
@@ -146,7 +148,7 @@ def _write_tar(packed: IO[bytes], content: Content, progress: Progress | None) -
     return unpacked, len(folders) + len(members)
 
 
-def _members(content: Content) -> Iterator[_Member]:
+def _members(content: ImageContent) -> Iterator[_Member]:
     """Every file, in no order."""
     for plan in content.plans:
         for file, name, mtime_ns in plan.links:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ddlce.engine.install import CacheLayer, InstallRequest, install
 from ddlce.engine.solve import solve
-from ddlce.engine.worker import Progress
+from ddlce.engine.worker import OnProgress
 from ddlce.env.clone import locked_package
 from ddlce.env.finish import finish, finish_records
 from ddlce.env.freeze import protect_links, refuse_frozen
@@ -44,7 +44,7 @@ def install_specs(
     *,
     channel: str | None = None,
     offline: bool = False,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     on_wait: OnWait | None = None,
 ) -> Changed:
     """Add packages to a clone; what it has stays unless a spec makes it change.

@@ -33,6 +33,9 @@ from ddlce.waiting import OnWait, waiting_lock
 LOCK_COPY = Path("conda-meta", "ddl-ce.lock")
 CURRENT = "current"
 
+#: Where clones and overlays go, unless conda's variables name another folder.
+CLONES = "~/.local/share/ddl-ce-envs"
+
 
 class Origin(BaseModel):
     """`conda-meta/ddl-ce.origin`: what an environment is and what it was made from (JSON).
@@ -154,7 +157,7 @@ def is_gone(path: Path) -> bool:
 
 
 def clones_folder() -> Path:
-    """Where clones go: the user's first folder of environments, else ~/.local/share/ddl-ce-envs.
+    """Where clones go: the user's first folder of environments, else `CLONES`.
 
     conda takes either variable, and stops where both are set.
     """
@@ -164,7 +167,7 @@ def clones_folder() -> Path:
         for path in os.environ.get(variable, "").split(os.pathsep)
         if path
     ]
-    chosen = listed[0] if listed else "~/.local/share/ddl-ce-envs"
+    chosen = listed[0] if listed else CLONES
     return Path(os.path.realpath(absolute(chosen, "CONDA_ENVS_PATH")))
 
 

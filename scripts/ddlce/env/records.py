@@ -20,7 +20,7 @@ from ddlce.files import write_atomic
 from ddlce.safepath import is_inside
 
 #: One file of a package in paths_data.
-Entry = dict[str, Any]
+FileEntry = dict[str, Any]
 
 
 class Record:
@@ -35,7 +35,7 @@ class Record:
         self.path = path
         try:
             self.data: dict[str, Any] = jsontext.load(path.read_bytes())
-            self.entries: list[Entry] = self.data["paths_data"]["paths"]
+            self.entries: list[FileEntry] = self.data["paths_data"]["paths"]
             outside = [e["_path"] for e in self.entries if not is_inside(e["_path"])]
             if outside:
                 raise ValueError(f"{outside[0]!r} lies outside the environment")
@@ -49,13 +49,13 @@ class Record:
         """`name-version-build`."""
         return self.path.stem
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[FileEntry]) -> None:
         """Add files to the package."""
         for entry in entries:
             self.entries.append(entry)
             self.data["files"].append(entry["_path"])
 
-    def with_entries(self, entries: list[Entry]) -> Record:
+    def with_entries(self, entries: list[FileEntry]) -> Record:
         """A record that differs in its files; this one stays as it is."""
         twin = copy.copy(self)
         paths = {**self.data["paths_data"], "paths": entries}

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 
 from ddlce.env.bytecode import shared_bytecode
 from ddlce.env.freeze import is_mark
-from ddlce.env.records import Entry, Record
+from ddlce.env.records import FileEntry, Record
 from ddlce.env.sharing import Sharing, compiled_time
 from ddlce.noarch import site_packages
 from ddlce.packagecache import find
 
 if TYPE_CHECKING:
-    from ddlce.engine.worker import Progress
+    from ddlce.engine.worker import OnProgress
 
 #: The longest `#!` line that every kernel reads to its end.
 SHEBANG = 127
@@ -91,7 +91,7 @@ def plan_links(source: Path, target: Path, records: list[Record], pkgs: Path) ->
 
 
 def link_files(
-    plans: list[PackagePlan], staging: Path, sharing: Sharing, progress: Progress | None = None
+    plans: list[PackagePlan], staging: Path, sharing: Sharing, progress: OnProgress | None = None
 ) -> None:
     """Carry out the plans in the empty folder `staging`.
 
@@ -144,7 +144,7 @@ class _Planner:
             raise Unusual(f"{record.stem}, as it was installed, is not in {self.pkgs}")
         python = record.data.get("noarch") == "python"
         plan = PackagePlan(record)
-        entries: list[Entry] = []
+        entries: list[FileEntry] = []
         bytecode = shared_bytecode(self.source, record)
         for entry in record.entries:
             if not entry.keys() <= FIELDS:
@@ -185,7 +185,7 @@ class _Planner:
             return script
         return name
 
-    def _relocated(self, plan: PackagePlan, entry: Entry, file: str) -> Entry:
+    def _relocated(self, plan: PackagePlan, entry: FileEntry, file: str) -> FileEntry:
         """Plan a file with the prefix inside; returns its new entry."""
         data, mode = _read(file)
         old = os.fsencode(entry["prefix_placeholder"])
@@ -196,7 +196,7 @@ class _Planner:
             self._check_shebang(new)
         return _own(plan, entry, new, mode, "sha256_in_prefix")
 
-    def _script(self, plan: PackagePlan, entry: Entry) -> Entry:
+    def _script(self, plan: PackagePlan, entry: FileEntry) -> FileEntry:
         """Plan a script that an installer made, whose first line names the interpreter."""
         data, mode = _read(f"{self.source}/{entry['_path']}")
         first = re.match(rb"#!/[^\n ]*(/bin/python[0-9.]*\n)", data)
@@ -214,7 +214,7 @@ class _Planner:
                 raise Unusual("the prefix does not fit into a #! line")
 
 
-def _own(plan: PackagePlan, entry: Entry, data: bytes, mode: int, hashed: str) -> Entry:
+def _own(plan: PackagePlan, entry: FileEntry, data: bytes, mode: int, hashed: str) -> FileEntry:
     plan.changed = True
     plan.own.append((data, mode | stat.S_IWUSR, entry["_path"]))
     digest = hashlib.sha256(data).hexdigest()

@@ -20,7 +20,7 @@ from ddlce.env.create import render_condarc
 from ddlce.env.finish import STATE
 from ddlce.env.freeze import EXTERNAL, FROZEN, can_be_written
 from ddlce.env.layout import LOCK_COPY, ORIGIN, Origin, require_origin
-from ddlce.env.records import Entry, Record, read_records
+from ddlce.env.records import FileEntry, Record, read_records
 from ddlce.errors import DdlceError
 from ddlce.files import sha256_file
 from ddlce.model.envlock import EnvLock
@@ -46,7 +46,7 @@ RIGHTS = {"security.capability", "system.posix_acl_access", "system.posix_acl_de
 
 
 @dataclass
-class Report:
+class Verified:
     """What is wrong with an environment; paths are relative to the prefix.
 
     Attributes:
@@ -86,7 +86,7 @@ def verify(
     *,
     lock: EnvLock | None = None,
     quick: bool = False,
-) -> Report:
+) -> Verified:
     """Check every file, link, permission and marker of an environment.
 
     A release is compared with the archives that its lock names; its bytecode, which no archive
@@ -104,7 +104,7 @@ def verify(
         InputError: there is no complete environment of ours at `prefix`.
     """
     origin = require_origin(prefix)
-    report = Report(prefix, origin.kind)
+    report = Verified(prefix, origin.kind)
     records = read_records(prefix)
     expected = {entry["_path"]: entry for record in records for entry in record.entries}
     made = None
@@ -120,7 +120,7 @@ def verify(
     return report
 
 
-def _compare(report: Report, names: Collection[str], check: Callable[[str], str]) -> None:
+def _compare(report: Verified, names: Collection[str], check: Callable[[str], str]) -> None:
     """Count the files that are not as they must be; `check` says `missing` or `modified`."""
     with ThreadPoolExecutor(THREADS) as pool:
         for name, verdict in zip(names, pool.map(check, names), strict=True):
@@ -130,7 +130,7 @@ def _compare(report: Report, names: Collection[str], check: Callable[[str], str]
 
 
 def _against_archives(
-    prefix: Path, origin: Origin, lock: EnvLock, recorded: Mapping[str, Entry], report: Report
+    prefix: Path, origin: Origin, lock: EnvLock, recorded: Mapping[str, FileEntry], report: Verified
 ) -> None:
     """Compare a release with the locked archives, and its bytecode with its sources."""
     wanted: dict[str, Wanted] = {}
@@ -169,7 +169,7 @@ def _differs(prefix: Path, name: str, wanted: Wanted) -> str:
     return "" if sha256_file(path) == wanted.sha256 else "modified"
 
 
-def _wrong_bytecode(prefix: Path, origin: Origin, names: list[str], report: Report) -> list[str]:
+def _wrong_bytecode(prefix: Path, origin: Origin, names: list[str], report: Verified) -> list[str]:
     """The bytecode that is not what the environment's own Python makes of its source."""
     if names and origin.platform != this_platform():
         report.problems.append(f"bytecode cannot be proven: {origin.platform} does not run here")
@@ -193,7 +193,7 @@ def _wrong_bytecode(prefix: Path, origin: Origin, names: list[str], report: Repo
         return [name for found in pool.map(run, parts) for name in found]
 
 
-def _check(prefix: Path, name: str, entry: Entry) -> str:
+def _check(prefix: Path, name: str, entry: FileEntry) -> str:
     path = prefix / name
     try:
         status = path.lstat()
@@ -210,7 +210,7 @@ def _check(prefix: Path, name: str, entry: Entry) -> str:
     return "" if expected is None or sha256_file(path) == expected else "modified"
 
 
-def _walk(prefix: Path, expected: Collection[str], report: Report) -> None:
+def _walk(prefix: Path, expected: Collection[str], report: Verified) -> None:
     """Find what no package has, what can be written, and what has attributes."""
     frozen = report.kind == "release"
     for folder, names, files in os.walk(prefix):
@@ -256,7 +256,7 @@ def _check_release(
     prefix: Path,
     origin: Origin,
     records: list[Record],
-    report: Report,
+    report: Verified,
     settings: Settings | None,
     trusted: EnvLock | None,
 ) -> EnvLock | None:

@@ -25,7 +25,7 @@ from ddlce.userpath import home
 
 
 @dataclass(frozen=True)
-class Finding:
+class Violation:
     """One problem of one recipe.
 
     Attributes:
@@ -52,7 +52,7 @@ class Finding:
         return f"{place}: {self.level} {self.rule} {self.name}: {self.message}\n    {self.hint}"
 
 
-def lint(settings: Settings, names: Sequence[str] = ()) -> list[Finding]:
+def lint(settings: Settings, names: Sequence[str] = ()) -> list[Violation]:
     """Check the recipes of the tree, or those named, against every rule.
 
     Raises:
@@ -67,7 +67,7 @@ def lint(settings: Settings, names: Sequence[str] = ()) -> list[Finding]:
             "see the folders under recipes/, and recipes/wheels/wheels.yaml",
         )
     tree = read_tree(settings)
-    found: list[Finding] = []
+    found: list[Violation] = []
     for recipe in recipes:
         if not names or recipe.name in names:
             found += lint_room(make_room(recipe, tree), settings.tree)
@@ -86,7 +86,7 @@ def _recipes(settings: Settings) -> list[Recipe]:
     return found
 
 
-def lint_room(room: Room, top: Path) -> list[Finding]:
+def lint_room(room: Room, top: Path) -> list[Violation]:
     """The findings on one recipe, in the order of file and line.
 
     A recipe may except itself from a rule, with the reason: extra: {skip-lints: {D007: why}}.
@@ -100,7 +100,7 @@ def lint_room(room: Room, top: Path) -> list[Finding]:
             path = problem.file or room.path
             file = str(path.relative_to(top) if path.is_relative_to(top) else path)
             found.append(
-                Finding(
+                Violation(
                     rule.id,
                     rule.name,
                     rule.level,

@@ -30,7 +30,7 @@ USER_PKGS = f"{HOME}/.cache/ddl-ce/conda-pkgs"
 
 
 @dataclass(frozen=True)
-class Content:
+class ModuleContent:
     """All that a modulefile is made of.
 
     Attributes:
@@ -55,7 +55,7 @@ class Content:
     changes: list[Change]
 
 
-def read_content(prefix: Path, name: str | None = None) -> Content:
+def read_content(prefix: Path, name: str | None = None) -> ModuleContent:
     """Read a prefix and run its activation.
 
     Args:
@@ -75,7 +75,7 @@ def read_content(prefix: Path, name: str | None = None) -> Content:
     for taken in (env.env, name, *CONFLICTS):
         inside.pop(taken or "", None)  # nothing provides itself, or what it conflicts with
     about = next((r.get("summary") for r in records if r["name"] == env.env), None)
-    return Content(
+    return ModuleContent(
         name=name or env.env,
         version=env.release,
         prefix=prefix,
@@ -103,7 +103,7 @@ def environment_changes(prefix: Path, env: Origin) -> list[Change]:
     return [c for c in activation_changes(prefix, env.env) if c.name not in names] + ours
 
 
-def compose(content: Content, writer: ModuleWriter) -> str:
+def compose(content: ModuleContent, writer: ModuleWriter) -> str:
     """The modulefile of `content` in the language of `writer`."""
     # `install` reads it: it removes what was made for a release that is gone, and nothing else.
     writer.comment(f"{content.name}/{content.version}: made for {json.dumps(str(content.prefix))}")
@@ -128,7 +128,7 @@ def compose(content: Content, writer: ModuleWriter) -> str:
     return writer.text()
 
 
-def help_text(content: Content) -> str:
+def help_text(content: ModuleContent) -> str:
     """What `module help` shows: what it is, how it is used, how to get a copy to change."""
     width = max((len(name) for name, _ in content.main), default=0)
     lines = [
@@ -178,14 +178,14 @@ def _write_change(writer: ModuleWriter, change: Change) -> None:
         writer.append_path(change.name, change.elements, change.delim)
 
 
-def _gone(content: Content) -> str:
+def _gone(content: ModuleContent) -> str:
     return (
         f"{content.name}/{content.version} cannot be loaded: its release {content.prefix} is gone; "
         f"see which others there are with: module avail {content.name}"
     )
 
 
-def _refusal(content: Content) -> str:
+def _refusal(content: ModuleContent) -> str:
     return (
         f"{content.name}/{content.version} cannot be loaded while another conda environment is "
         "active; leave that one first with: conda deactivate"

@@ -6,12 +6,12 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from ddlce.repackaged import Entry, Table
+from ddlce.repackaged import Table, TableEntry
 
 Part = Literal["all", "runtime", "development"]
 
 
-class NvidiaEntry(Entry):
+class NvidiaEntry(TableEntry):
     """One package. All that is not said here comes from the wheel's metadata.
 
     Attributes:
@@ -25,7 +25,7 @@ class NvidiaEntry(Entry):
         script: shell commands that end the build.
     """
 
-    CORRECTIONS = (*Entry.CORRECTIONS, "libraries_in_place", "script")
+    CORRECTIONS = (*TableEntry.CORRECTIONS, "libraries_in_place", "script")
     CORRECTS = "corrects the wheel's metadata"
 
     pypi: str

@@ -1,6 +1,6 @@
 """Sources: the store by sha256, the clients that fill it, and the making of lock entries."""
 
-from ddlce.sources.fetch import Fetched, Progress, fetch_sources
+from ddlce.sources.fetch import Fetched, FetchProgress, fetch_sources
 from ddlce.sources.store import SourceStore
 
-__all__ = ["Fetched", "Progress", "SourceStore", "fetch_sources"]
+__all__ = ["FetchProgress", "Fetched", "SourceStore", "fetch_sources"]

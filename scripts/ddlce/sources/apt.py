@@ -24,7 +24,7 @@ from threading import Event
 
 from ddlce.errors import MachineError
 from ddlce.files import write_atomic
-from ddlce.sources.client import DownloadError, Report, locked_until, run_client
+from ddlce.sources.client import DownloadError, OnBytes, locked_until, run_client
 
 ETC = Path("/etc/apt")
 HELPER = "/usr/lib/apt/apt-helper"
@@ -141,7 +141,7 @@ class Apt:
         file: str,
         binary: bool,
         folder: Path,
-        report: Report,
+        report: OnBytes,
         stop: Event,
     ) -> Path:
         """Fetch one file of a package version into `folder`.
@@ -167,7 +167,7 @@ class Apt:
             f"{package} {version} on the Debian mirror has no file {file}", again=False
         )
 
-    def from_pool(self, pool: str, sha256: str, target: Path, report: Report, stop: Event) -> Path:
+    def from_pool(self, pool: str, sha256: str, target: Path, report: OnBytes, stop: Event) -> Path:
         """Fetch a file from where it was in the archive when it was locked.
 
         Needs no lists, so that it works, too, while a mirror's lists do not fit together.

@@ -19,7 +19,7 @@ from ddlce.locks import locked
 POLL_S = 0.1
 
 #: Called with the bytes that have arrived so far.
-Report = Callable[[int], None]
+OnBytes = Callable[[int], None]
 
 
 class DownloadError(Exception):
@@ -61,7 +61,7 @@ def locked_until(path: Path, stop: Event) -> Iterator[None]:
 def run_client(
     command: Sequence[str],
     folder: Path,
-    report: Report,
+    report: OnBytes,
     stop: Event,
     env: dict[str, str] | None = None,
 ) -> str:

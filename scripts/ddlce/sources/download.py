@@ -15,12 +15,12 @@ from ddlce.model.source import Source
 from ddlce.model.target import Target
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.sources.apt import Apt
-from ddlce.sources.client import DownloadError, Report
+from ddlce.sources.client import DownloadError, OnBytes
 from ddlce.sources.http import http_download
 from ddlce.sources.pip import pip_download
 
 
-def download(source: Source, folder: Path, cache: Path, report: Report, stop: Event) -> Path:
+def download(source: Source, folder: Path, cache: Path, report: OnBytes, stop: Event) -> Path:
     """Fetch a locked source with its own client, then by its upstream URL if it has one.
 
     Args:
@@ -56,7 +56,7 @@ def download(source: Source, folder: Path, cache: Path, report: Report, stop: Ev
     return target
 
 
-def _by_client(source: Source, folder: Path, cache: Path, report: Report, stop: Event) -> Path:
+def _by_client(source: Source, folder: Path, cache: Path, report: OnBytes, stop: Event) -> Path:
     if source.client in ("pypi-wheel", "pypi-sdist"):
         return pip_download(
             f"{source.package}=={source.version}",

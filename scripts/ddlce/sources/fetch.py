@@ -35,7 +35,7 @@ class Fetched:
     seconds: float
 
 
-class Progress:
+class FetchProgress:
     """What a display may show. The base class shows nothing; calls come from threads."""
 
     def begin(self, source: Source) -> None:
@@ -54,7 +54,7 @@ class Progress:
 def fetch_sources(
     sources: Iterable[Source],
     settings: Settings,
-    progress: Progress | None = None,
+    progress: FetchProgress | None = None,
     *,
     origin: Path | None = None,
     parallel: int = PARALLEL,
@@ -78,7 +78,7 @@ def fetch_sources(
     """
     wanted = list(sources)
     store = SourceStore(settings.sources)
-    show = progress or Progress()
+    show = progress or FetchProgress()
     stop = Event()
     found: dict[str, Fetched] = {}
     failures: dict[str, DdlceError] = {}
@@ -123,7 +123,7 @@ def _fetch(
     source: Source,
     store: SourceStore,
     cache: Path,
-    show: Progress,
+    show: FetchProgress,
     origin: Path | None,
     stop: Event,
 ) -> Fetched:
@@ -157,7 +157,7 @@ def _copy(source: Source, store: SourceStore, origin: Path) -> None:
 
 
 def _download(
-    source: Source, store: SourceStore, cache: Path, partial: Path, show: Progress, stop: Event
+    source: Source, store: SourceStore, cache: Path, partial: Path, show: FetchProgress, stop: Event
 ) -> None:
     for wait in (*BACKOFF_S, None):
         try:

@@ -7,13 +7,13 @@ from threading import Event
 
 import requests
 
-from ddlce.sources.client import Cancelled, DownloadError, Report
+from ddlce.sources.client import Cancelled, DownloadError, OnBytes
 
 CHUNK = 1 << 16
 TIMEOUT_S = 60
 
 
-def http_download(url: str, target: Path, report: Report, stop: Event) -> None:
+def http_download(url: str, target: Path, report: OnBytes, stop: Event) -> None:
     """Fetch a URL into `target`, going on where an earlier try ended.
 
     Raises:

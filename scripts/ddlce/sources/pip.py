@@ -14,7 +14,7 @@ from ddlce.errors import MachineError
 from ddlce.model.target import Target
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.programs import own_python
-from ddlce.sources.client import DownloadError, Report, run_client
+from ddlce.sources.client import DownloadError, OnBytes, run_client
 
 #: Whatever Python and glibc, on the platform that builds.
 ANY = Target(BUILD_PLATFORM)
@@ -39,7 +39,7 @@ def pip_resolve(
     requirements: Sequence[str],
     constraints: Mapping[str, str],
     folder: Path,
-    report: Report,
+    report: OnBytes,
     stop: Event,
     target: Target,
 ) -> list[Resolved]:
@@ -85,7 +85,7 @@ def pip_resolve(
 def pip_download(
     requirement: str,
     folder: Path,
-    report: Report,
+    report: OnBytes,
     stop: Event,
     *,
     sdist: bool = False,

@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from ddlce.repackaged import Entry, Table
+from ddlce.repackaged import Table, TableEntry
 
 
-class WheelEntry(Entry):
+class WheelEntry(TableEntry):
     """One package. All that is not said here comes from the wheel's metadata.
 
     Attributes:
@@ -26,7 +26,7 @@ class WheelEntry(Entry):
         links: folder in site-packages → folder in the prefix that it is a link to.
     """
 
-    CORRECTIONS = (*Entry.CORRECTIONS, "license", "distribution", "links", "symbolic")
+    CORRECTIONS = (*TableEntry.CORRECTIONS, "license", "distribution", "links", "symbolic")
     CORRECTS = "corrects the wheel's metadata"
 
     pypi: str | None = None

@@ -18,7 +18,7 @@ from ddlce.errors import InputError
 from ddlce.model.source import Source, SourcesLock, WheelMetadata
 from ddlce.model.target import Target
 from ddlce.platforms import BUILD_PLATFORM
-from ddlce.repackaged import Entry, command_tests, compiled_for, import_tests, requirements
+from ddlce.repackaged import TableEntry, command_tests, compiled_for, import_tests, requirements
 from ddlce.wheels.depends import (
     Package,
     conda_dependencies,
@@ -309,7 +309,7 @@ def glibc_floor(wheel: WheelMetadata) -> str:
 
 
 def library_dependencies(
-    wheel: WheelMetadata, entry: Entry, others: Mapping[str, str]
+    wheel: WheelMetadata, entry: TableEntry, others: Mapping[str, str]
 ) -> list[str]:
     """The packages that have the libraries which a wheel needs and does not bundle, sorted.
 
@@ -333,7 +333,7 @@ def library_dependencies(
     return sorted({known[soname] for soname in needed})
 
 
-def _needed(wheel: WheelMetadata, entry: Entry) -> list[str]:
+def _needed(wheel: WheelMetadata, entry: TableEntry) -> list[str]:
     return [soname for soname in wheel.needed if soname not in entry.ignore_needed]
 
 

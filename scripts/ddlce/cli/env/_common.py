@@ -12,7 +12,7 @@ from rich.markup import escape
 from ddlce.cli.common import err
 
 if TYPE_CHECKING:
-    from ddlce.engine.worker import Progress
+    from ddlce.engine.worker import OnProgress
 
 OfflineOption = Annotated[
     bool, typer.Option("--offline", help="Use only caches and folders, never the network.")
@@ -25,7 +25,7 @@ def say_waiting(who: str) -> None:
 
 
 @contextlib.contextmanager
-def progress_bar(verb: str) -> Iterator[Progress | None]:
+def progress_bar(verb: str) -> Iterator[OnProgress | None]:
     """A bar on a terminal, nothing elsewhere."""
     if not err.is_terminal:
         yield None

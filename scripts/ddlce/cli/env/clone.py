@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -11,9 +11,6 @@ from rich.markup import escape
 from ddlce.cli.common import JsonOption, RootOption, out, print_json
 from ddlce.cli.env._common import progress_bar, say_waiting
 from ddlce.settings import load_settings
-
-if TYPE_CHECKING:
-    pass
 
 
 def clone(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -14,9 +14,6 @@ from ddlce.cli.env._common import OfflineOption, progress_bar, say_waiting
 from ddlce.cli.lock import ChannelOption
 from ddlce.errors import InputError
 from ddlce.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    pass
 
 
 def create(

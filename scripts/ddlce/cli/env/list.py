@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ddlce.cli.common import JsonOption, RootOption, err, out, print_json
 from ddlce.settings import load_settings
-
-if TYPE_CHECKING:
-    pass
 
 
 def list_envs(root: RootOption = None, json: JsonOption = False) -> None:

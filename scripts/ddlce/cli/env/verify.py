@@ -13,7 +13,7 @@ from ddlce.cli.common import JsonOption, RootOption, out, print_json
 from ddlce.settings import load_settings
 
 if TYPE_CHECKING:
-    from ddlce.env.verify import Report
+    from ddlce.env.verify import Verified
 
 
 def verify(
@@ -50,7 +50,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _show_report(report: Report) -> None:
+def _show_report(report: Verified) -> None:
     """Name every file that is wrong, one a line."""
     for problem in report.problems:
         out.print(f"problem   {problem}", markup=False)
