@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ from ddlce.model.envlock import LockedPackage
 from ddlce.packagecache import find
 from ddlce.trees import remove_tree
 from ddlce.waiting import OnWait
+
+#: What rattler makes in a prefix to find out what its file system can do, and removes if it can.
+PROBES = ("symtest_*", ".refprobe-*")
 
 #: How much of a cached package is checked before it is used.
 Validation = Literal["skip", "fast", "full"]
@@ -186,11 +190,36 @@ def _install(request: dict[str, Any]) -> None:
                 reporter=_Reporter(),
             )
         )
+        for pattern in PROBES:
+            for path in prefix.glob(pattern):
+                path.unlink()
+        _check_records(prefix, needed)
         problems = [line for packages, view in views for line in damaged(packages, view)]
         if problems:
             raise NotLocked("\n".join(problems))
         for packages, view in views:
             name_real_caches(prefix, packages, view)
+
+
+def _check_records(prefix: Path, stems: set[str]) -> None:
+    """Stop where the end of a record did not get to the disk, of which rattler says nothing.
+
+    Raises:
+        MachineError: names the packages, whose records are gone: the next run installs them anew.
+    """
+    cut = []
+    for stem in sorted(stems):
+        path = prefix / "conda-meta" / f"{stem}.json"
+        try:
+            json.loads(path.read_bytes())
+        except (FileNotFoundError, ValueError):
+            path.unlink(missing_ok=True)
+            cut.append(stem)
+    if cut:
+        raise MachineError(
+            f"{prefix}: the disk did not take the whole record of {', '.join(cut)}",
+            "see whether the disk is full (df) or fails (dmesg), then run the same command again",
+        )
 
 
 def _record(package: dict[str, Any], channels: dict[str, str]) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ddlce.env.layout import ORIGIN, Origin
-from ddlce.env.records import Record, refuse_copies, unhash_links, write_history
+from ddlce.env.records import Record, note_sizes, refuse_copies, unhash_links, write_history
 from ddlce.files import write_atomic
 
 #: Where conda has the variables that it sets when an environment is activated.
@@ -23,6 +23,7 @@ def finish_records(records: Iterable[Record]) -> None:
     records = list(records)
     refuse_copies(records)
     unhash_links(records)
+    note_sizes(records)
 
 
 def finish(

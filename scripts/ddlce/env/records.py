@@ -86,6 +86,18 @@ def unhash_links(records: Iterable[Record]) -> None:
                 entry.pop("sha256_in_prefix", None)
 
 
+def note_sizes(records: Iterable[Record]) -> None:
+    """Give files with the prefix in them the size that they have: unsaved.
+
+    Where the disk refused such a file once, rattler notes the size that it has in the package.
+    """
+    for record in records:
+        for entry in record.entries:
+            if entry.get("prefix_placeholder"):
+                path = record.path.parents[1] / entry["_path"]
+                entry["size_in_bytes"] = path.lstat().st_size
+
+
 def refuse_copies(records: Iterable[Record]) -> None:
     """Stop where rattler has put a copy, as the disk would not make a link.
 

@@ -6,6 +6,7 @@ import filecmp
 import stat
 from pathlib import Path
 
+from ddlce.engine.install import PROBES
 from ddlce.engine.view import VIEW
 from ddlce.env.freeze import protect_links
 from ddlce.env.records import Record, read_records, unhash_links
@@ -13,10 +14,9 @@ from ddlce.files import explain_os_errors
 from ddlce.packagecache import find
 from ddlce.trees import PARTIAL, remove_tree
 
-#: What rattler makes in a prefix to find out what its file system can do, and its unfinished
-#: records; our own ones, and the view of the caches.
+#: rattler's probes and its unfinished records; our own ones, and the view of the caches.
 LEFTOVERS = (
-    *("symtest_*", ".refprobe-*", "conda-meta/prefix_record_*", "conda-meta/.*.new"),
+    *(*PROBES, "conda-meta/prefix_record_*", "conda-meta/.*.new"),
     *(VIEW, f".{VIEW}{PARTIAL}*"),
 )
 
