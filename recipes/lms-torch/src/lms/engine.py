@@ -14,12 +14,13 @@ from lms.hooks.eligibility import EligibleTensors
 from lms.hooks.parameter_access import Paged
 from lms.hooks.recomputed_layers import WatchedLayer
 from lms.hooks.saved_tensors import SavedTensor
-from lms.iteration import RECORDINGS, Iteration
+from lms.iteration import Iteration
 from lms.iteration_state import Runtime
 from lms.paging.device import Device
 from lms.paging.paged_parameter import PagedParameter, paged_parameter_in
 from lms.paging.saved_storage import SavedStorage
 from lms.paging.source import is_result
+from lms.plan_follower import RECORDINGS
 from lms.planning.plan_cache import PlanCache
 from lms.planning.planner import make_plan
 from lms.planning.recompute_policy import RecomputePolicy
@@ -215,18 +216,18 @@ class Engine:
         """The program is about to use a paged parameter."""
         training = torch.is_grad_enabled()
         with self._exclusive():
-            if training or self.iteration.storages:
+            if training or self.iteration.blocks.storages:
                 self._current().use(parameter)
             elif not parameter.resident:
                 self.iteration.use_outside(parameter)
 
     def stays(self, parameter: PagedParameter) -> bool:
         """Whether a parameter is to be in memory when an iteration begins."""
-        return self.iteration.stays(parameter)
+        return self.iteration.follower.stays(parameter)
 
     def step_begins(self) -> None:
         """An optimizer is about to step; all parameters leave if no plan knows its memory."""
-        if not self.iteration.step_is_planned:
+        if not self.iteration.follower.step_is_planned:
             with self._exclusive():
                 for parameter in self._runtime.parameters:
                     parameter.idle.release()

@@ -10,9 +10,9 @@ import torch
 
 from lms.hooks.recomputed_layers import WatchedLayer
 from lms.paging.device import Device
-from lms.paging.paged_parameter import PagedParameter
+from lms.paging.paged_parameter import IdlePeriod, PagedParameter
 from lms.paging.saved_storage import SavedStorage
-from lms.paging.swappable import ReleaseQueue
+from lms.paging.swappable import ReleaseQueue, Swappable
 from lms.planning.plan import Plan
 from lms.planning.plan_cache import PlanCache
 from lms.planning.recorder import Recorder
@@ -71,6 +71,26 @@ class Progress:
     def stop(self) -> None:
         """There are no more events."""
         self.started, self.keys, self.order = None, [], []
+
+
+@dataclass
+class Blocks:
+    """The blocks of an iteration that exist.
+
+    Attributes:
+        storages: those that it has saved, by number; `idle` its parameters' idle periods.
+    """
+
+    storages: WeakValueDictionary[int, SavedStorage] = field(default_factory=WeakValueDictionary)
+    idle: WeakValueDictionary[int, IdlePeriod] = field(default_factory=WeakValueDictionary)
+
+    def find(self, number: int) -> Swappable | None:
+        """The block that a plan calls so, if it still exists."""
+        return self.storages.get(number) or self.idle.get(number)
+
+    def all(self) -> list[Swappable]:
+        """Storages first."""
+        return [*self.storages.values(), *self.idle.values()]
 
 
 @dataclass

@@ -1,0 +1,142 @@
+"""An iteration's plan: which of its blocks leave, and when they come back; or their recording.
+
+The first iteration of each kind swaps everything, one copy after the other, and so needs the least
+memory that there is; meanwhile it is recorded. From then on the plan says which blocks leave, when
+their memory is given up and when they are fetched. Any event that differs from the plan's is served
+on demand, and learned again.
+"""
+
+from __future__ import annotations
+
+from lms.iteration_state import Blocks, Guide, Progress, Runtime
+from lms.paging.paged_parameter import IdlePeriod, PagedParameter
+from lms.paging.saved_storage import SavedStorage
+from lms.planning.plan import Plan
+from lms.planning.recorder import Recorder
+
+#: The recordings of an iteration: in the first, a slow host may hide the device's own times.
+RECORDINGS = 2
+
+
+class PlanFollower:
+    """Keeps one iteration to a plan as long as it is like the one that the plan was made for."""
+
+    def __init__(self, runtime: Runtime, progress: Progress, guide: Guide, blocks: Blocks) -> None:
+        self._runtime, self._progress, self._guide = runtime, progress, guide
+        self._blocks = blocks
+
+    def event_begins(self, event: int) -> None:
+        """An event begins: finds the plan that fits, and gives up the blocks that it says."""
+        guide = self._guide
+        if guide.recorder is None or guide.trace is not None:
+            self._follow(event)
+        if guide.recorder is not None:
+            guide.recorder.event_begins()
+        self.send_unreferenced(event)
+        if guide.plan is None or event >= len(guide.releases):
+            return
+        for released in guide.releases[event]:
+            block = self._blocks.find(released)
+            if block is not None and not block.used and block.on_host:
+                block.release()
+                if isinstance(block, IdlePeriod) and not block.absent:
+                    self._runtime.releases.put(block)
+
+    def event_ends(self, event: int) -> None:
+        """The event has been served: fetches the blocks that the plan says."""
+        guide = self._guide
+        if guide.plan is not None and event < len(guide.fetches):
+            for wanted in guide.fetches[event]:
+                block = self._blocks.find(wanted)
+                if block is not None:
+                    block.page_in()
+        if guide.recorder is not None:
+            guide.recorder.event_ends()
+
+    def count_missed(self, number: int) -> None:
+        """A block is away that is used now; counts it unless the plan fetches it with its use."""
+        if self._guide.plan is not None:
+            move = self._guide.plan.moves.get(number)
+            self._runtime.missed += move is None or move.fetch < len(self._progress.keys) - 1
+
+    def send_unreferenced(self, event: int) -> None:
+        """Sends out blocks that the program itself does not hold any more; gives up those due.
+
+        While everything is swapped, a block is due at once: it then dies between two events, and
+        the memory of an interval is that of the same blocks from its beginning to its end.
+        """
+        guide = self._guide
+        for block in self._runtime.releases.take_unreferenced():
+            is_ours = self._blocks.storages.get(block.number) is block
+            if isinstance(block, SavedStorage) and not is_ours:  # of an earlier iteration
+                block.page_out()
+                block.release()
+                continue
+            move = guide.plan.moves.get(block.number) if guide.plan else None
+            if guide.plan is not None and move is None:
+                block.offer()
+                continue
+            block.page_out()
+            if move is None or move.release <= event:
+                block.release()
+                if guide.recorder is not None:
+                    guide.recorder.storage_left(block.number)
+
+    def _follow(self, event: int) -> None:
+        """Keeps to a plan as long as this iteration is like the one that it was made for."""
+        guide, plans, parameters = self._guide, self._runtime.plans, self._runtime.parameters
+        if guide.trace is not None and self._progress.is_in(guide.trace, event):
+            return
+        older = guide.trace
+        guide.drop()
+        if not plans.record_next and self._adopt_plan(event):
+            return
+        plans.record_next = False
+        if not event:
+            for parameter in parameters:
+                parameter.idle.release()
+        guide.recorder = Recorder(self._runtime.device, parameters)
+        if older is not None and event:
+            guide.resumed = True
+            held = {
+                number: block.flat
+                for number, block in self._blocks.storages.items()
+                if block.flat is not None
+            }
+            guide.recorder.resume(older, event, held)
+            # Everything leaves that a plan has kept until now, once the model lets go of it.
+            self._runtime.releases.recall(self._blocks.all())
+
+    def _adopt_plan(self, event: int) -> bool:
+        """Takes the plan that fits the events so far; whether there is one."""
+        progress, guide = self._progress, self._guide
+        found = self._runtime.plans.find(progress.keys, progress.order, progress.base)
+        if found is None:
+            return False
+        guide.follow(*found)
+        self._catch_up(found[1], event)
+        if not event and found[0].recordings < RECORDINGS:
+            guide.recorder = Recorder(self._runtime.device, self._runtime.parameters)
+        return True
+
+    def _catch_up(self, plan: Plan, event: int) -> None:
+        """Sends out blocks that another plan has kept until now and this one does not; and back."""
+        due = {number for number, move in plan.moves.items() if move.release <= event}
+        self._runtime.releases.recall(
+            block for block in self._blocks.all() if not block.on_host or block.number in due
+        )
+        for parameter in self._runtime.parameters:
+            if parameter.idle.number not in plan.moves:
+                parameter.idle.page_in()
+
+    def stays(self, parameter: PagedParameter) -> bool:
+        """Whether a parameter is to be in memory when the next iteration begins."""
+        guide = self._guide
+        if guide.plan is None or guide.trace is None or not guide.trace.stepped:
+            return False
+        return parameter.index not in guide.plan.moves
+
+    @property
+    def step_is_planned(self) -> bool:
+        """Whether the plan knows the memory of an optimizer's step."""
+        return self._guide.trace is not None and self._guide.trace.stepped
