@@ -55,8 +55,6 @@ def make_order(
     """Cut a sequence into steps.
 
     Args:
-        graph: the operations in levels.
-        sizes: of their tensors.
         device: whose operations are held to the order.
         sequence: all operations, each after those that it waits for.
         size: a step ends when its operations have made as many bytes.

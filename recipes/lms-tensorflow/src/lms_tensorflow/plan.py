@@ -104,11 +104,8 @@ def make_plan(
     """Plan the swaps of a graph.
 
     Args:
-        graph: the operations.
-        sizes: of the graph's tensors.
         device: full name of the device whose memory is short.
         host: full name of the device to swap to.
-        options: the user's.
         limit: bytes; None to swap every use that is as late as the options say.
         unknown_too: also swap tensors whose size is not known.
 

@@ -106,7 +106,6 @@ def schedules(
     """The schedule of each storage; one that must stay has no stretches.
 
     Args:
-        graph: the operations.
         found: storage that can be swapped.
         distances: between uses.
         triggers: operations whose end can start a swap-in.

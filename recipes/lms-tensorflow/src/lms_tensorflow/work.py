@@ -27,7 +27,6 @@ def work_of(graph: Graph, graph_def: Any, properties: dict[str, list[Any]]) -> d
     """Bytes by operation, while it runs.
 
     Args:
-        graph: the operations.
         graph_def: the `GraphDef` that they are of.
         properties: those of each operation's results, by TensorFlow's inference.
     """

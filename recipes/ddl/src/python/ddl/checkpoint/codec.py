@@ -30,7 +30,6 @@ def write_state(path: Path, state: Any) -> Entry:
     """Write a state, of the kind of the path's suffix, durably.
 
     Args:
-        path: of the new file.
         state: dictionaries with names, lists and tuples of plain values, arrays and tensors.
 
     Raises:

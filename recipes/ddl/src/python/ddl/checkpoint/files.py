@@ -122,7 +122,6 @@ def read_file(folder: int, name: str, entry: Entry | None = None) -> bytes:
 
     Args:
         folder: from `open_folder`.
-        name: of the file.
         entry: what the manifest says of it.
 
     Raises:

@@ -203,7 +203,6 @@ def collect(ranks: Ranks, work: Callable[[], T]) -> list[T]:
     """Do some work on every rank; its results, in the order of the ranks.
 
     Args:
-        ranks: the ranks.
         work: without collectives of its own; returns what JSON can hold.
 
     Raises:

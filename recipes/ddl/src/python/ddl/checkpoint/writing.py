@@ -29,7 +29,6 @@ def write(
         ranks: all of which call it.
         shards: what torch.distributed.checkpoint saves.
         others: what the first rank saves.
-        step: that is done.
         position: in the batches, if the program goes by them.
         keep: how many complete checkpoints stay.
 
