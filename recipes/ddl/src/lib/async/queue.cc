@@ -72,6 +72,7 @@ std::shared_ptr<Request> Queue::submit(std::optional<Arguments> allreduce,
   const bool was_complete = group_.is_complete();
   operations_.push_back({request, allreduce, std::move(run), Clock::now()});
   group_.add(operations_.back().allreduce_or_null());
+  // Before this returns: is_ahead() takes no lock, and a blocking call of this thread must see it.
   is_busy_.store(true, std::memory_order_release);
   num_submitted_.fetch_add(1, std::memory_order_relaxed);
   // A worker that lets a group grow is not woken for every new member.
@@ -91,7 +92,7 @@ void Queue::start_worker() {
 }
 
 void Queue::run_behind(const std::function<void()>& body) {
-  std::exception_ptr thrown;
+  std::exception_ptr thrown;  // a request's outcome would lose the type
   const auto request = submit([&] {
     try {
       body();

@@ -112,7 +112,7 @@ class SharedAllreduce {
       if (lane == host_.socket_rank() || s.count() == 0) continue;
       copy(input + s.begin * width_, from + s.begin * width_, s.count() * width_);
     }
-    if (is_far_) end_copies();
+    if (is_far_) end_copies();  // no flag is ordered after streaming stores
     host_.post_arrived();
   }
 
@@ -150,7 +150,7 @@ class SharedAllreduce {
         copy_out_(own, output, n * width_);
       }
     }
-    if (is_far_) end_copies();
+    if (is_far_) end_copies();  // likewise
     host_.post_done();
   }
 

@@ -120,6 +120,7 @@ bool Pipeline::finish_next() {
 }
 
 bool Pipeline::release_next() {
+  // The slot is filled again: MPI must have sent it, and the host's ranks must have its result.
   const std::size_t c = released_;
   if (c == finished_ || slots_[slot_index(c)].sending > 0) return false;
   if (!host_.all_done(done_ + static_cast<std::uint32_t>(c) + 1)) return false;
@@ -196,6 +197,7 @@ void Pipeline::advance(std::size_t index) {
     if (++slot.step == steps.size()) return;
     post_sends(index);
     const std::vector<std::size_t>& missing = slot.missing[slot.step];
+    // Parts may have come before their step; its sums also need the results of the steps before.
     for (std::size_t r = 0; r < missing.size(); ++r) {
       if (missing[r] == 0) reduce(slot, steps[slot.step].reductions[r]);
     }

@@ -78,6 +78,7 @@ Batch::~Batch() {
   const InsideMpi inside(this);
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) continue;
+    // Not waited for: a peer that is gone never lets it complete.
     if (messages_[i].is_recv) MPI_Cancel(&requests_[i]);
     MPI_Request_free(&requests_[i]);
   }
@@ -162,6 +163,7 @@ std::optional<int> Batch::try_recv(int peer, int tag, std::vector<std::byte>* by
   MPI_Status status{};
   {
     const InsideMpi inside(this);
+    // A matched probe: no other thread can take the message before its receive.
     check_mpi(MPI_Improbe(source, tag, transport_.comm(), &is_there, &message, &status),
               "MPI_Improbe");
     if (is_there == 0) return std::nullopt;
@@ -256,6 +258,7 @@ bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
     requests_.pop_back();
     messages_.pop_back();
   }
+  // At last: on_complete may add messages.
   for (const std::uint64_t id : ids) on_complete(id);
   return true;
 }
