@@ -29,6 +29,24 @@ for callbacks in ([], [ddl.DDLCallback(), ddl.DDLGlobalVariablesCallback()]):
     print(len(callbacks), "weights", weights)
 print("metrics", history.history, result)
 """
+EAGER = """
+tf.enable_eager_execution()
+import numpy as np
+layers = [tf.keras.layers.Dense(3, "tanh", input_shape=(4,)), tf.keras.layers.Dense(1)]
+model = tf.keras.Sequential(layers)
+optimizer = tf.train.MomentumOptimizer(0.01, 0.5)
+steps = tf.train.get_or_create_global_step()
+x = tf.fill((8, 4), 1.0 + ddl.rank())
+def step():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(model(x, training=True) - x[:, :1]))
+    pairs = zip(tape.gradient(loss, model.variables), model.variables)
+    optimizer.apply_gradients(pairs, global_step=steps)
+step = {wrap}(step)
+for _ in range(5):
+    step()
+print("weights", np.concatenate([one.numpy().ravel() for one in model.variables]).tolist())
+"""
 IMPORTS = {
     "ddl first": "import ddl\nimport tensorflow.compat.v1 as tf\n",
     "TensorFlow first": "import tensorflow.compat.v1 as tf\nimport ddl\n",
@@ -59,6 +77,13 @@ def test_tf_keras(ddlrun: Run, optimizer: str, mode: str) -> None:
     result = ddlrun(2, code="import ddl\nimport tensorflow as tf\n" + code, env=env)
     for what in ("0 weights", "2 weights", "metrics"):
         assert len(said(result, what)) == 1
+
+
+@pytest.mark.parametrize("wrap", ["", "tf.function"])
+def test_an_eager_loop_begins_with_rank_0s_variables(ddlrun: Run, wrap: str) -> None:
+    env = {"TF_USE_LEGACY_KERAS": "1"}
+    result = ddlrun(2, code=IMPORTS["TensorFlow first"] + EAGER.format(wrap=wrap), env=env)
+    assert len(said(result, "weights")) == 1
 
 
 def test_an_optimizer_of_a_program_without_ddl_options_is_wrapped(ddlrun: Run) -> None:

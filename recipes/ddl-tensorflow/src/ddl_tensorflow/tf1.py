@@ -2,7 +2,7 @@
 
 Their gradients are averaged by `compute_gradients`, before the program clips them, and others, such
 as those of tf.gradients, by `apply_gradients`. In a session the first step begins with rank 0's
-variables (sessions.py). This module is loaded as soon as TensorFlow is.
+variables (sessions.py), and so it does eagerly. This module is loaded as soon as TensorFlow is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tensorflow as tf
 from ddl_tensorflow import sessions
 from ddl_tensorflow._wrap import around
 from ddl_tensorflow.averaging import KINDS, Kind, averaged, is_distributed
+from ddl_tensorflow.moving import broadcast_n
 
 Optimizer = tf.compat.v1.train.Optimizer
 
@@ -49,8 +50,24 @@ def _compute(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any)
 def _apply(
     original: Callable[..., Any], self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    pairs = _averaged(self, grads_and_vars) if _averages(self) else grads_and_vars
+    if not _averages(self):
+        return original(self, grads_and_vars, *args, **kwargs)
+    pairs = _averaged(self, grads_and_vars)
+    _begin(self, [variable for _, variable in pairs])
     return original(self, pairs, *args, **kwargs)
+
+
+def _begin(optimizer: Any, variables: list[Any]) -> None:
+    """Set the variables to rank 0's before an optimizer's first step, where there is no session.
+
+    The first step of a tf.function does so while it is traced, as its variables are there then.
+    """
+    with tf.init_scope():
+        if tf.executing_eagerly() and not getattr(optimizer, "_ddl_has_begun", False):
+            optimizer._ddl_has_begun = True
+            given = broadcast_n(variables, name="begin")
+            for variable, value in zip(variables, given, strict=True):
+                variable.assign(value)
 
 
 def _averages(optimizer: Any) -> bool:
