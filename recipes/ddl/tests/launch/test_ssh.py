@@ -144,7 +144,7 @@ def test_a_failure_on_another_host(far: Callable[..., Result], marked: Marked) -
 
 def test_killing_ddlrun_ends_the_ranks_on_other_hosts(path_with_ssh: str, marked: Marked) -> None:
     process = subprocess.Popen(
-        [*DDLRUN, "-H", "node01,node02", sys.executable, "-c", RANKS, marked.mark, SLEEP],
+        [*DDLRUN, "-H", "node01:1,node02:1", sys.executable, "-c", RANKS, marked.mark, SLEEP],
         env=os.environ | {"PATH": path_with_ssh},
         stdin=subprocess.DEVNULL,
     )

@@ -15,6 +15,7 @@ from ddl.launch.hydra import HydraLauncher
 from ddl.launch.layout import Job, make_job
 from ddl.launch.options import Options
 from ddl.launch.own import own_python
+from ddl.launch.run import die_with_parent
 
 SECONDS = 60  # for all hosts together
 PLACE = "import json; from ddl import _core; print(json.dumps(_core.own_place()))"
@@ -72,6 +73,7 @@ def _ask(job: Job, code: str, kind: Callable[..., T]) -> list[T]:
             capture_output=True,
             timeout=SECONDS,
             check=False,
+            preexec_fn=die_with_parent,
         )
     except subprocess.TimeoutExpired as error:
         reason = _last_words(error.stderr)
