@@ -79,6 +79,20 @@ def test_tf_keras(ddlrun: Run, optimizer: str, mode: str) -> None:
         assert len(said(result, what)) == 1
 
 
+def test_a_program_that_calls_ddl_itself(ddlrun: Run) -> None:
+    code = SESSION.format(optimizer="tf.train.AdamOptimizer(0.5)")
+    code = code.replace("float(ddl.rank())", "ddl.bcast(tf.constant(float(ddl.rank())))")
+    code = code.replace(
+        ".minimize(loss)",
+        "\npairs = ddl.grads_reduce(step.compute_gradients(loss), average=True)\n"
+        "step = step.apply_gradients(pairs)",
+    )
+    begin = "import os; os.environ.pop('DDL_OPTIONS')\nimport ddl\n"
+    init = "ddl.init('-mode b:2x1 -dump_iter 100')\n"
+    (w,) = said(ddlrun(2, code=begin + IMPORTS["ddl first"] + init + code), "weights")
+    assert 1.5 < float(w) < 2.5
+
+
 @pytest.mark.parametrize("wrap", ["", "tf.function"])
 def test_an_eager_loop_begins_with_rank_0s_variables(ddlrun: Run, wrap: str) -> None:
     env = {"TF_USE_LEGACY_KERAS": "1"}
