@@ -135,7 +135,7 @@ def test_a_job_that_slurm_preempts_is_requeued_once(slurm: Slurm) -> None:
     training = Training(slurm, built(), "preempted", 0.02, options=("-N4", "--exclusive"))
     until(training, 1, 5)
     urgent = slurm.submit("#!/bin/bash\nsleep 1\n", "-N4", "--exclusive", "-p", "urgent")
-    is_over = wait_until(lambda: training.is_gone() and training.state() == "PENDING", 60, 0.2)
+    is_over = wait_until(lambda: training.is_gone() and training.state() == "PENDING", 120, 0.2)
     said = (training.folder / "out").read_text()
     assert is_over, training.state() + said
     assert said.count(f"ddl.checkpoint: job {training.number} was requeued") == 1, said
@@ -162,8 +162,12 @@ def test_a_task_of_an_array_is_requeued_alone(slurm: Slurm, whose: str, sibling:
         slurm.until(lambda: out.exists() and "requeued" in out.read_text(), 60, "the request")
         assert f"start 0\njob {number}_{asking} was requeued\n" in own_words(out)
         time.sleep(2)  # as Training's _hurry has it
-        slurm.run("scontrol", "update", f"JobId={number}_{asking}", "StartTime=now")
-        slurm.until(lambda: "end 1" in out.read_text(), 60, "the task's second end")
+
+        def has_ended() -> bool:  # the first words may come while Slurm still ends the task
+            slurm.run("scontrol", "update", f"JobId={number}_{asking}", "StartTime=now")
+            return "end 1" in out.read_text()
+
+        slurm.until(has_ended, 120, "the task's second end")
         other = folder / f"{1 - asking}.out"
         slurm.until(lambda: "end" in other.read_text(), 60, "the other task's end")
     finally:
