@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+import tf_keras
 from horovod import keras as hvd
 from horovod.tensorflow import keras as hvd_tf
 from hvd_frames import Frame
@@ -266,6 +267,14 @@ def optimizers_of_a_multioptimizer(f: Frame) -> None:
     net = model()
     fit(net, make(hvd.DistributedOptimizer))
     as_alone(f, net, make)
+
+
+@case
+def what_is_no_optimizer_of_this_keras_is_refused(f: Frame) -> None:
+    for wrap in (hvd.DistributedOptimizer, hvd_tf.DistributedOptimizer):
+        for given_one in ("adam", keras.optimizers.Adam, None):
+            refused(lambda w=wrap, o=given_one: w(o), "give one, as keras.optimizers.Adam()")
+        refused(lambda w=wrap: w(tf_keras.optimizers.Adam()), "TF_USE_LEGACY_KERAS=1")
 
 
 @case

@@ -263,6 +263,26 @@ def a_variable_without_a_gradient(f: Frame) -> None:
 
 
 @case
+def gradients_in_the_structure_of_their_sources(f: Frame) -> None:
+    """As of tf.GradientTape: of one variable alone, and of any structure of them."""
+    vector, scalar = tf.Variable([1.0, 2.0]), tf.Variable(3.0 + RANK)
+    mean = np.mean([3.0 + rank for rank in RANKS])
+    table = tf.Variable(tf.zeros([2 * SIZE, 2]))
+    for sources in (vector, scalar, {"v": vector, "s": scalar}, (vector, [scalar, vector]), []):
+        with tf.GradientTape() as tape:
+            value = tf.reduce_sum(vector * vector) * scalar
+        gradients = hvd.DistributedGradientTape(tape).gradient(value, sources)
+        tf.nest.assert_same_structure(gradients, sources)
+        for source, gradient in zip(*map(tf.nest.flatten, (sources, gradients)), strict=True):
+            expected = 2 * mean * vector.numpy() if source is vector else 5.0
+            close(gradient.numpy(), expected, 1e-5)
+    with tf.GradientTape() as tape:
+        value = tf.reduce_sum(tf.gather(table, [RANK, SIZE]))
+    gradient = tf.convert_to_tensor(hvd.DistributedGradientTape(tape).gradient(value, table))
+    close(gradient.numpy()[: SIZE + 1, 0], [1 / SIZE] * SIZE + [1.0], 1e-6)
+
+
+@case
 def sparse_gradients(f: Frame) -> None:
     """An embedding: gathered as slices, or made dense first."""
     table = tf.Variable(tf.reshape(tf.range(20.0), [10, 2]))

@@ -125,3 +125,17 @@ def test_a_program_trains_alike_on_all_ranks(ddlrun: Run, program: str) -> None:
     assert result.returncode == 0, result.stderr[-4000:]
     said = [line.split("weights ")[1] for line in result.stdout.splitlines() if "weights" in line]
     assert len(said) == 2 * len(set(said)) > 0, result.stdout
+
+
+def test_an_optimizer_of_the_other_keras_is_refused(ddlrun: Run) -> None:
+    """Wrapped by tf-keras' rules, Keras 3's would go on and reduce nothing."""
+    pytest.importorskip("tf_keras")
+    code = """
+import horovod.tensorflow.keras as hvd
+import keras
+hvd.init()
+hvd.DistributedOptimizer(keras.optimizers.Adam())
+"""
+    result = ddlrun(1, code=code, env={"TF_USE_LEGACY_KERAS": "1"})
+    assert result.returncode != 0
+    assert "works with tf-keras, as TF_USE_LEGACY_KERAS=1 says" in result.stderr, result.stderr

@@ -27,12 +27,13 @@ down, and the state. A MultiOptimizer leaves its work to the optimizers within i
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
-from horovod.tensorflow.util import tf_variable
+from horovod.tensorflow.util import is_keras3, tf_variable
 
 #: One per variable: a tensor, an IndexedSlices, or None.
 Gradients = Sequence[Any]
@@ -161,6 +162,36 @@ class _DistributedOptimizer:
 
     def _clip_gradients(self: Any, grads: Gradients) -> Any:
         return super(self.__class__, self)._clip_gradients(self._hvd.finish(grads))  # type: ignore[misc]
+
+
+def check_optimizer(keras: Any, optimizer: Any) -> None:
+    """Refuse what this module's Keras does not train with.
+
+    Wrapped, an optimizer of another Keras goes on by itself and reduces nothing.
+
+    Args:
+        keras: the module: Keras 3, or tf-keras, which is Keras 2.
+        optimizer: that is to be wrapped.
+
+    Raises:
+        ValueError: it is of the other Keras, or no optimizer.
+    """
+    bases = [base.__module__.partition(".")[0] for base in type(optimizer).__mro__]
+    if is_keras3(keras):
+        if "tf_keras" in bases:
+            raise ValueError(
+                "The optimizer is tf-keras', and this module of Horovod works with Keras 3: take "
+                "horovod.tensorflow.keras, and set TF_USE_LEGACY_KERAS=1 before Python starts."
+            )
+        if not isinstance(optimizer, keras.optimizers.Optimizer):
+            raise ValueError(
+                f"{optimizer!r} is no optimizer of Keras: give one, as keras.optimizers.Adam()."
+            )
+    elif "keras" in bases and is_keras3(sys.modules["keras"]):
+        raise ValueError(
+            "The optimizer is Keras 3's, and this module of Horovod works with tf-keras, as "
+            "TF_USE_LEGACY_KERAS=1 says: unset that, or take horovod.keras."
+        )
 
 
 def create_distributed_optimizer(
