@@ -281,6 +281,16 @@ def test_load_refuses_beside_another_environment(
     assert read_snap(tmp_path / "after") == read_snap(tmp_path / "before")
 
 
+def test_load_refuses_beside_another_pythons_home(machine: Machine, tmp_path: Path) -> None:
+    """With it, the release's Python looks for its packages there, and finds none."""
+    steps = ["{before}", "module load ddl-ce", "{after}"]
+    said = machine.run(tmp_path, steps, {"PYTHONHOME": "/usr"})
+    message = "ddl-ce/1.0.0 cannot be loaded while PYTHONHOME is set"
+    assert " ".join(said.split()).count(message) == 1, said
+    assert "executing" not in said  # no stack trace of the module system
+    assert read_snap(tmp_path / "after") == read_snap(tmp_path / "before")
+
+
 def test_load_refuses_a_release_that_is_gone_and_unload_works(
     machine: Machine, tmp_path: Path
 ) -> None:

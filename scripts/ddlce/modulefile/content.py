@@ -121,6 +121,7 @@ def compose(content: ModuleContent, writer: ModuleWriter) -> str:
     writer.conflict((content.name, *CONFLICTS))
     writer.family(FAMILY)
     writer.refuse_other_conda(content.prefix, _refusal(content))
+    writer.refuse_while_set("PYTHONHOME", _other_home(content))
     writer.comment("What the environment's own activation does.")
     for change in content.changes:
         _write_change(writer, change)
@@ -189,6 +190,13 @@ def _refusal(content: ModuleContent) -> str:
     return (
         f"{content.name}/{content.version} cannot be loaded while another conda environment is "
         "active; leave that one first with: conda deactivate"
+    )
+
+
+def _other_home(content: Content) -> str:
+    return (
+        f"{content.name}/{content.version} cannot be loaded while PYTHONHOME is set, which is "
+        "another Python's: with it, Python finds none of these packages; remove that variable first"
     )
 
 

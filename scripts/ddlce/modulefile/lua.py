@@ -208,6 +208,10 @@ class LuaWriter(ModuleWriter):
         quoted = {"prefix": self.quote(str(prefix)), "message": self.quote(message)}
         self.add(REFUSE.format(**quoted))
 
+    def refuse_while_set(self, name: str, message: str) -> None:
+        condition = f'loading and (os.getenv({self.quote(name)}) or "") ~= ""'
+        self.add(f"if {condition} then\n   LmodError({self.quote(message)})\nend")
+
     def pushenv(self, name: str, value: str) -> None:
         self.add(f"push({self.quote(name)}, {self.quote(value)})")
 

@@ -206,6 +206,10 @@ class TclWriter(ModuleWriter):
     def refuse_other_conda(self, prefix: PurePath, message: str) -> None:
         self.add(REFUSE.format(prefix=self.quote(str(prefix)), message=_escape(message)))
 
+    def refuse_while_set(self, name: str, message: str) -> None:
+        condition = f"[loading] && [getenv {self.quote(name)}] ne {{}}"
+        self.add(f"if {{{condition}}} {{\n   puts stderr {self.quote(message)}\n   break\n}}")
+
     def pushenv(self, name: str, value: str) -> None:
         self.add(f"push {self.quote(name)} {self.quote(value)}")
 

@@ -82,6 +82,10 @@ class ModuleWriter(ABC):
         """Refuse to load while a conda environment other than `prefix` is active."""
 
     @abstractmethod
+    def refuse_while_set(self, name: str, message: str) -> None:
+        """Refuse to load while a variable is set and not empty."""
+
+    @abstractmethod
     def pushenv(self, name: str, value: str) -> None:
         """Set a variable."""
 
