@@ -71,6 +71,16 @@ def test_twice_and_never() -> None:
         lms.LMS(device=device).report()
 
 
+def test_switched_off_inside_its_with() -> None:
+    device = lms.SimulatedDevice()
+    with lms.LMS("1GiB", device=device):
+        lms.disable()
+        torch.func.grad(torch.sum)(torch.ones(3))  # torch refuses this under LMS
+        inner = lms.enable("1GiB", device=device)
+    assert lms.current() is inner  # the block was not its own
+    lms.disable()
+
+
 def test_backward_after_it_was_switched_off() -> None:
     model, device = mlp(2), lms.SimulatedDevice()
     model(batch()).sum().backward()

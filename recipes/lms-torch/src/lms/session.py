@@ -88,6 +88,8 @@ class LMS:
         trace: TracebackType | None = None,
     ) -> None:
         global _current
+        if _current is not self:
+            return  # `disable` has switched it off inside its `with`
         assert self.engine is not None
         _current = None
         self._hooks.__exit__(kind, error, trace)
