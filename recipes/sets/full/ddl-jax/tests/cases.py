@@ -6,6 +6,8 @@ Usage: cases.py RESULTS; rank r writes the names of the cases that it passed to 
 import sys
 from pathlib import Path
 
+import cases_functions  # noqa: F401
+import cases_gradients  # noqa: F401
 import cases_meshes  # noqa: F401
 import cases_types  # noqa: F401
 from harness import CASES, RANK

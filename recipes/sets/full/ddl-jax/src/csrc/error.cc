@@ -2,17 +2,13 @@
 
 #include <mpi.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <utility>
-
-#include "abi.h"
 
 namespace ddl_jax {
 namespace {
 
 thread_local std::string t_sentence;
-constexpr std::size_t kMostOfAbi = 1024;  // MPIABI_MAX_ERROR_STRING
 
 }  // namespace
 
@@ -32,28 +28,4 @@ void end_job(const char* where) {
   std::abort();
 }
 
-int abi::refuse(const char* function) {
-  return failed(std::string(function) + " is not carried by ddl-jax, whose library serves XLA");
-}
-
 }  // namespace ddl_jax
-
-using namespace ddl_jax;  // NOLINT: this file ends with the library's face
-
-extern "C" {
-
-DDL_API int MPIABI_Error_string(int code, char* text, int* length) {
-  if (code != kError) return MPI_Error_string(code, text, length);
-  const std::size_t size = std::min(last_sentence().size(), kMostOfAbi - 1);
-  last_sentence().copy(text, size);
-  text[size] = '\0';
-  *length = static_cast<int>(size);
-  return MPI_SUCCESS;
-}
-
-DDL_API int MPIABI_Error_class(int code, int* error_class) {
-  if (code != kError) return MPI_Error_class(code, error_class);
-  *error_class = MPI_ERR_OTHER;
-  return MPI_SUCCESS;
-}
-}

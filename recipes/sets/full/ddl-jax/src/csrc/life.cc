@@ -2,13 +2,22 @@
 #include <ddl/ddl.h>
 #include <mpi.h>
 
+#include <algorithm>
+#include <string>
+
 #include "abi.h"
 #include "error.h"
 #include "group.h"
 
 using namespace ddl_jax;  // NOLINT: this file is nothing but the library's face
 
+int ddl_jax::abi::refuse(const char* function) {
+  return failed(std::string(function) + " is not carried by ddl-jax, whose library serves XLA");
+}
+
 namespace {
+
+constexpr std::size_t kMostOfAbi = 1024;  // MPIABI_MAX_ERROR_STRING
 
 bool is_ours = false;  // ddl was started by XLA's MPI_Init_thread, so XLA's MPI_Finalize ends it
 
@@ -52,6 +61,21 @@ DDL_API int MPIABI_Finalize(void) {
 // MPI_THREAD_MULTIPLE, for which ddl asks, every thread may.
 DDL_API int MPIABI_Is_thread_main(int* flag) {
   *flag = 1;
+  return MPI_SUCCESS;
+}
+
+DDL_API int MPIABI_Error_string(int code, char* text, int* length) {
+  if (code != kError) return MPI_Error_string(code, text, length);
+  const std::size_t size = std::min(last_sentence().size(), kMostOfAbi - 1);
+  last_sentence().copy(text, size);
+  text[size] = '\0';
+  *length = static_cast<int>(size);
+  return MPI_SUCCESS;
+}
+
+DDL_API int MPIABI_Error_class(int code, int* error_class) {
+  if (code != kError) return MPI_Error_class(code, error_class);
+  *error_class = MPI_ERR_OTHER;
   return MPI_SUCCESS;
 }
 

@@ -1,0 +1,168 @@
+// The collectives of `ddl.jax`, which XLA calls in the middle of a compiled program.
+#include <ddl/ddl.h>
+#include <mpi.h>
+#include <xla/ffi/api/ffi.h>
+
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "elements.h"
+#include "error.h"
+
+namespace ddl_jax {
+namespace {
+
+namespace ffi = xla::ffi;
+
+// A communicator of its own: Python's calls of ddl may come between, in another order on each rank.
+ddl_comm_t comm = nullptr;
+int size = 1;
+
+MPI_Datatype mpi_type_of(ffi::DataType type) {
+  switch (type) {
+    case ffi::PRED:
+      return MPI_C_BOOL;
+    case ffi::S8:
+      return MPI_INT8_T;
+    case ffi::S16:
+      return MPI_INT16_T;
+    case ffi::S32:
+      return MPI_INT32_T;
+    case ffi::S64:
+      return MPI_INT64_T;
+    case ffi::U8:
+      return MPI_UINT8_T;
+    case ffi::U16:
+      return MPI_UINT16_T;
+    case ffi::U32:
+      return MPI_UINT32_T;
+    case ffi::U64:
+      return MPI_UINT64_T;
+    case ffi::F32:
+      return MPI_FLOAT;
+    case ffi::F64:
+      return MPI_DOUBLE;
+    case ffi::C64:
+      return MPI_C_COMPLEX;
+    case ffi::C128:
+      return MPI_C_DOUBLE_COMPLEX;
+    default:
+      return MPI_DATATYPE_NULL;
+  }
+}
+
+MPI_Op mpi_op_of(std::string_view op) {
+  if (op == "min") return MPI_MIN;
+  if (op == "max") return MPI_MAX;
+  if (op == "product") return MPI_PROD;
+  return MPI_SUM;
+}
+
+DDL_Op ddl_op_of(std::string_view op) {
+  if (op == "min") return DDL_OP_MIN;
+  if (op == "max") return DDL_OP_MAX;
+  if (op == "product") return DDL_OP_PRODUCT;
+  return op == "mean" ? DDL_OP_AVERAGE : DDL_OP_SUM;
+}
+
+// A reduction of 16-bit floats and every mean are ddl's own; MPI has no names for them.
+bool is_ddls_own(ffi::DataType type, std::string_view op) {
+  return type == ffi::F16 || type == ffi::BF16 || op == "mean";
+}
+
+DDL_Type ddl_type_of(ffi::DataType type) {
+  if (type == ffi::F16) return DDL_TYPE_HALF;
+  if (type == ffi::BF16) return DDL_TYPE_BFLOAT16;
+  return type == ffi::F64 ? DDL_TYPE_DOUBLE : DDL_TYPE_FLOAT;
+}
+
+ffi::Error answer(int code) {
+  return code == MPI_SUCCESS ? ffi::Error::Success()
+                             : ffi::Error(ffi::ErrorCode::kInternal, last_sentence());
+}
+
+int reduce_by(const char* name, const ffi::AnyBuffer& x, const ffi::AnyBuffer& y,
+              std::string_view op, const Carry& carry) {
+  const auto type = x.element_type();
+  if (is_ddls_own(type, op)) {
+    return result_of(carry(x.untyped_data(), y.untyped_data(), y.element_count(), ddl_type_of(type),
+                           ddl_op_of(op)));
+  }
+  return reduce(name, x.untyped_data(), y.untyped_data(), x.element_count(), y.element_count(),
+                mpi_type_of(type), mpi_op_of(op), carry);
+}
+
+int carry_out(std::string_view kind, std::string_view op, int root, const ffi::AnyBuffer& x,
+              const ffi::AnyBuffer& y) {
+  const std::size_t nbytes = x.size_bytes();
+  if (kind == "allreduce") {
+    return reduce_by("ddl.jax.allreduce", x, y, op,
+                     [](const void* in, void* out, std::size_t n, DDL_Type a, DDL_Op b) {
+                       return ddl_comm_allreduce(comm, in, out, n, a, b);
+                     });
+  }
+  if (kind == "reducescatter") {
+    return reduce_by("ddl.jax.reducescatter", x, y, op,
+                     [](const void* in, void* out, std::size_t n, DDL_Type a, DDL_Op b) {
+                       return ddl_comm_reduce_scatter(comm, in, out, n, a, b);
+                     });
+  }
+  if (kind == "allgather") {
+    return result_of(ddl_comm_allgather(comm, x.untyped_data(), y.untyped_data(), nbytes));
+  }
+  if (kind == "alltoall") {
+    return result_of(ddl_comm_alltoall(comm, x.untyped_data(), y.untyped_data(), nbytes / size));
+  }
+  if (kind == "broadcast") {
+    std::memcpy(y.untyped_data(), x.untyped_data(), nbytes);
+    return result_of(ddl_comm_broadcast(comm, y.untyped_data(), nbytes, root));
+  }
+  return result_of(ddl_comm_barrier(comm));
+}
+
+ffi::Error run(ffi::Token, ffi::AnyBuffer x, ffi::Result<ffi::Token>, ffi::Result<ffi::AnyBuffer> y,
+               std::string_view kind, std::string_view op, std::int64_t root) {
+  if (!ddl_initialized()) {
+    return ffi::Error(ffi::ErrorCode::kFailedPrecondition,
+                      "ddl.jax: ddl has ended, and a compiled program still runs");
+  }
+  return answer(carry_out(kind, op, static_cast<int>(root), x, *y));
+}
+
+}  // namespace
+}  // namespace ddl_jax
+
+extern "C" DDL_API XLA_FFI_Error* ddl_jax_collective(XLA_FFI_CallFrame*);
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(ddl_jax_collective, ddl_jax::run,
+                              xla::ffi::Ffi::Bind()
+                                  .Arg<xla::ffi::Token>()
+                                  .Arg<xla::ffi::AnyBuffer>()
+                                  .Ret<xla::ffi::Token>()
+                                  .Ret<xla::ffi::AnyBuffer>()
+                                  .Attr<std::string_view>("kind")
+                                  .Attr<std::string_view>("op")
+                                  .Attr<std::int64_t>("root"));
+
+extern "C" {
+
+// Makes the communicator; collective over all ranks. 0, or ddl's code.
+DDL_API int ddl_jax_start(void) {
+  using namespace ddl_jax;  // NOLINT
+  const DDL_Result known = ddl_size(&size);
+  if (known != DDL_SUCCESS) return known;
+  std::vector<int> everybody(size);
+  for (int rank = 0; rank < size; ++rank) everybody[rank] = rank;
+  constexpr int kTag = 32766;  // beside those of group.cc
+  return ddl_comm_create(everybody.data(), size, kTag, &comm);
+}
+
+// How many collectives it has carried out.
+DDL_API unsigned long long ddl_jax_calls(void) {
+  ddl_stats stats{};
+  ddl_comm_stats(ddl_jax::comm, &stats, sizeof stats);
+  return stats.collectives;
+}
+}

@@ -1,0 +1,52 @@
+"""Small arrays of a tree as one message."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+DEFAULT = 1 << 20  # as in libddl
+
+
+def fused(reduce: Callable[[Any], Any], tree: Any) -> Any:
+    """`reduce` of each array, but consecutive small ones of a type go together.
+
+    Args:
+        reduce: works element by element.
+        tree: of arrays. A message has at most DDL_FUSION_BYTES (1 MiB), which all ranks share.
+    """
+    arrays, shape = jax.tree.flatten(tree)
+    results: list[Any] = []
+    for group in _groups(arrays, _most_bytes()):
+        if len(group) == 1:
+            results.append(reduce(group[0]))
+            continue
+        flat = reduce(jnp.concatenate([array.ravel() for array in group]))
+        begin = 0
+        for array in group:
+            results.append(flat[begin : begin + array.size].reshape(array.shape))
+            begin += array.size
+    return jax.tree.unflatten(shape, results)
+
+
+def _groups(arrays: list[Any], most: int) -> list[list[Any]]:
+    groups: list[list[Any]] = []
+    room = 0
+    for array in arrays:
+        nbytes = math.prod(array.shape) * array.dtype.itemsize
+        if not groups or array.dtype != groups[-1][0].dtype or nbytes > room:
+            groups.append([])
+            room = most
+        groups[-1].append(array)
+        room -= nbytes
+    return groups
+
+
+def _most_bytes() -> int:
+    text = os.environ.get("DDL_FUSION_BYTES", "")
+    return int(text) if text.isdecimal() else DEFAULT
