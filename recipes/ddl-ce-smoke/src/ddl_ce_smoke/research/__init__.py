@@ -50,7 +50,7 @@ PROGRAMS = (
     Program("DeepSpeed", "zero_stages", ("deepspeed",)),
     Program("XGBoost", "boosted_trees", ("xgboost",), spans_hosts=False),
     Program("LightGBM", "boosted_leaves", ("lightgbm",), spans_hosts=False),
-    Program("JAX", "jax_processes", ("jax", "jaxlib"), spans_hosts=False),
+    Program("JAX", "jax_processes", ("jax", "jaxlib", "ddl-jax")),
 )
 
 

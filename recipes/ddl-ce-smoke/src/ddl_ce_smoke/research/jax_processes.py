@@ -5,13 +5,10 @@ ddlrun -H localhost:2 python -m ddl_ce_smoke.research.jax_processes weights.npy
 
 from __future__ import annotations
 
-import socket
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
-from mpi4py import MPI
 
 from ddl_ce_smoke.research.run import save
 
@@ -25,30 +22,22 @@ def loss(weights: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
 
 def train() -> np.ndarray:
     """The weights, float32 of shape [4]."""
-    comm = MPI.COMM_WORLD
-    port = None
-    if comm.rank == 0:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-    jax.distributed.initialize(f"127.0.0.1:{comm.bcast(port)}", comm.size, comm.rank)
-    assert jax.process_count() == comm.size
+    jax.distributed.initialize()
+    rank, size = jax.process_index(), jax.process_count()
     mesh = jax.make_mesh((jax.device_count(),), ("ranks",))
     spread = NamedSharding(mesh, PartitionSpec("ranks"))
     same = NamedSharding(mesh, PartitionSpec())
     generator = np.random.default_rng(0)
     x = generator.normal(size=(64, 4)).astype(np.float32)
     y = x @ np.array([1, -2, 3, 0.5], np.float32)
-    mine = slice(len(x) * comm.rank // comm.size, len(x) * (comm.rank + 1) // comm.size)
+    mine = slice(len(x) * rank // size, len(x) * (rank + 1) // size)
     inputs = jax.make_array_from_process_local_data(spread, x[mine])
     wanted = jax.make_array_from_process_local_data(spread, y[mine])
     weights = jax.device_put(jnp.zeros(4), same)
     step = jax.jit(lambda w, a, b: w - 0.2 * jax.grad(loss)(w, a, b), out_shardings=same)
     for _ in range(STEPS):
         weights = step(weights, inputs, wanted)
-    numbers = np.asarray(weights)
-    jax.distributed.shutdown()
-    return numbers
+    return np.asarray(weights)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class DdlCluster(clusters.ClusterEnv):  # type: ignore[misc]
 
         ddl.init()
         is_local = ddl.num_hosts() == 1
-        host = "127.0.0.1" if is_local else ddl.host_name(0)
+        host = "127.0.0.1" if is_local else _first_host()
         port = np.zeros(1, np.int64)
         if override_coordinator_port:
             port[0] = int(override_coordinator_port)
@@ -90,6 +90,14 @@ class DdlCluster(clusters.ClusterEnv):  # type: ignore[misc]
         ddl.init()
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         return 0 if visible and "," not in visible else ddl.local_rank()
+
+
+def _first_host() -> str:
+    """The first host as ddlrun calls it for torch, too; else by its own name."""
+    import ddl
+
+    told = os.environ.get("MASTER_ADDR") if "DDLRUN_WRAPPER" in os.environ else None
+    return told or ddl.host_name(0)
 
 
 def _hold_port(host: str) -> int:
