@@ -15,7 +15,6 @@ REPO = Path(__file__).parents[2]
 
 #: Page → the file in the repository's root that it shows.
 PAGES = {
-    "index.md": "README.md",
     "contributing.md": "CONTRIBUTING.md",
     "changelog.md": "CHANGELOG.md",
     "security-policy.md": "SECURITY.md",

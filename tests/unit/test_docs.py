@@ -12,6 +12,7 @@ import pytest
 import typer.main
 
 from ddlce.cli.app import app
+from ddlce.model.envlock import EnvLock, LockedPackage
 from support.documents import DOCUMENTS, FENCE, NAMES, REPO
 
 INLINE = re.compile(r"`([^`\n]+)`")
@@ -181,3 +182,22 @@ def test_files_named_in_the_tree_exist(name: str) -> None:
     for span in INLINE.findall(text):
         if span.startswith(tops) and re.fullmatch(r"[\w./-]+", span):
             assert (REPO / span).exists(), span
+
+
+def test_modules_are_those_of_the_locks() -> None:
+    """The table of modules has each environment, and the versions and CUDA that are locked."""
+    page = (REPO / "docs/user/start.md").read_text()
+    rows = re.findall(r"^\|[^|]+\| `([\w-]+)` \|[^|]*\| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)
+    assert [module for module, *_ in rows] == sorted(p.stem for p in (REPO / "envs").glob("*.yaml"))
+    for module, torch, tensorflow in rows:
+        lock = EnvLock.load(REPO / f"envs/locks/{module}.linux-64.lock")
+        packages = {package.name: package for package in lock.packages}
+        cuda = packages["cuda-version"].version if "cuda-version" in packages else None
+        assert torch == _of(packages["pytorch"]) + (f", GPU: CUDA {cuda}" if cuda else "")
+        is_for_gpus = packages["tensorflow"].build.startswith("cuda")
+        said = ", GPU" if is_for_gpus else ", on CPUs" if cuda else ""
+        assert tensorflow == _of(packages["tensorflow"]) + said
+
+
+def _of(package: LockedPackage) -> str:
+    return ".".join(package.version.split(".")[:2])
