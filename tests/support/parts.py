@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 #: Part → names of test files, without `test_` and `.py`; a file belongs to the first that fits.
 PARTS: dict[str, tuple[str, ...]] = {
-    "docs": ("describe", "docs*", "help", "parts", "prose", "structure"),
+    "docs": ("describe", "docs*", "help", "howto_*", "parts", "prose", "structure"),
     "power": (
         *("*ppc64le", "cross", "debs_*", "emulate*", "plan_cuda_power", "platforms", "power_*"),
         "sources_debs",

@@ -184,6 +184,16 @@ def test_files_named_in_the_tree_exist(name: str) -> None:
             assert (REPO / span).exists(), span
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_add_packages_that_are_not_there(name: str) -> None:
+    """A line for a package that a table has already stops every later command."""
+    tables = [path.read_text() for path in (REPO / "recipes/wheels").glob("*.yaml")]
+    for words in commands((REPO / name).read_text(), "ddlce"):
+        if words[1:3] == ["sources", "add"] and len(words) == 4:
+            package = words[3].removeprefix("pypi:")
+            assert not any(f"\n  {package}:" in table for table in tables), package
+
+
 def test_modules_are_those_of_the_locks() -> None:
     """The table of modules has each environment, and the versions and CUDA that are locked."""
     page = (REPO / "docs/user/start.md").read_text()
