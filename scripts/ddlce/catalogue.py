@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ddlce.absent import ABSENT, load_all_absent
+from ddlce.env.layout import LOCK_COPY, Layout
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.platforms import BUILD_PLATFORM
@@ -50,11 +52,14 @@ class Missing:
 def list_packages(settings: Settings) -> list[Listed]:
     """Every version of a package that an environment's lock names, sorted by name.
 
+    The locks are the tree's or, away from a tree, those of the default releases under the root.
+
     Raises:
-        InputError: a lock is damaged.
+        InputError: a lock is damaged, or there is neither a tree nor a release.
     """
     found: dict[tuple[str, str], list[tuple[EnvLock, LockedPackage]]] = {}
-    for path in sorted((settings.tree / "envs" / "locks").glob("*.lock")):
+    installed = [] if settings.repo else _installed_locks(settings)
+    for path in installed or sorted((settings.tree / "envs" / "locks").glob("*.lock")):
         lock = EnvLock.load(path)
         for package in lock.packages:
             found.setdefault((package.name, package.version), []).append((lock, package))
@@ -62,16 +67,25 @@ def list_packages(settings: Settings) -> list[Listed]:
 
 
 def list_missing(settings: Settings) -> list[Missing]:
-    """What is absent, sorted by name.
+    """What is absent, sorted by name. The reasons are in the tree; away from it there are none.
 
     Raises:
         InputError: the table of reasons is wrong.
     """
+    if settings.repo is None:
+        return []
     reasons = load_all_absent(settings.recipes / ABSENT)
     found = [
         Missing(name, where, why) for where, table in reasons.items() for name, why in table.items()
     ]
     return sorted(found, key=lambda missing: (missing.name, missing.where))
+
+
+def _installed_locks(settings: Settings) -> list[Path]:
+    layout = Layout(settings.root)
+    names = {prefix.parent.name for prefix in layout.releases()}
+    found = (layout.current(name) for name in sorted(names))
+    return [prefix / LOCK_COPY for prefix in found if prefix]
 
 
 def _listed(name: str, version: str, uses: Sequence[tuple[EnvLock, LockedPackage]]) -> Listed:

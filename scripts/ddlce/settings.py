@@ -133,11 +133,24 @@ def own_root() -> Path | None:
 
     So that a site's users and admins, who have loaded its module, need not tell its root.
     """
+    pkgs = _own_origin().get("pkgs")
+    return Path(pkgs).parent if isinstance(pkgs, str) else None
+
+
+def own_release() -> str | None:
+    """The release that this very program is part of, as `ddl-ce 2026.11-58402630`, or None."""
+    origin = _own_origin()
+    env, release, digest = (origin.get(name) for name in ("env", "release", "digest"))
+    return f"{env} {release}-{str(digest)[:8]}" if env and release and digest else None
+
+
+def _own_origin() -> dict[str, object]:
+    """What the environment of this program says of itself; nothing elsewhere."""
     try:
         origin = json.loads(Path(sys.prefix, ORIGIN).read_text(encoding="utf-8"))
-        return Path(origin["pkgs"]).parent
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+    except (OSError, ValueError):
+        return {}
+    return origin if isinstance(origin, dict) else {}
 
 
 def load_settings(root: Path | None = None) -> Settings:

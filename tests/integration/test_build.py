@@ -366,6 +366,18 @@ def test_what_is_needed_through_a_package_that_stays_is_waited_for(tree: MiniTre
     assert "build: 2 of 3 recipes" in done.stdout + done.stderr
 
 
+def test_all_of_a_platform_that_the_environment_is_not_for(tree: MiniTree) -> None:
+    """Before anything is built, which may take an hour."""
+    (tree.repo / "envs").mkdir()
+    (tree.repo / "envs" / "toys.yaml").write_text(
+        'name: toys\nrelease: "2026.11"\nsummary: Toys.\n'
+        'platforms: {linux-64: {glibc: "2.28"}}\nspecs: [app]\n'
+    )
+    done = tree.ddlce("all", "toys", "--platform", "linux-ppc64le")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "envs/toys.yaml is not for linux-ppc64le, but for linux-64" in done.stderr
+
+
 def test_an_environment_without_a_manifest_is_told_before_anything_is_built(tree: MiniTree) -> None:
     done = tree.ddlce("all", "nosuch")
     assert done.returncode == 2

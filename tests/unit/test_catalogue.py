@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -10,13 +13,15 @@ import pytest
 
 from ddlce.absent import load_all_absent
 from ddlce.catalogue import list_missing, list_packages
+from ddlce.env.layout import LOCK_COPY
 from ddlce.errors import InputError
 from ddlce.model.channel import load_channel
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.serve.catalogue import Build, Package
 from ddlce.serve.pages import Pages
-from ddlce.settings import load_settings
+from ddlce.settings import Settings, load_settings
 from support.minitree import MiniTree
+from support.moduleprefix import make_prefix
 
 TREE = Path(__file__).parents[2]
 
@@ -46,8 +51,8 @@ def package(name: str, version: str, subdir: str, **more: str) -> LockedPackage:
     )
 
 
-def write_lock(tree: MiniTree, env: str, platform: str, *packages: LockedPackage) -> None:
-    lock = EnvLock(
+def make_lock(env: str, platform: str, *packages: LockedPackage) -> EnvLock:
+    return EnvLock(
         version=1,
         env=env,
         release="2026.11",
@@ -58,6 +63,10 @@ def write_lock(tree: MiniTree, env: str, platform: str, *packages: LockedPackage
         virtual_packages={"__cuda": "13.0"} if env == "gpu" else {},
         packages=list(packages),
     )
+
+
+def write_lock(tree: MiniTree, env: str, platform: str, *packages: LockedPackage) -> None:
+    lock = make_lock(env, platform, *packages)
     path = tree.repo / "envs" / "locks" / f"{env}.{platform}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(lock.to_yaml())
@@ -119,6 +128,32 @@ def test_the_command_prints_a_table_or_json(listed: MiniTree) -> None:
     one = json.loads(listed.ddlce("catalogue", "Tool", "--json").stdout)
     assert [each["version"] for each in one["packages"]] == ["1.9", "2.0"]
     assert [each["where"] for each in one["absent"]] == ["linux-ppc64le"]
+
+
+def test_away_from_a_tree_it_is_of_the_installed_releases(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    prefix = make_prefix(root)
+    settings = Settings(repo=None, cache=tmp_path / "cache", root=root)
+    with pytest.raises(InputError, match="needs the DDL-CE source tree"):
+        list_packages(settings)  # no release is the default one
+    pure = package("pure", "1.0", "noarch", license="MIT")
+    (prefix / LOCK_COPY).write_text(make_lock("ddl-ce", "linux-64", pure).to_yaml())
+    (prefix.parent / "current").symlink_to(prefix.name)
+    env = {k: v for k, v in os.environ.items() if not k.startswith("DDLCE_")}
+
+    def ddlce(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "ddlce", "catalogue", "--root", str(root), *words]
+        return subprocess.run(
+            command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    done = ddlce()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].split()[:4] == ["pure", "1.0", "linux-64", "ddl-ce"]
+    assert done.stdout.splitlines()[-1] == f"1 packages of the releases under {root}"
+    refused = ddlce("moon")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"moon: in no release under {root}" in refused.stderr
 
 
 def test_a_name_that_nobody_knows_is_refused(listed: MiniTree) -> None:

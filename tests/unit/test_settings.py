@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ddlce import __version__
 from ddlce.errors import InputError
-from ddlce.settings import load_settings, own_root
+from ddlce.settings import load_settings, own_release, own_root
 from support.minitree import MiniTree
 from support.moduleprefix import make_prefix
 
@@ -57,6 +58,7 @@ def test_a_program_in_a_release_knows_its_root(tmp_path: Path) -> None:
         command = [str(prefix / "bin/python"), "-I", "-m", "ddlce", *words]
         return subprocess.check_output(command, env=env, cwd=tmp_path, text=True)
 
+    assert ddlce("--version") == f"ddlce {__version__} of ddl-ce 1.0.0-01234567\n"
     assert str(prefix) in ddlce("env", "list")
     assert ddlce("env", "list", "--root", str(tmp_path)) == ""
     env["DDLCE_ROOT"] = str(tmp_path)
@@ -66,10 +68,10 @@ def test_a_program_in_a_release_knows_its_root(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"pkgs": 3}', "\ud800"])
 def test_no_root_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert own_root() is None
+    assert (own_root(), own_release()) == (None, None)
     (tmp_path / "conda-meta").mkdir()
     (tmp_path / "conda-meta/ddl-ce.origin").write_bytes(text.encode(errors="surrogatepass"))
-    assert own_root() is None
+    assert (own_root(), own_release()) == (None, None)
 
 
 def test_a_small_tree_of_the_tests_publishes_in_itself(

@@ -13,6 +13,7 @@ from ddlce.cli.build import JobsOption, default_jobs, run_build
 from ddlce.cli.common import RootOption, out
 from ddlce.cli.env.create import create
 from ddlce.cli.index import print_index
+from ddlce.errors import InputError
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import Settings, load_settings
 
@@ -39,6 +40,11 @@ def build_all(
 
     settings = load_settings(root)
     manifest = read_manifest(settings, name)
+    if platform and platform not in manifest.platforms:
+        raise InputError(
+            f"envs/{name}.yaml is not for {platform}, but for {', '.join(manifest.platforms)}",
+            "add the platform there, with its glibc",
+        )
     cuda = manifest.cuda(BUILD_PLATFORM)
     extra = set_of(settings, manifest.specs)
     # One plan for both: what is built is what is published, whatever is edited meanwhile.

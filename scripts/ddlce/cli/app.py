@@ -16,6 +16,7 @@ from ddlce.cli.common import err
 from ddlce.errors import DdlceError, print_error
 from ddlce.files import explain_os_error
 from ddlce.programs import absolute_only
+from ddlce.settings import own_release
 
 EPILOG = (
     "Exit codes: 0 done; 1 the work failed (build, test, verification); 2 bad input (recipe, "
@@ -56,14 +57,18 @@ COMMANDS = (
 
 def _show_version(value: bool) -> None:
     if value:
-        typer.echo(f"ddlce {__version__}")
+        release = own_release()
+        typer.echo(f"ddlce {__version__}" + (f" of {release}" if release else ""))
         raise typer.Exit
 
 
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Version.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Version, and the release."
+        ),
     ] = False,
 ) -> None:
     """Build, serve, lock, install and test the DDL-CE distribution."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, out, print_json
+from ddlce.cli.common import JsonOption, RootOption, out, print_json
 from ddlce.errors import InputError
 from ddlce.settings import load_settings
 
@@ -22,19 +22,28 @@ def catalogue(
         list[str] | None,
         typer.Argument(metavar="[NAME]...", help="Only these packages; all by default."),
     ] = None,
+    root: RootOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show each package: version, licence, platforms, environments, tests; or why it is absent."""
+    """Show each package: version, licence, platforms, environments, tests; or why it is absent.
+
+    In a source tree, these are the packages of its locks; elsewhere, of the installed releases.
+    """
     from dataclasses import asdict
 
     from ddlce.catalogue import list_missing, list_packages
 
-    settings = load_settings()
+    settings = load_settings(root)
     listed, missing = list_packages(settings), list_missing(settings)
     if names:
         wanted = {name.lower() for name in names}
         known = {each.name for each in listed} | {each.name for each in missing}
         if unknown := sorted(wanted - known):
+            if settings.repo is None:
+                raise InputError(
+                    f"{', '.join(unknown)}: in no release under {settings.root}",
+                    "`ddlce catalogue` without a name lists what they have",
+                )
             raise InputError(
                 f"{', '.join(unknown)}: in no environment, and no reason is written down",
                 f"to add one: ddlce sources add --with-dependencies pypi:{unknown[0]}",
@@ -56,7 +65,10 @@ def catalogue(
     for each in missing:
         where = f" on {each.where}" if each.where else ""
         out.print(f"absent  {each.name}{where}: {each.why}", markup=False)
-    out.print(f"{len(listed)} packages, {len(missing)} absent")
+    if settings.repo:
+        out.print(f"{len(listed)} packages, {len(missing)} absent")
+    else:
+        out.print(f"{len(listed)} packages of the releases under {settings.root}", markup=False)
 
 
 def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
