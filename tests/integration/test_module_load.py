@@ -390,14 +390,8 @@ def test_inside_and_around_a_sites_module(
 def test_a_sites_module_survives_our_unload(
     machine: Machine, site_module: str, tmp_path: Path
 ) -> None:
-    steps = [
-        site_module,
-        "module load ddl-ce",
-        "module load site",
-        "module unload ddl-ce",
-        "{after}",
-    ]
-    said = machine.run(tmp_path, steps)
+    loads = ["module load ddl-ce", "module load site"]
+    said = machine.run(tmp_path, [site_module, *loads, "module unload ddl-ce", "{after}"])
     after = read_snap(tmp_path / "after")
     assert after["PATH"] == f"/site/bin:{SYSTEM_PATH}", said
     assert after["PYTHONNOUSERSITE"] == "0"

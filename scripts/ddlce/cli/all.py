@@ -74,11 +74,7 @@ def build_all(
         ("write its modulefiles", lambda: write_modules(settings, name, platform)),
         ("smoke-test it", lambda: smoke_once(settings, name, platform)),
     ]
-    started = time.monotonic()
-    for number, (title, stage) in enumerate(stages, 1):
-        out.print(f"[bold]\\[{number}/{len(stages)}] {title}[/]")
-        stage()
-    out.print(f"[bold green]done[/] in {time.monotonic() - started:.0f} s.")
+    run_stages(stages)
     if platform:
         return
     out.print(
@@ -87,6 +83,15 @@ def build_all(
         f"  module load {name}\n"
         f"  ddlrun -H localhost:4 python -m ddl_ce_smoke.train"
     )
+
+
+def run_stages(stages: list[tuple[str, Callable[[], object]]]) -> None:
+    """Run each under its title, and say how long all took."""
+    started = time.monotonic()
+    for number, (title, stage) in enumerate(stages, 1):
+        out.print(f"[bold]\\[{number}/{len(stages)}] {title}[/]")
+        stage()
+    out.print(f"[bold green]done[/] in {time.monotonic() - started:.0f} s.")
 
 
 def write_modules(settings: Settings, name: str, platform: str | None) -> None:

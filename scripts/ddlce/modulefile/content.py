@@ -193,7 +193,7 @@ def _refusal(content: ModuleContent) -> str:
     )
 
 
-def _other_home(content: Content) -> str:
+def _other_home(content: ModuleContent) -> str:
     return (
         f"{content.name}/{content.version} cannot be loaded while PYTHONHOME is set, which is "
         "another Python's: with it, Python finds none of these packages; remove that variable first"
