@@ -40,8 +40,8 @@ def gpus_of_hosts(
     if VISIBLE in environ and all(map(is_local, hosts)):
         return [here] * len(hosts)  # ranks are forked, and see what ddlrun sees
     said = _gpu_file(environ) or gpus_of_job(environ, SECONDS)
-    if not any(said.values()):  # a Slurm that counts no GPUs
-        said = {}
+    if said and not any(said.values()):  # a Slurm that counts no GPUs
+        return [here] * len(hosts)
     others = [host for host in hosts if host not in said and not is_local(host)]
     if ask and others:
         said |= zip(others, ask(others), strict=True)
