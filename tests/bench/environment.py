@@ -14,6 +14,12 @@ def built() -> Path:
     return Layout(root).current("ddl-ce") or root / "envs" / "ddl-ce" / "current"
 
 
+def research() -> Path:
+    """The built environment with the packages of research, or where it would be."""
+    root = load_settings().root
+    return Layout(root).current("ddl-ce-full") or root / "envs" / "ddl-ce-full" / "current"
+
+
 def environment_with(program: str, asked: Path | None) -> Path:
     """`asked`, or else the built environment; absolute.
 

@@ -27,9 +27,7 @@ HANDLES = [
 HANDLE = re.compile(rf"^(?:const )?MPI_({'|'.join(HANDLES)})$")
 #: Types that are the same on both sides.
 PLAIN = {"int", "double", "char", "void", "MPI_Aint", "MPI_Count", "MPI_Offset", "MPI_Fint"}
-PROTOTYPE = re.compile(
-    r"^(int|double|MPI_\w+) (MPI(?:_|X_Query_)\w*[a-z]\w*)\(([^;]*?)\)[^;)]*;", re.M
-)
+PROTOTYPE = re.compile(r"^(int|double|MPI_\w+) (MPI(?:_|X_Query_)\w*[a-z]\w*)\(([^;()]*)\)", re.M)
 HEAD = """// Written by cmake/forward.py.
 #include "abi.h"
 
@@ -94,7 +92,8 @@ def main() -> None:
     lines = [HEAD]
     for result, name, arguments in PROTOTYPE.findall(header.read_text()):
         is_known = result in PLAIN or HANDLE.match(result)
-        if is_known and not name.startswith(("MPI_T_", "MPI_Session")) and "..." not in arguments:
+        is_later = name.startswith(("MPI_T_", "MPI_Session")) or name.endswith("_c")
+        if is_known and not is_later and "..." not in arguments and "f08" not in name:
             lines.append(function(result, name, arguments))
     words = [line for line in constants.read_text().splitlines() if not line.startswith("#")]
     for name in " ".join(words).split():
