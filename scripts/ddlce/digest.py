@@ -63,7 +63,7 @@ def file_parts(recipe: Recipe) -> Parts:
     parts: Parts = {}
     for path in recipe.files:
         mode = "x" if path.stat().st_mode & 0o100 else "-"
-        # Relative, also where a `path` source lies outside the room: a tree may be cloned anywhere.
+        # Relative, also where a `path` source lies outside: a tree may be cloned anywhere.
         name = os.path.relpath(path, recipe.folder.resolve())
         parts[f"file {name}"] = mode + sha256_file(path)
     return parts

@@ -18,7 +18,7 @@ class Record(BaseModel):
     """What is remembered of the last build of a recipe.
 
     Attributes:
-        recipe: the room's name.
+        recipe: the recipe's name.
         digest: 64 hex digits.
         parts: what the digest was made from.
         packages: paths below the store, e.g. "linux-64/ddl-1.0-h0123456789_0.conda".

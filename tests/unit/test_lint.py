@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from ddlce.lint import registries
-from ddlce.lint.room import Tree
+from ddlce.lint.linted import Tree
 from ddlce.lint.rule import RULES, rule
-from ddlce.lint.run import lint_room, make_room
+from ddlce.lint.run import lint_recipe, linted
 from ddlce.lint.shell import and_lists, exits_on_error
 from ddlce.recipes import load_recipe
 from support.minitree import MiniTree
@@ -130,7 +130,7 @@ def findings(folder: Path, text: str, files: dict[str, str | bytes]) -> list[str
     (room / "src").mkdir(exist_ok=True)
     (room / "LICENSE").write_text("Do what you like.\n")
     recipe = load_recipe(room / "recipe.yaml")
-    return [str(finding) for finding in lint_room(make_room(recipe, TREE), folder)]
+    return [str(finding) for finding in lint_recipe(linted(recipe, TREE), folder)]
 
 
 @pytest.mark.parametrize("text", [GOOD, MULTI])

@@ -162,7 +162,7 @@ def test_a_variant_may_have_other_versions(cuda_tree: MiniTree) -> None:
         n: s.digest for n, s in before.steps.items()
     }
     path.write_text(yaml.safe_dump({**table, "without": {"nothing": "a slip."}}))
-    with pytest.raises(InputError, match="'without' names nothing, which is no room"):
+    with pytest.raises(InputError, match="'without' names nothing, which is no recipe"):
         make_plan(settings, cuda="12.8")
 
 

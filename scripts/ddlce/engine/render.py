@@ -109,7 +109,7 @@ def render(
 def _parse(recipe: Recipe) -> Stage0Recipe:
     if not recipe.generated:
         return Stage0Recipe.from_file(recipe.path)
-    # Not `from_dict`: it leaves a folder in /tmp behind at each call, and overwrites a room's
+    # Not `from_dict`: it leaves a folder in /tmp behind at each call, and overwrites a recipe's
     # recipe.yaml where it is given one.
     with tempfile.TemporaryDirectory(prefix="ddlce-render-") as folder:
         path = Path(folder) / "recipe.yaml"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ddlce.lint.room import Output, Room
+from ddlce.lint.linted import LintedRecipe, Output
 
 Level = Literal["error", "hint"]
 
@@ -31,8 +31,8 @@ class Problem:
     file: Path | None = None
 
 
-Check = Callable[[Room], Iterator[Problem]]
-OutputCheck = Callable[[Room, Output], Iterator[Problem]]
+Check = Callable[[LintedRecipe], Iterator[Problem]]
+OutputCheck = Callable[[LintedRecipe, Output], Iterator[Problem]]
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ def each_output(check: OutputCheck) -> Check:
     """Make a check of one package a check of all that the recipe makes; messages name them."""
 
     @functools.wraps(check)
-    def check_all(room: Room) -> Iterator[Problem]:
-        for output in room.outputs:
-            for problem in check(room, output):
+    def check_all(recipe: LintedRecipe) -> Iterator[Problem]:
+        for output in recipe.outputs:
+            for problem in check(recipe, output):
                 yield replace(problem, message=f"{output.name}: {problem.message}")
 
     return check_all

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from jinja2 import Environment, TemplateSyntaxError, meta
 
 from ddlce.engine.parse import spec_problem
-from ddlce.lint.room import SECTIONS, Output, Room, as_dict
+from ddlce.lint.linted import SECTIONS, LintedRecipe, Output, as_dict
 from ddlce.lint.rule import Problem, each_output, rule
 
 #: What rattler-build, or our builder (`digest`), gives every expression.
@@ -31,34 +31,34 @@ PIN = re.compile(r"(pin_subpackage|pin_compatible)\(\s*['\"]([^'\"]+)['\"]")
 
 @rule("R020", "source-hash", smithy="R-019")
 @each_output
-def source_hash(room: Room, output: Output) -> Iterator[Problem]:
+def source_hash(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
     """Every source that is fetched has its sha256 in the recipe."""
     for source in output.sources:
         if "url" in source and not source.get("sha256"):
             yield Problem(
                 f"the source {source['url']} has no sha256",
                 "add the sha256 that 'ddlce sources add' prints",
-                room.line(*output.where, "source"),
+                recipe.line(*output.where, "source"),
             )
 
 
 @rule("D001", "sources-locked")
 @each_output
-def sources_locked(room: Room, output: Output) -> Iterator[Problem]:
+def sources_locked(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
     """Every sha256 of a recipe is in sources.lock, or the bytes cannot be fetched."""
     for source in output.sources:
         digest = source.get("sha256")
-        if digest and "${{" not in str(digest) and digest not in room.tree.locked:
+        if digest and "${{" not in str(digest) and digest not in recipe.tree.locked:
             yield Problem(
                 f"sha256 {str(digest)[:12]}… of {source.get('url')} is not in sources.lock",
                 "run: ddlce sources add CLIENT:PACKAGE",
-                room.line(*output.where, "source"),
+                recipe.line(*output.where, "source"),
             )
 
 
 @rule("R021", "requirement-form", smithy="R-021 R-022 R-048")
 @each_output
-def requirement_form(room: Room, output: Output) -> Iterator[Problem]:
+def requirement_form(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
     """A requirement is `name [version [build]]`, with blanks between the parts only.
 
     `numpy>=1` and `numpy >= 1` are read differently by different programs.
@@ -72,19 +72,19 @@ def requirement_form(room: Room, output: Output) -> Iterator[Problem]:
             yield Problem(
                 f"requirements.{section}: {text!r} is not 'name version build'",
                 "one blank between name and version, none inside the version",
-                _line(room, output, section),
+                _line(recipe, output, section),
             )
         elif problem := spec_problem(text):
             yield Problem(
                 f"requirements.{section}: {text!r}: {problem}",
                 "write it as 'name', 'name >=1.2,<2' or 'name 1.2.* build'",
-                _line(room, output, section),
+                _line(recipe, output, section),
             )
 
 
 @rule("R022", "requirements-order", smithy="R-009")
 @each_output
-def requirements_order(room: Room, output: Output) -> Iterator[Problem]:
+def requirements_order(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
     """The sections of `requirements` stand in the order in which they are used."""
     seen = [s for s in as_dict(output.data.get("requirements")) if s in SECTIONS]
     wanted = [s for s in SECTIONS if s in seen]
@@ -92,26 +92,26 @@ def requirements_order(room: Room, output: Output) -> Iterator[Problem]:
         yield Problem(
             f"requirements are in the order {', '.join(seen)}",
             f"the order is {', '.join(wanted)}",
-            room.line(*output.where, "requirements"),
+            recipe.line(*output.where, "requirements"),
         )
 
 
 @rule("R023", "stdlib-beside-compiler", smithy="R-033")
 @each_output
-def stdlib_beside_compiler(room: Room, output: Output) -> Iterator[Problem]:
+def stdlib_beside_compiler(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
     """An output that uses a compiler also uses stdlib('c'): it declares the glibc floor."""
     build = output.requirements("build")
     if output.compiled and not any(STDLIB.search(item) for item in build):
         yield Problem(
             "a compiler without stdlib('c')",
             "add to requirements.build: ${{ stdlib('c') }}",
-            _line(room, output, "build"),
+            _line(recipe, output, "build"),
         )
 
 
 @rule("R024", "no-direct-sysroot", smithy="R-034")
 @each_output
-def no_direct_sysroot(room: Room, output: Output) -> Iterator[Problem]:
+def no_direct_sysroot(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
     """No recipe names the sysroot itself; stdlib('c') does, by variant.
 
     Nor the C library, if it is compiled: the sysroot exports the floor. What is made from a
@@ -123,13 +123,13 @@ def no_direct_sysroot(room: Room, output: Output) -> Iterator[Problem]:
             yield Problem(
                 f"requirements.{section} names {text!r}",
                 "use ${{ stdlib('c') }}, and c_stdlib_version in conda_build_config.yaml",
-                _line(room, output, section),
+                _line(recipe, output, section),
             )
 
 
 @rule("R025", "python-host-and-run", smithy="R-023 R-024")
 @each_output
-def python_host_and_run(room: Room, output: Output) -> Iterator[Problem]:
+def python_host_and_run(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
     """A package built against python also runs on it; its version is the variant's.
 
     In a package for one platform the requirement is the bare name: conda_build_config.yaml
@@ -140,20 +140,20 @@ def python_host_and_run(room: Room, output: Output) -> Iterator[Problem]:
         yield Problem(
             "python is in requirements.host, but not in requirements.run",
             "add python to requirements.run",
-            _line(room, output, "run"),
+            _line(recipe, output, "run"),
         )
     pinned = any(spec[0] == "python" and len(spec) > 1 for spec in (*host, *run))
     if pinned and not output.noarch:
         yield Problem(
             "python has a version in a package for one platform",
             "write 'python' alone; conda_build_config.yaml has the version",
-            _line(room, output, "host"),
+            _line(recipe, output, "host"),
         )
 
 
 @rule("R026", "noarch-python-floor", smithy="R-026")
 @each_output
-def noarch_python_floor(room: Room, output: Output) -> Iterator[Problem]:
+def noarch_python_floor(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
     """A noarch python package says the oldest python that it runs on."""
     if output.noarch != "python":
         return
@@ -162,15 +162,15 @@ def noarch_python_floor(room: Room, output: Output) -> Iterator[Problem]:
         yield Problem(
             "noarch: python without an oldest python version",
             "add to requirements.run: python >=3.11",
-            _line(room, output, "run"),
+            _line(recipe, output, "run"),
         )
 
 
 @rule("R027", "pin-the-right-way", smithy="R-027")
-def pin_the_right_way(room: Room) -> Iterator[Problem]:
+def pin_the_right_way(recipe: LintedRecipe) -> Iterator[Problem]:
     """pin_subpackage pins what this recipe makes; pin_compatible pins what it builds on."""
-    made = {output.name for output in room.outputs}
-    for text, line in room.expressions:
+    made = {output.name for output in recipe.outputs}
+    for text, line in recipe.expressions:
         for function, name in PIN.findall(text):
             if function == "pin_subpackage" and name not in made and "${{" not in "".join(made):
                 yield Problem(
@@ -188,31 +188,31 @@ def pin_the_right_way(room: Room) -> Iterator[Problem]:
 
 @rule("R028", "no-own-pins", level="hint", smithy="CF-006 R-017")
 @each_output
-def no_own_pins(room: Room, output: Output) -> Iterator[Problem]:
+def no_own_pins(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
     """What conda_build_config.yaml pins is named without a version in `host`.
 
     One pin for all keeps two packages of a release from being built on different ABIs.
     """
     for text in output.requirements("host"):
         name, _, version = text.partition(" ")
-        if version and "${{" not in text and name.replace("-", "_") in room.tree.variants:
+        if version and "${{" not in text and name.replace("-", "_") in recipe.tree.variants:
             yield Problem(
                 f"requirements.host: {text!r} overrides the pin of {name}",
                 f"write '{name}' alone; its version stands in conda_build_config.yaml",
-                _line(room, output, "host"),
+                _line(recipe, output, "host"),
             )
 
 
 @rule("D002", "variants-known")
-def variants_known(room: Room) -> Iterator[Problem]:
+def variants_known(recipe: LintedRecipe) -> Iterator[Problem]:
     """Every variable of an expression is in `context` or in conda_build_config.yaml.
 
     compiler('x') needs x_compiler there, and stdlib('x') needs x_stdlib and its version.
     """
-    known = room.tree.variants | GIVEN | as_dict(room.data.get("context")).keys()
+    known = recipe.tree.variants | GIVEN | as_dict(recipe.data.get("context")).keys()
     environment = Environment()
     environment.filters.update(dict.fromkeys(FILTERS, str))
-    for text, line in room.expressions:
+    for text, line in recipe.expressions:
         try:
             used = meta.find_undeclared_variables(environment.parse("{{" + text + "}}"))
         except TemplateSyntaxError as error:
@@ -234,7 +234,7 @@ def variants_known(room: Room) -> Iterator[Problem]:
 
 @rule("R029", "noarch-without-selectors", smithy="R1-002")
 @each_output
-def noarch_without_selectors(room: Room, output: Output) -> Iterator[Problem]:
+def noarch_without_selectors(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
     """A noarch package has no conditions on the platform: it is built once for all."""
     if not output.noarch:
         return
@@ -242,7 +242,7 @@ def noarch_without_selectors(room: Room, output: Output) -> Iterator[Problem]:
         yield Problem(
             "noarch, but build.skip",
             "drop the condition, or drop noarch",
-            room.line(*output.where, "build", "skip"),
+            recipe.line(*output.where, "build", "skip"),
         )
     for section in SECTIONS:
         items = as_dict(output.data.get("requirements")).get(section) or []
@@ -250,14 +250,14 @@ def noarch_without_selectors(room: Room, output: Output) -> Iterator[Problem]:
             yield Problem(
                 f"noarch, but requirements.{section} has an 'if'",
                 "drop the condition, or drop noarch",
-                _line(room, output, section),
+                _line(recipe, output, section),
             )
 
 
 @rule("R031", "no-comment-selectors", smithy="R1-001")
-def no_comment_selectors(room: Room) -> Iterator[Problem]:
+def no_comment_selectors(recipe: LintedRecipe) -> Iterator[Problem]:
     """A condition is `if … then`; a selector in a comment, as meta.yaml had, does nothing."""
-    for number, line in enumerate(room.text.splitlines(), 1):
+    for number, line in enumerate(recipe.text.splitlines(), 1):
         if match := re.search(r"\S\s+#\s*(\[[^\]]+\])\s*$", line):
             yield Problem(
                 f"the comment {match[1]} is no condition in a v1 recipe",
@@ -268,7 +268,7 @@ def no_comment_selectors(room: Room) -> Iterator[Problem]:
 
 @rule("R030", "build-backend", level="hint", smithy="R-046 R-050")
 @each_output
-def build_backend(room: Room, output: Output) -> Iterator[Problem]:
+def build_backend(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
     """A python package that is built with pip names its build backend in `host`."""
     backends = {
         "setuptools",
@@ -287,9 +287,9 @@ def build_backend(room: Room, output: Output) -> Iterator[Problem]:
         yield Problem(
             "pip in requirements.host without a build backend",
             "add the backend that its pyproject.toml names, for example setuptools",
-            _line(room, output, "host"),
+            _line(recipe, output, "host"),
         )
 
 
-def _line(room: Room, output: Output, section: str) -> int | None:
-    return room.line(*output.where, "requirements", section)
+def _line(recipe: LintedRecipe, output: Output, section: str) -> int | None:
+    return recipe.line(*output.where, "requirements", section)

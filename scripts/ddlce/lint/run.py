@@ -12,8 +12,8 @@ from ddlce.errors import InputError
 
 # Imported for their rules, which they register.
 from ddlce.lint import rules_about, rules_build, rules_requirements  # noqa: F401
+from ddlce.lint.linted import LintedRecipe, Tree, as_dict
 from ddlce.lint.registries import registry_hosts
-from ddlce.lint.room import Room, Tree, as_dict
 from ddlce.lint.rule import RULES, Level
 from ddlce.model.recipe import Recipe
 from ddlce.model.source import SourcesLock
@@ -32,7 +32,7 @@ class Violation:
         rule: the rule's id.
         name: the rule's name.
         level: `error` or `hint`.
-        recipe: the room's name.
+        recipe: the recipe's name.
         file: relative to the tree where it lies in it.
         line: or None where the problem is about the whole file.
         message, hint: what is wrong, and what to do.
@@ -70,7 +70,7 @@ def lint(settings: Settings, names: Sequence[str] = ()) -> list[Violation]:
     found: list[Violation] = []
     for recipe in recipes:
         if not names or recipe.name in names:
-            found += lint_room(make_room(recipe, tree), settings.tree)
+            found += lint_recipe(linted(recipe, tree), settings.tree)
     return found
 
 
@@ -86,25 +86,25 @@ def _recipes(settings: Settings) -> list[Recipe]:
     return found
 
 
-def lint_room(room: Room, top: Path) -> list[Violation]:
+def lint_recipe(recipe: LintedRecipe, top: Path) -> list[Violation]:
     """The findings on one recipe, in the order of file and line.
 
     A recipe may except itself from a rule, with the reason: extra: {skip-lints: {D007: why}}.
     """
-    skipped = as_dict(as_dict(room.data.get("extra")).get("skip-lints"))
+    skipped = as_dict(as_dict(recipe.data.get("extra")).get("skip-lints"))
     found = []
     for rule in RULES.values():
         if str(skipped.get(rule.id) or "").strip():
             continue
-        for problem in rule.check(room):
-            path = problem.file or room.path
+        for problem in rule.check(recipe):
+            path = problem.file or recipe.path
             file = str(path.relative_to(top) if path.is_relative_to(top) else path)
             found.append(
                 Violation(
                     rule.id,
                     rule.name,
                     rule.level,
-                    room.name,
+                    recipe.name,
                     file,
                     problem.line,
                     problem.message,
@@ -114,11 +114,11 @@ def lint_room(room: Room, top: Path) -> list[Violation]:
     return sorted(found, key=lambda f: (f.file, f.line or 0, f.rule))
 
 
-def make_room(recipe: Recipe, tree: Tree) -> Room:
-    """The room of a recipe; a generated one has no text of its own."""
+def linted(recipe: Recipe, tree: Tree) -> LintedRecipe:
+    """A recipe as rules see it; a generated one has no text of its own."""
     text = "" if recipe.generated else recipe.path.read_text()
     files = () if recipe.generated else tuple(recipe_files(recipe))
-    return Room(recipe.name, recipe.path, recipe.folder, recipe.data, text, files, tree)
+    return LintedRecipe(recipe.name, recipe.path, recipe.folder, recipe.data, text, files, tree)
 
 
 def read_tree(settings: Settings) -> Tree:

@@ -13,10 +13,10 @@ CUDA = "cuda_compiler_version"
 
 @dataclass(frozen=True)
 class Recipe:
-    """One room: a recipe as written, and the files that belong to it.
+    """A recipe as written, and the files that belong to it.
 
     Attributes:
-        name: the room's name; unique in the tree.
+        name: its folder's; unique in the tree.
         path: the recipe.yaml, or the table that a generated recipe is made from.
         folder: the folder that build scripts and patches are relative to.
         data: the parsed recipe.

@@ -20,7 +20,7 @@ from ddlce.plan.model import Plan, Step
 from ddlce.plan.steps import StepMaker
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.recipes import load_recipes
-from ddlce.recipes.sets import set_rooms
+from ddlce.recipes.sets import recipes_of_sets
 from ddlce.settings import Settings
 
 NOARCH = "noarch"
@@ -250,7 +250,7 @@ def known_absent(settings: Settings, section: str, recipes: Collection[str]) -> 
 
 
 def _pool(settings: Settings, subdir: str, native: Plan, recipes: dict[str, Recipe]) -> Pool:
-    of_sets = set_rooms(settings)
+    of_sets = recipes_of_sets(settings)
     table = known_absent(settings, subdir, {*recipes, *native.steps, *of_sets})
     noarch = {name for name, step in native.steps.items() if _is_noarch(step)}
     own = StepMaker(settings, subdir).outputs(

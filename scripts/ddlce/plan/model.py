@@ -17,7 +17,7 @@ class Step:
     """One recipe in the plan.
 
     Attributes:
-        recipe: the room.
+        recipe: what it builds.
         outputs: its packages, with their final build strings.
         digest: 64 hex digits; `short` of them are in the build strings.
         parts: what the digest was made from.
@@ -99,15 +99,15 @@ class Plan:
         owners = {o.name: s.name for s in self.steps.values() for o in s.outputs}
         wanted: set[str] = set()
         for name in names:
-            room = name if name in self.steps else owners.get(name)
-            if room is None and name in self.absent:
+            recipe = name if name in self.steps else owners.get(name)
+            if recipe is None and name in self.absent:
                 raise InputError(
                     f"{name} is not built for {self.subdir}: {self.absent[name]}",
                     f"what is: ddlce plan --platform {self.subdir}",
                 )
-            if room is None:
+            if recipe is None:
                 raise InputError(f"{name}: no such recipe or package", "list them with: ddlce plan")
-            wanted |= {room, *self.closure(room)}
+            wanted |= {recipe, *self.closure(recipe)}
         return replace(self, steps={n: s for n, s in self.steps.items() if n in wanted})
 
     @property

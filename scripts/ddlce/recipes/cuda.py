@@ -1,4 +1,4 @@
-"""The recipes of a CUDA variant: rooms that have a build for it, and what packagers have."""
+"""The recipes of a CUDA variant: recipes that have a build for it, and what packagers have."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _cuda_tables(settings: Settings, subdir: str) -> dict[str, Path]:
 def load_cuda_recipes(
     settings: Settings, cuda: str, subdir: str = BUILD_PLATFORM
 ) -> dict[str, Recipe]:
-    """The recipes of a CUDA variant by room name, as `ddl-cuda130`.
+    """The recipes of a CUDA variant by name, as `ddl-cuda130`.
 
     They are the hand-written ones that use the variant key, or one that has another version for
     this CUDA, and those generated from what the platform has: NVIDIA's wheels and the wheels that
@@ -94,7 +94,7 @@ def load_cuda_recipes(
 
         made = deb_recipes(tables[cuda], lock, subdir, {})
         found = [generated(tables[cuda], each.name, each.data, each.files) for each in made]
-    found += [load_recipe(path) for path in _cuda_rooms(settings, cuda, versions, without)]
+    found += [load_recipe(path) for path in _cuda_paths(settings, cuda, versions, without)]
     return {
         f"{r.name}-{key}": replace(r, name=f"{r.name}-{key}", cuda=cuda, versions=versions)
         for r in found
@@ -119,21 +119,21 @@ def _from_nvidia(
         yield generated(path, each.name, each.data, each.files)
 
 
-def _cuda_rooms(
+def _cuda_paths(
     settings: Settings, cuda: str, versions: Mapping[str, str], without: set[str]
 ) -> list[Path]:
-    """The rooms that have a build for a CUDA, if their `skip` does not say otherwise."""
-    rooms = find_recipes(settings.recipes)
-    unknown = without - {path.parent.name for path in rooms}
+    """The recipes that have a build for a CUDA, if their `skip` does not say otherwise."""
+    paths = find_recipes(settings.recipes)
+    unknown = without - {path.parent.name for path in paths}
     if unknown:
         raise InputError(
-            f"CUDA {cuda}: 'without' names {', '.join(sorted(unknown))}, which is no room",
+            f"CUDA {cuda}: 'without' names {', '.join(sorted(unknown))}, which is no recipe",
             "mend the name, or take the line out",
         )
     keys = "|".join(map(re.escape, versions))
     uses = re.compile(rf"{CUDA}|\$\{{\{{[^}}]*\b({keys})\b" if keys else CUDA)
     return [
         path
-        for path in rooms
+        for path in paths
         if path.parent.name not in without and uses.search(path.read_text(encoding="utf-8"))
     ]

@@ -12,7 +12,7 @@ from ddlce.errors import InputError
 from ddlce.model.document import load_yaml
 from ddlce.model.recipe import Recipe, flatten
 
-#: Left by editors, compilers and test runs inside a room; never part of a package.
+#: Left by editors, compilers and test runs in a recipe's folder; never part of a package.
 IGNORED = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", "build", ".git"}
 IGNORED_SUFFIXES = (".pyc", ".egg-info", ".swp", "~")
 
@@ -56,13 +56,13 @@ def _packaged_tests(data: object) -> Iterator[str]:
 
 
 def _is_taken(name: str, words: str) -> bool:
-    """Whether a file of the room is what an entry names, or lies in the folder that it names."""
+    """Whether a file of the folder is what an entry names, or lies in the folder that it names."""
     glob = re.sub(r"\$\{\{.*?\}\}", "*", words).removeprefix("./").rstrip("/")
     return fnmatch.fnmatchcase(name, glob) or fnmatch.fnmatchcase(name, f"{glob}/*")
 
 
 def recipe_files(recipe: Recipe) -> list[Path]:
-    """All files of a room, the developers' tests too, and of its local sources."""
+    """All files of a recipe, the developers' tests too, and of its local sources."""
     return [*dict.fromkeys([*_walk(recipe.folder), *recipe.files])]
 
 
@@ -72,10 +72,10 @@ def find_recipes(top: Path) -> list[Path]:
     Raises:
         InputError: there is none.
     """
-    rooms = [*top.glob("*/recipe.yaml"), *top.glob("*/*/recipe.yaml")]
-    if not rooms:
+    found = [*top.glob("*/recipe.yaml"), *top.glob("*/*/recipe.yaml")]
+    if not found:
         raise InputError(f"{top}: no recipe.yaml found", "is this a DDL-CE source tree?")
-    return sorted(rooms)
+    return sorted(found)
 
 
 def _walk(folder: Path) -> list[Path]:

@@ -14,17 +14,17 @@ from ddlce.settings import Settings
 
 
 def load_recipes(settings: Settings, subdir: str = BUILD_PLATFORM) -> dict[str, Recipe]:
-    """All recipes of the tree by room name: hand-written rooms, then generated ones.
+    """All recipes of the tree by name: hand-written ones, then generated ones.
 
     Raises:
-        InputError: a recipe that is not YAML, a duplicate room, a bad wheels manifest.
+        InputError: a recipe that is not YAML, two of one name, a bad wheels manifest.
     """
     recipes: dict[str, Recipe] = {}
     for path in find_recipes(settings.recipes):
         recipe = load_recipe(path)
         if recipe.name in recipes:
             raise InputError(
-                f"{path}: the room {recipe.name!r} exists already at {recipes[recipe.name].path}",
+                f"{path}: the recipe {recipe.name!r} exists already at {recipes[recipe.name].path}",
                 "rename one of the two folders",
             )
         recipes[recipe.name] = recipe

@@ -1,6 +1,6 @@
 """Sets: packages beside those that every build makes, for an environment of their own.
 
-A set `NAME` is a table of wheels, `recipes/wheels/NAME.yaml`, and the rooms in
+A set `NAME` is a table of wheels, `recipes/wheels/NAME.yaml`, and the recipes in
 `recipes/sets/NAME`. Nothing else stands on it, so what is built without it keeps its digests.
 """
 
@@ -22,7 +22,7 @@ from ddlce.settings import Settings
 from ddlce.wheels import Others, wheel_packages, wheel_recipes
 from ddlce.wheels.depends import Package
 
-#: The folder of the sets' rooms, below recipes/.
+#: The folder of the sets' recipes, below recipes/.
 SETS = "sets"
 
 
@@ -31,8 +31,8 @@ def set_names(settings: Settings) -> list[str]:
     return sorted(path.name for path in (settings.recipes / SETS).glob("*/") if path.is_dir())
 
 
-def set_rooms(settings: Settings) -> set[str]:
-    """The names of all sets' rooms."""
+def recipes_of_sets(settings: Settings) -> set[str]:
+    """The names of the recipes in all sets' folders."""
     return {path.parent.name for path in (settings.recipes / SETS).glob("*/*/recipe.yaml")}
 
 
@@ -77,7 +77,7 @@ def known_wheels(settings: Settings, name: str = "") -> dict[str, Package]:
 def load_set_recipes(
     settings: Settings, name: str, subdir: str = BUILD_PLATFORM
 ) -> dict[str, Recipe]:
-    """The recipes of a set by room name: its rooms, then those of its table.
+    """The recipes of a set by name: those in its folder, then those of its table.
 
     Args:
         name: the set.
@@ -86,8 +86,8 @@ def load_set_recipes(
         InputError: no such set, a recipe that is none, a package that is there already.
     """
     table = set_table(settings, name)
-    rooms = sorted((settings.recipes / SETS / name).glob("*/recipe.yaml"))
-    found = {recipe.name: recipe for recipe in map(load_recipe, rooms)}
+    paths = sorted((settings.recipes / SETS / name).glob("*/recipe.yaml"))
+    found = {recipe.name: recipe for recipe in map(load_recipe, paths)}
     below = known_wheels(settings)
     if table.is_file():
         lock = SourcesLock.load(settings.sources_lock)

@@ -96,16 +96,16 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Room:
+class LintedRecipe:
     """A recipe and its files.
 
     Attributes:
-        name: the room's name.
+        name: the recipe's name.
         path: recipe.yaml, or the wheels manifest for a generated recipe.
-        folder: the room.
+        folder: the recipe's folder.
         data: the recipe as plain data; {} when it is not YAML.
         text: the recipe's text; "" for a generated one.
-        files: the files of the room and of its local sources.
+        files: the files of the recipe and of its local sources.
         tree: what lies beside it.
     """
 
