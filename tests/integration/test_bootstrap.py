@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.doctor.packages import read_list
+from support.run import run
 
 TREE = Path(__file__).parents[2]
 LIST = "scripts/ddlce/doctor/system-packages.txt"
@@ -54,13 +55,10 @@ def tree(tmp_path: Path) -> Path:
 
 
 def bootstrap(tree: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return run(
         ["bash", "scripts/bootstrap.sh"],
         cwd=tree,
         env={**os.environ, "DDLCE_NO_INSTALL": "1", **env},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 

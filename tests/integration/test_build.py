@@ -19,6 +19,7 @@ from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.trees import remove_tree
 from support.minitree import MiniTree, make_tree
 from support.packages import package_files
+from support.run import run
 
 
 def test_build_then_reuse_then_only_what_changed(tree: MiniTree) -> None:
@@ -304,7 +305,7 @@ def test_a_full_disk_and_a_read_only_cache_are_named(tree: MiniTree) -> None:
     cache = tree.settings.cache
     for options, expected in (("size=1m,mode=755", "free under"), ("ro,mode=755", "cannot write")):
         script = f'mkdir -p {cache} && mount -t tmpfs -o {options} tmpfs {cache} && exec "$@"'
-        result = subprocess.run(
+        result = run(
             [
                 "unshare",
                 "-m",
@@ -321,9 +322,6 @@ def test_a_full_disk_and_a_read_only_cache_are_named(tree: MiniTree) -> None:
                 "build",
             ],
             env=tree.env(),
-            capture_output=True,
-            text=True,
-            check=False,
         )
         assert result.returncode == 3, result.stderr
         assert expected in result.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from ddlce.model.envlock import EnvLock
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
 from support.packages import package_files
+from support.run import run
 from support.served import serving
 
 pytestmark = pytest.mark.built
@@ -194,12 +194,9 @@ def test_a_client_reads_the_same_from_each_form_of_the_index(
     subdirs = ",".join(path.parent.name for path in channel.glob("*/repodata.json"))
     with serving(channel) as (url, asked):
         for kind in ("plain", "zst", "shards"):
-            done = subprocess.run(
+            done = run(
                 [sys.executable, "-c", QUERY, url, kind, str(tmp_path / kind), subdirs, *known],
-                capture_output=True,
-                text=True,
                 timeout=120,
-                check=False,
             )
             assert done.returncode == 0, done.stderr
             answers[kind] = json.loads(done.stdout)

@@ -21,6 +21,7 @@ import pytest
 from bench.environment import built
 from ddlce.locks import locked
 from support.modulesystems import UNPACKED
+from support.run import run
 from support.userlands import mirror
 
 RECIPE = Path(__file__).parents[2] / "docs/kubernetes/Containerfile"
@@ -64,14 +65,8 @@ class Store:
 
     def run(self, *words: str | Path, limit: float = 300) -> Result:
         """Runs buildah; its output is text."""
-        return subprocess.run(
-            self.command(*words),
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=limit,
-            check=False,
+        return run(
+            self.command(*words), env=self.environment, stdin=subprocess.DEVNULL, timeout=limit
         )
 
     def command(self, *words: str | Path) -> list[str]:

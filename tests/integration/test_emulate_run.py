@@ -13,6 +13,7 @@ import pytest
 from ddlce.emulate import emulated, ensure_sysroot
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
+from support.run import run
 
 POWER = "linux-ppc64le"
 COMPILER = "powerpc64le-linux-gnu-gcc"
@@ -52,7 +53,7 @@ def sysroot() -> Path:
 def cli(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ddlce", "emulate", *arguments]
     env = {**os.environ, **environ}
-    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    return run(command, env=env)
 
 
 def test_a_program_of_the_platform_runs(sysroot: Path) -> None:
@@ -117,7 +118,7 @@ def test_a_machine_without_namespaces_says_so(sysroot: Path) -> None:
     inner = "echo 0 >/proc/sys/user/max_user_namespaces && exec $*"
     script = f"{sys.executable} -m ddlce emulate true"
     command = ["unshare", "--user", "--map-root-user", "sh", "-c", inner, "sh", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run(command)
     assert done.returncode == 3, done.stderr
     assert "this machine allows no user namespaces: unshare" in done.stderr
     assert "Traceback" not in done.stderr
@@ -125,5 +126,5 @@ def test_a_machine_without_namespaces_says_so(sysroot: Path) -> None:
 
 def test_the_command_line_holds_no_shell(sysroot: Path) -> None:
     argv = emulated(["printf", "%s", "$HOME;'"], POWER, sysroot)
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    done = run(argv, check=True)
     assert done.stdout == "$HOME;'"

@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import stat
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,12 +28,13 @@ from support.minienv import (
     packages_alone,
     small_disk,
 )
+from support.run import run
 
 SITE_PACKAGES = "lib/python3.11/site-packages"
 
 
 def output(*command: str | Path) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return run(command, check=True).stdout
 
 
 @pytest.fixture(scope="module")
@@ -179,11 +179,9 @@ def test_pip_installs_into_a_clone(user: Site) -> None:
     user.ok("env", "clone", "mine")
     prefix = user.clones / "mine"
     command = [str(prefix / "bin/python"), "-m", "pip", "install", "--no-index", "--no-deps"]
-    done = subprocess.run(
+    done = run(
         [*command, hello_wheel(user.folder)],
         env=os.environ | {"PYTHONPATH": str(packages_alone(user.folder / "pip", "pip"))},
-        capture_output=True,
-        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert user.python(prefix, "import hello; print(hello.GREETING)") == "hi"

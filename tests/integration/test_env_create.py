@@ -8,7 +8,6 @@ import random
 import re
 import stat
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -33,6 +32,7 @@ from support.minienv import (
     site_of_channel,
     small_disk,
 )
+from support.run import run
 from support.synthetic import make_package
 
 LIB = "lib/python3.11"
@@ -52,9 +52,9 @@ def nothing_installed(site: Site) -> bool:
 def test_a_release_runs_and_knows_only_its_own_place(installed: Site) -> None:
     prefix = installed.current
     assert re.fullmatch(r"2026\.11-[0-9a-f]{8}", prefix.name)
-    where = subprocess.run([prefix / "bin" / "mini-where"], capture_output=True, text=True)
+    where = run([prefix / "bin" / "mini-where"])
     assert where.stdout == f"{prefix}/share\none\n"
-    script = subprocess.run([prefix / "bin" / "minimod"], capture_output=True, text=True)
+    script = run([prefix / "bin" / "minimod"])
     assert script.stdout == f"{prefix}/{LIB}/site-packages/minimod/__init__.py\n"
     assert installed.python(prefix, "import mini_prefix; print(mini_prefix.PREFIX)") == str(prefix)
     for path in everything(prefix):
@@ -94,15 +94,13 @@ def test_conda_and_pip_are_told_not_to_change_it(installed: Site, tmp_path: Path
         "message": "mini 2026.11 is a release and cannot be changed. "
         "Make a copy of your own that can: ddlce env clone NAME"
     }
-    done = subprocess.run(
+    done = run(
         [prefix / "bin" / "python", "-m", "pip", "install", "--no-index", "anything"],
         env=os.environ
         | {
             "PYTHONPATH": str(packages_alone(tmp_path / "pip", "pip")),
             "PYTHONDONTWRITEBYTECODE": "1",
         },
-        capture_output=True,
-        text=True,
     )
     assert done.returncode == 1
     assert "externally-managed-environment" in done.stderr

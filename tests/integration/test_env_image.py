@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.minienv import NOBODY, Site, can_be_nobody, can_mount, everything, small_disk
+from support.run import run
 
 
 def make(user: Site, place: Path, *words: str | Path) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def unpack(said: dict[str, Any]) -> Path:
 def test_an_image_runs_from_its_place_and_knows_no_other(user: Site, tmp_path: Path) -> None:
     said = make(user, tmp_path / "node", "--out", tmp_path / "images")
     prefix = unpack(said)
-    where = subprocess.run([prefix / "bin" / "mini-where"], capture_output=True, text=True)
+    where = run([prefix / "bin" / "mini-where"])
     assert where.stdout == f"{prefix}/share\none\n"
     assert user.python(prefix, "import mini_prefix as m; print(m.PREFIX)") == str(prefix)
     known = {".condarc", "conda-meta/ddl-ce.origin", "conda-meta/history"}

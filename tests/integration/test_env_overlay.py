@@ -17,6 +17,7 @@ from ddlce.trees import remove_tree
 from support.minienv import Site, everything, hello_wheel
 from support.modulesystems import read_snap, require, run_shell, snap
 from support.overlays import pip, run_bash, wheel
+from support.run import run
 
 SITE_PACKAGES = "lib/python3.11/site-packages"
 WHERE = "import sys, minimod; print(sys.prefix, minimod.__file__)"
@@ -60,9 +61,7 @@ def test_programs_of_the_release_see_the_overlay(user: Site, tmp_path: Path) -> 
     prefix = user.clones / "mine"
     # Whatever the release has: the overlay's own module of that name is found first.
     (prefix / SITE_PACKAGES / "miniarch.py").write_text("VALUE = 'the overlay'\n")
-    done = subprocess.run(
-        [prefix / "bin" / "miniarch"], env={}, capture_output=True, text=True, check=False
-    )
+    done = run([prefix / "bin" / "miniarch"], env={})
     assert done.stdout == "the overlay\n", done.stderr
 
 
@@ -88,12 +87,9 @@ def test_packages_in_the_home_do_not_shadow_the_release(made: Site) -> None:
     theirs = made.folder / "home" / ".local" / SITE_PACKAGES
     theirs.mkdir(parents=True)
     (theirs / "minimod.py").write_text("raise SystemExit('the wrong one')\n")
-    done = subprocess.run(
+    done = run(
         [made.clones / "mine" / "bin" / "python", "-c", WHERE],
         env={"HOME": str(made.folder / "home")},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.stdout.endswith(f" {made.current}/{SITE_PACKAGES}/minimod/__init__.py\n")
 

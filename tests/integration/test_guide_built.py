@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.smoke import clean_environment
+from support.run import run
 
 pytestmark = pytest.mark.built
 
@@ -27,11 +28,8 @@ def program(name: str) -> str:
 
 def test_sharded_training_and_its_checkpoint(prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "fsdp.py").write_text(program("fsdp.py"))
-    done = subprocess.run(
+    done = run(
         [prefix / "bin" / "ddlrun", "-H", "localhost:2", prefix / "bin" / "python", "fsdp.py"],
-        capture_output=True,
-        text=True,
-        check=False,
         cwd=tmp_path,
         env=clean_environment(prefix, os.environ),
     )

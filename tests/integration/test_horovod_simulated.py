@@ -16,6 +16,7 @@ import pytest
 from ddlce.elf import read_elf
 from support.cudatorch import launch_torch
 from support.horovodsim import Horovod
+from support.run import run
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -85,7 +86,7 @@ def test_cudas_runtime_is_shared(simulated: Simulated) -> None:
     elf = read_elf(module.read_bytes())
     assert elf
     assert {"libcudart.so.13", "libnccl.so.2", "libddl.so.1"} <= set(elf.needed)
-    said = subprocess.run(["nm", module], check=True, capture_output=True, text=True).stdout
+    said = run(["nm", module], check=True).stdout
     assert " U cudaMemcpyAsync@libcudart.so.13" in said
     assert not re.findall(r"^.* [tT] cuda[A-Z].*", said, re.MULTILINE)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from bench.lab.network import bring_up
 from bench.lab.slurm import Slurm, slurm_in, why_not
 from integration.lab import needs_lab
 from support.releases import installed
+from support.run import run
 
 pytestmark = [
     pytest.mark.built,
@@ -53,10 +53,5 @@ def test_two_hosts_have_one_rank_s_numbers(slurm: Slurm, release: Path, program:
         job = slurm.submit(script, "-N", str(hosts), "--ntasks-per-node=1", "-o", str(out))
         assert slurm.wait(job, 400)["JobState"] == "COMPLETED", out.read_text()
         numbers.append(str(target))
-    done = subprocess.run(
-        [str(release / "bin/python"), "-c", SAME, *numbers],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run([str(release / "bin/python"), "-c", SAME, *numbers])
     assert done.stdout == "the same\n", done.stdout + done.stderr

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from support.moduleprefix import (
     set_current,
 )
 from support.modulesystems import read_snap, require, run_shell, snap
+from support.run import run
 
 FILES = {
     "lua/ddl-ce/.modulerc.lua",
@@ -38,7 +38,7 @@ def ddlce(root: Path, *args: str | Path, code: int = 0) -> str:
     command = [sys.executable, "-m", "ddlce", "module", *map(str, args)]
     env = {**os.environ, "DDLCE_ROOT": str(root), "COLUMNS": "200"}
     env.pop("CONDA_ENVS_PATH", None)
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    done = run(command, env=env)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr if code else done.stdout

@@ -26,6 +26,7 @@ from support.notebooks import (
     run_cells,
     text_of,
 )
+from support.run import run
 
 pytestmark = pytest.mark.built
 
@@ -53,13 +54,10 @@ class User:
         return self.home / ".local/share/jupyter/kernels"
 
     def ddlce(self, *words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return run(
             [sys.executable, "-m", "ddlce", "env", *words],
             env=os.environ | {"HOME": str(self.home), "COLUMNS": "200"} | env,
             cwd=self.home,
-            capture_output=True,
-            text=True,
-            check=False,
         )
 
     def ok(self, *words: str | Path, **env: str) -> str:
@@ -88,12 +86,7 @@ def someone(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def test_pip_of_the_release_keeps_to_its_packages(someone: User) -> None:
     """The program `pip` of the overlay, and packages with compiled code from outside."""
-    done = subprocess.run(
-        [someone.overlay / "bin" / "pip", "install", "--no-index", "numpy<2"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run([someone.overlay / "bin" / "pip", "install", "--no-index", "numpy<2"])
     assert done.returncode == 1
     said = done.stdout + done.stderr
     assert "The user requested numpy<2" in said
@@ -306,14 +299,11 @@ manager.shutdown_kernel(now=True)
 def test_jupyter_ends_ranks(someone: User, how: str, said: str) -> None:
     temporary = someone.home / f"tmp-{how}"
     temporary.mkdir()
-    done = subprocess.run(
+    done = run(
         [someone.python, "-c", END, how],
-        capture_output=True,
-        text=True,
         env=bare_environ(someone.home) | {"TMPDIR": str(temporary)},
         cwd=someone.home,
         timeout=400,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     word, *ranks = done.stdout.splitlines()[0].split()

@@ -11,6 +11,7 @@ import pytest
 
 from support.minienv import REPO, Site, served
 from support.minitree import MiniTree
+from support.run import run
 
 SOURCE = {
     "client": "url",
@@ -157,13 +158,11 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
     script = f"import os; os.rmdir(os.getcwd()); os.execv({command[0]!r}, {command})"
     folder = tmp_path / "gone"
     folder.mkdir()
-    done = subprocess.run(
+    done = run(
         [sys.executable, "-c", script],
         cwd=folder,
         env={k: v for k, v in os.environ.items() if k != "DDLCE_REPO"}
         | {"PYTHONPATH": str(REPO / "scripts")},
-        capture_output=True,
-        text=True,
     )
     assert done.returncode == 3
     assert "Traceback" not in done.stderr

@@ -18,6 +18,7 @@ import pytest
 
 from support.minienv import NOBODY, Site, can_be_nobody, can_mount
 from support.minitree import MiniTree, make_tree
+from support.run import run
 
 DDLCE = Path(sys.executable).with_name("ddlce")
 #: flock(2) as on Lustre without -o flock.
@@ -48,9 +49,7 @@ def with_noexec(
     mode = "1777" if folder == "/tmp" else "755"
     mount = f'mount -t tmpfs -o noexec,mode={mode} tmpfs "{folder}" && exec "$@"'
     command = ["unshare", "--mount", "sh", "-c", mount, "sh", *map(str, words)]
-    return subprocess.run(
-        command, env=env, cwd="/", capture_output=True, text=True, timeout=300, check=False
-    )
+    return run(command, env=env, cwd="/", timeout=300)
 
 
 def test_a_package_s_test_runs_where_tmp_runs_nothing(mounts: None, elsewhere: Path) -> None:
@@ -123,14 +122,7 @@ def test_a_file_system_without_locks(tree: MiniTree, no_locks: dict[str, str]) -
     code = "from ddlce.cli.app import _end\nfrom ddlce.files import *\n"
     code += "from ddlce.locks import locked\n"
     code += "try:\n  locked(Path('here/.lock')).__enter__()\nexcept MachineError as e: _end(e)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=tree.env(**no_locks),
-        cwd=tree.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run([sys.executable, "-c", code], env=tree.env(**no_locks), cwd=tree.folder)
     assert (done.returncode, said in done.stderr) == (3, True), done.stderr
     done = tree.ddlce("doctor", "--json", **no_locks)
     found = {c["name"]: c["found"] for c in json.loads(done.stdout)["checks"]}

@@ -10,7 +10,6 @@ import os
 import random
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from ddlce.settings import load_settings
 from ddlce.trees import remove_tree
 from support.minichannel import PLACEHOLDER, Pkg
 from support.minienv import Site, everything, toy_site
+from support.run import run
 
 PARTS = (
     *("plain", "a.b", ".hidden", "two words", " blank ", "it's", '"quoted"', "$HOME", "`id`"),
@@ -179,7 +179,7 @@ def test_an_overlay(installed: Site, draw: Draw) -> None:
     assert prefix == Path(os.path.realpath(path))
     code = "import sys; print(sys.prefix)"
     script = f". {shlex.quote(str(prefix / 'bin/activate'))} && python -c {shlex.quote(code)}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    done = run(["bash", "-c", script], check=True)
     assert done.stdout == f"{prefix}\n"
     assert remove_overlay(installed.settings, str(path)) == prefix
     assert everything(path.parent) == before

@@ -7,7 +7,6 @@ with its extension too, knows no MPI and is the environment's (docs/site-guide.m
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from ddlce.smoke import clean_environment
 from support.libddl import build_libddl
 from support.pip import Unavailable, pip_prefix
+from support.run import run
 from support.suites import run_suite
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -57,12 +57,9 @@ def variables(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 def test_it_is_open_mpi_s(prefix: Path, variables: dict[str, str]) -> None:
     program = "import ddl; ddl.init(); print(open('/proc/self/maps').read())"
-    done = subprocess.run(
+    done = run(
         [variables["TEST_MPIEXEC"], "-n", "1", prefix / "bin" / "python", "-c", program],
         env=clean_environment(prefix, os.environ) | variables,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "/libmpi.so.40" in done.stdout

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ddlce.smoke import clean_environment
+from support.run import run
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(200)]
 
@@ -16,14 +16,11 @@ PROGRAM = Path(__file__).parent / "programs" / "parameter_server.py"
 
 
 def test_two_workers_learn_on_a_parameter_server(prefix: Path) -> None:
-    done = subprocess.run(
+    done = run(
         [
             *(str(prefix / "bin" / "ddlrun"), "-H", "localhost:4", "-tf_config", "-ps", "1"),
             *("-timeout", "150", str(prefix / "bin" / "python"), str(PROGRAM)),
         ],
-        capture_output=True,
-        text=True,
-        check=False,
         env=clean_environment(prefix, os.environ),
     )
     assert done.returncode == 0, done.stderr

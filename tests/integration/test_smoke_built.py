@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from ddlce.smoke import clean_environment
+from support.run import run
 from support.suites import run_suite
 
 pytestmark = pytest.mark.built
@@ -20,11 +20,8 @@ SUITE_TESTS = "ddl-ce-smoke/tests"
 
 def smoke(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, str]:
     """`ddlce smoke ddl-ce` as a user runs it: exit status and standard error."""
-    done = subprocess.run(
+    done = run(
         [sys.executable, "-m", "ddlce", "smoke", "ddl-ce", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
         env={**os.environ, **(environ or {})},
     )
     return done.returncode, done.stderr
@@ -59,11 +56,8 @@ def test_the_caller_s_python_path_does_not_reach_in(prefix: Path, tmp_path: Path
 def test_a_shadowed_package_is_a_failed_part(prefix: Path, tmp_path: Path) -> None:
     """Inside the environment, where the user's variables do reach in."""
     (tmp_path / "pydantic.py").write_text("")
-    done = subprocess.run(
+    done = run(
         [str(prefix / "bin" / "ddlce-smoke"), "--parts", "versions", "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
         env={**clean_environment(prefix, os.environ), "PYTHONPATH": str(tmp_path)},
     )
     assert done.returncode == 1
@@ -74,11 +68,8 @@ def test_a_shadowed_package_is_a_failed_part(prefix: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_the_documented_training_command(prefix: Path, ranks: int) -> None:
-    done = subprocess.run(
+    done = run(
         ["ddlrun", "-H", f"localhost:{ranks}", "python", "-m", "ddl_ce_smoke.train"],
-        capture_output=True,
-        text=True,
-        check=False,
         executable=str(prefix / "bin" / "ddlrun"),
         env=clean_environment(prefix, os.environ),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from support.minienv import (
     site_of_channel,
 )
 from support.modulesystems import Shell, System, read_snap, require, run_shell, snap
+from support.run import run
 from support.stockconda import StockConda, conda_environ, find_conda
 
 SYSTEMS = ["lmod", "environment-modules"]
@@ -106,7 +106,7 @@ def test_the_documented_clone_command(session: Session) -> None:
         "module load mini", "conda create --yes --quiet --name cloned_env --clone mini-2026.11"
     )
     prefix = session.home / ".local/share/ddl-ce-envs/cloned_env"
-    done = subprocess.run([prefix / "bin" / "mini-where"], capture_output=True, text=True)
+    done = run([prefix / "bin" / "mini-where"])
     assert done.stdout == f"{prefix}/share\none\n"
     found = names(session.run("module load mini", "conda env list"))
     assert found["cloned_env"] == str(prefix)
@@ -226,11 +226,8 @@ def test_pip_installs_into_a_clone_by_conda(stranger: Stranger, tmp_path: Path) 
     prefix = stranger.home / ".local/share/ddl-ce-envs/c"
     pip = packages_alone(tmp_path / "pip", "pip")
     install = ("-m", "pip", "install", "--no-index", "--no-deps", hello_wheel(tmp_path))
-    done = subprocess.run(
-        [prefix / "bin" / "python", *install],
-        env=conda_environ(stranger.home, PYTHONPATH=str(pip)),
-        capture_output=True,
-        text=True,
+    done = run(
+        [prefix / "bin" / "python", *install], env=conda_environ(stranger.home, PYTHONPATH=str(pip))
     )
     assert done.returncode == 0, done.stderr
     assert stranger.site.python(prefix, "import hello; print(hello.GREETING)") == "hi"

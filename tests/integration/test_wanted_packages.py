@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from ddlce.env.layout import Layout
 from ddlce.env.records import read_records
 from ddlce.overlay.pins import constraints, release_pins
 from ddlce.settings import load_settings
+from support.run import run
 
 LIST = Path(__file__).parents[1] / "support" / "wanted-packages.txt"
 NAMES = [line for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
@@ -32,11 +32,5 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> list[str | Path]:
 @pytest.mark.parametrize("name", NAMES)
 def test_pip_finds_versions_that_fit(command: list[str | Path], name: str) -> None:
     """Within minutes: pip may look for hours among versions of years ago."""
-    done = subprocess.run(
-        [*command, "--break-system-packages", name],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = run([*command, "--break-system-packages", name], timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from support.run import run
+
 SOURCES = Path(__file__).parents[1] / "cuda-sim"
 FLAGS = ("-std=c++17", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 
@@ -93,7 +95,7 @@ def write_stubs(source: Path, names: Iterable[str]) -> Path:
 
 def _functions(*files: Path | str) -> list[str]:
     command = ["nm", "--defined-only", "--format=posix", *map(str, files)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    said = run(command, check=True).stdout
     words = [line.split() for line in said.splitlines()]
     found = [word[0].partition("@")[0] for word in words if word[1:2] in (["T"], ["W"])]
     return [name for name in found if re.match(r"(__)?(cuda|p?nccl|cu)[A-Z]", name)]

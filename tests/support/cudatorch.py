@@ -18,6 +18,7 @@ from support.cudasim import SOURCES, build_cudasim, write_stubs
 from support.cudavariant import nvidia_wheels
 from support.libddl import build_libddl
 from support.pip import Unavailable, pip_prefix
+from support.run import run
 
 DDL_TORCH = Path(__file__).parents[2] / "recipes" / "ddl-torch" / "tests"
 
@@ -101,10 +102,8 @@ def launch_torch(
     count = ("-np", ranks) if ranks else ()
     launch = (prefix / "bin" / "ddlrun", *count, "-timeout", 600, *options.split())
     variables = (f"{name}={value}" for name, value in simulated.items())
-    return subprocess.run(
+    return run(
         within([str(word) for word in (*launch, "env", *variables, "python", *words)]),
-        capture_output=True,
-        text=True,
         env=clean_environment(prefix, os.environ),
     )
 
@@ -175,7 +174,7 @@ def _build_unused(torch: Path, runtime: Path, folder: Path) -> Path:
         elf = read_elf(library.read_bytes())
         needed |= set(elf.needed if elf else ())
         command = ["nm", "-D", "--undefined-only", "--with-symbol-versions", str(library)]
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        said = run(command, check=True).stdout
         for name, _, version in (line.split()[-1].partition("@") for line in said.splitlines()):
             if UNUSED.match(name):
                 functions[version].add(name)

@@ -11,6 +11,7 @@ import pytest
 from ddlce.smoke import clean_environment
 from support.libddl import ROOM, build_libddl
 from support.pip import Unavailable, pip_prefix
+from support.run import run
 
 Result = subprocess.CompletedProcess[str]
 
@@ -69,9 +70,7 @@ def launch_simulated(
     }
     script = ROOM / "tests" / "device" / "programs" / f"{program}.py"
     command = [prefix / "bin" / "mpiexec", "-n", n, prefix / "bin" / "python", script, *arguments]
-    done = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, env=environment
-    )
+    done = run([str(word) for word in command], env=environment)
     for left in Path("/dev/shm").glob(f"cudasim-{os.geteuid()}-*"):  # of ranks that were killed
         if not Path("/proc", left.name.split("-")[2]).exists():
             left.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from ddlce.model.source import SourcesLock
 from ddlce.settings import load_settings
 from ddlce.sources.store import SourceStore
 from support.pip import pip_prefix
+from support.run import run
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "horovod"
 
@@ -30,13 +31,7 @@ def unpack(folder: Path) -> Path:
 def apply_patches(source: Path) -> None:
     """Apply the recipe's patches by number and add its files; AssertionError names a bad one."""
     for patch in sorted((RECIPE / "patches").glob("*.patch")):
-        done = subprocess.run(
-            ["patch", "--strip=1", "--force", "--fuzz=0", f"--input={patch}"],
-            cwd=source,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run(["patch", "--strip=1", "--force", "--fuzz=0", f"--input={patch}"], cwd=source)
         assert done.returncode == 0, f"{patch.name}: {done.stdout}{done.stderr}"
     shutil.copytree(RECIPE / "src", source, dirs_exist_ok=True)
 
@@ -64,11 +59,8 @@ def compile_file(
     source: Path, options: list[str], file: str, made: Path
 ) -> subprocess.CompletedProcess[str]:
     """Compile one of Horovod's files with `options` in a bare environment."""
-    return subprocess.run(
+    return run(
         ["g++", "-std=c++17", "-fPIC", "-w", *options, "-c", file, "-o", str(made)],
         cwd=source,
-        capture_output=True,
-        text=True,
         env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
-        check=False,
     )

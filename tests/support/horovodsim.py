@@ -14,6 +14,7 @@ from ddlce.smoke import clean_environment
 from support.cudasim import SOURCES
 from support.cudatorch import cuda_headers
 from support.horovod_source import apply_patches, unpack
+from support.run import run
 
 #: As recipes/horovod/build.sh has them; one architecture is enough for what never runs on a GPU.
 OPERATIONS = {
@@ -106,9 +107,7 @@ def horovod_kernels(folder: Path) -> Path:
 
 
 def _run(environment: dict[str, str], *words: str | Path) -> None:
-    done = subprocess.run(
-        [str(word) for word in words], capture_output=True, text=True, env=environment
-    )
+    done = run([str(word) for word in words], env=environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 

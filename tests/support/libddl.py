@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from ddlce.settings import load_settings
+from support.run import run
 
 ROOM = Path(__file__).parents[2] / "recipes" / "ddl"
 
@@ -49,7 +49,7 @@ def build_libddl(prefix: Path, folder: Path, *options: str, flags: Iterable[str]
         "CCACHE_NOHASHDIR": "1",
     }
     for command in (configure, ["cmake", "--build", str(build), "-j2"]):
-        made = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        made = run(command, env=environment)
         assert made.returncode == 0, made.stdout[-4000:] + made.stderr
     return build
 
@@ -63,11 +63,5 @@ def build_unit_tests(prefix: Path, folder: Path, *flags: str) -> Path:
 
 def run_unit_tests(build: Path, **variables: str) -> None:
     """Run what build_unit_tests has built; `variables` for its environment."""
-    done = subprocess.run(
-        [build / "tests" / "ddl_unit_tests"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables},
-        check=False,
-    )
+    done = run([build / "tests" / "ddl_unit_tests"], env={**os.environ, **variables})
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr

@@ -24,6 +24,7 @@ from typing import Any
 from ddlce.engine.index import index_channel
 from ddlce.settings import Settings
 from support.minichannel import MANIFEST, PLACEHOLDER, Pkg, pack
+from support.run import run
 
 REPO = Path(__file__).parents[2]
 #: A user who owns nothing here.
@@ -161,9 +162,7 @@ class Site:
 
     def python(self, prefix: Path, code: str) -> str:
         """Run Python code in an environment."""
-        done = subprocess.run(
-            [prefix / "bin" / "python", "-c", code], capture_output=True, text=True, check=True
-        )
+        done = run([prefix / "bin" / "python", "-c", code], check=True)
         return done.stdout.strip()
 
 
@@ -206,12 +205,9 @@ def everything(folder: Path) -> list[Path]:
 
 def run_as(user: int, *command: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a program as another user, without any privilege."""
-    return subprocess.run(
+    return run(
         ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *map(str, command)],
         env=os.environ | {"PYTHONPATH": PYTHONPATH},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 

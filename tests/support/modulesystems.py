@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.locks import locked
+from support.run import run
 
 UNPACKED = Path(os.environ.get("DDLCE_TEST_TOOLS") or Path.home() / ".cache/ddl-ce/test-tools")
 
@@ -147,12 +148,4 @@ def run_shell(
     script = tree.parent / f"script-{os.getpid()}.{shell.name}"
     script.write_text("\n".join(lines) + "\n")
     base = {"HOME": str(tree.parent), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
-    return subprocess.run(
-        [*shell.argv, str(script)],
-        env={**base, **env},
-        cwd=tree.parent,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run([*shell.argv, str(script)], env={**base, **env}, cwd=tree.parent, timeout=120)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from support.run import run
 from support.tools import once, pip
 
 REQUIREMENTS = Path(__file__).with_name("notebook-packages.txt")
@@ -59,15 +60,12 @@ def run_cells(python: Path, kernel: str, cells: list[str], home: Path) -> list[d
         cells: the code of each.
         home: whose data folder has the kernel.
     """
-    done = subprocess.run(
+    done = run(
         [python, "-c", RUN, kernel],
         input=json.dumps(cells),
-        capture_output=True,
-        text=True,
         env=bare_environ(home),
         cwd=home,
         timeout=300,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)["cells"]

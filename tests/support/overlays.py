@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.minienv import packages_alone
+from support.run import run
 
 
 def wheel(folder: Path, name: str, version: str, files: dict[str, str], needs: str = "") -> Path:
@@ -35,12 +36,9 @@ def pip(overlay: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     packages = overlay.with_name(f"{overlay.name}-pip")
     if not packages.exists():
         packages_alone(packages, "pip")
-    return subprocess.run(
+    return run(
         [overlay / "bin" / "python", "-m", "pip", "install", "--no-index", *words],
         env=os.environ | {"PYTHONPATH": str(packages)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 
@@ -50,10 +48,7 @@ def run_bash(script: str, shell: str = "bash", **env: str) -> subprocess.Complet
     if not path:
         pytest.skip(f"{shell} is not installed")
     options = {"bash": ["--noprofile", "--norc"], "zsh": ["-f"]}.get(shell, [])
-    return subprocess.run(
+    return run(
         [path, *options, "-u", "-c", script],
         env={"HOME": "/home/nobody", "PATH": "/usr/bin:/bin", **env},
-        capture_output=True,
-        text=True,
-        check=False,
     )

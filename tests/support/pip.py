@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 import sys
 import venv
 from pathlib import Path
+
+from support.run import run
 
 REQUIREMENTS = Path(__file__).parents[1] / "bench" / "lab" / "requirements"
 
@@ -55,7 +56,7 @@ def run_or_complain(command: list[str], complaint: str) -> None:
     Raises:
         Unavailable: it failed; the complaint, and the last line that it wrote.
     """
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run(command)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
         raise Unavailable(f"{complaint}: {lines[-1]}")

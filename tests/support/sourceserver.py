@@ -13,6 +13,7 @@ from typing import Any
 
 from ddlce.model.source import Source, SourcesLock
 from ddlce.settings import Settings
+from support.run import run
 
 MB = 1_000_000
 
@@ -80,12 +81,8 @@ def ddlce(
     settings: Settings, *arguments: str, prefix: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
     """Run `ddlce ARGUMENTS` on the tree, under the program `prefix` if any."""
-    return subprocess.run(
-        [*prefix, sys.executable, "-m", "ddlce", *arguments],
-        env=environment(settings),
-        capture_output=True,
-        text=True,
-        timeout=300,
+    return run(
+        [*prefix, sys.executable, "-m", "ddlce", *arguments], env=environment(settings), timeout=300
     )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ddlce.files import sha256_file
 from support.minienv import PUBLIC_PYTHON, PYTHONPATH
+from support.run import run
 from support.tools import once, pip
 
 REQUIREMENTS = Path(__file__).with_name("stock-conda.txt")
@@ -61,15 +62,7 @@ class StockConda:
         command = [*self.command.split(), *map(str, args)]
         if user is not None:
             command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
-        return subprocess.run(
-            command,
-            env=dict(env),
-            cwd="/",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
+        return run(command, env=dict(env), cwd="/", timeout=300)
 
     def public(self, folder: Path) -> StockConda:
         """A copy that other users can run."""

@@ -16,6 +16,7 @@ from ddlce.files import link_or_copy
 from ddlce.plan import Plan
 from ddlce.settings import load_settings
 from ddlce.store import Store
+from support.run import run
 
 #: RHEL 8: an older glibc than any of Debian's binaries was made for.
 MACHINE = {"__unix": "0", "__linux": "4.18", "__glibc": "2.28"}
@@ -51,4 +52,4 @@ def run_emulated(
     """A program of the prefix, on the platform."""
     command = [str(prefix / "bin" / program), *arguments]
     argv = emulated(command, subdir, machine_of(load_settings(), subdir, prefix))
-    return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=prefix)
+    return run(argv, cwd=prefix)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from ddlce.smoke import clean_environment
 from support.minienv import packages_alone
+from support.run import run
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -38,16 +38,13 @@ def run_suite(
     alone = packages_alone(
         folder / "pytest", "pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers"
     )
-    done = subprocess.run(
+    done = run(
         [
             *(prefix / "bin" / "python", "-m", "pytest", "-q", "-ra"),
             *("-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", tests),
             *("-o", "markers=slow: runs in `make test-full` only"),
             *arguments,
         ],
-        capture_output=True,
-        text=True,
-        check=False,
         cwd=tests,
         env={
             **clean_environment(prefix, os.environ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from ddlce.locks import locked
 from support.modulesystems import UNPACKED
+from support.run import run
 
 
 def once(name: str, make: Callable[[Path], None]) -> Path:
@@ -32,11 +32,6 @@ def once(name: str, make: Callable[[Path], None]) -> Path:
 
 def pip(python: str | Path, *words: str | Path) -> None:
     """Run pip; the test is skipped, with pip's last words, where that fails."""
-    done = subprocess.run(
-        [python, "-m", "pip", words[0], "--quiet", *words[1:]],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run([python, "-m", "pip", words[0], "--quiet", *words[1:]])
     if done.returncode:
         pytest.skip(f"pip {words[0]} has failed: {done.stderr.strip()[-300:]}")

@@ -26,6 +26,7 @@ import pytest
 from ddlce.locks import locked
 from support.glibcnames import pretend
 from support.modulesystems import UNPACKED
+from support.run import run
 
 SUITE, KEYRING = "bullseye", "/usr/share/keyrings/debian-archive-keyring.gpg"
 
@@ -85,7 +86,7 @@ class Userland:
         with tempfile.TemporaryFile() as kernel:
             kernel.write(system_calls_below(AFTER_4_18))
             kernel.seek(0)
-            return subprocess.run(
+            return run(
                 [
                     *(
                         "bwrap",
@@ -99,9 +100,6 @@ class Userland:
                     *("--clearenv", *_setenv(environment), "--chdir", "/root", "--", *command),
                 ],
                 pass_fds=(kernel.fileno(),),
-                capture_output=True,
-                text=True,
-                check=False,
                 timeout=timeout,
             )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from packaging.version import Version
 from ddlce.audit import audit_package
 from ddlce.audit.facts import read_facts
 from ddlce.elf import glibc_version, read_elf
+from support.run import run
 from support.synthetic import compile_c, make_package, rewrite
 
 MACHINES = "__glibc >=2.36,<3.0.a0"
@@ -46,7 +46,7 @@ def glibc(channel: Path, tmp_path: Path) -> Path:
     """The package of a C library in the prefix: of this machine's, its loader and libm."""
     folder = tmp_path / "glibc" / "lib" / "glibc"
     folder.mkdir(parents=True)
-    listed = subprocess.run(["ldd", "/bin/bash"], capture_output=True, text=True, check=True).stdout
+    listed = run(["ldd", "/bin/bash"], check=True).stdout
     libc = next(line.split()[2] for line in listed.splitlines() if "libc.so.6" in line)
     for name in ("libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"):
         shutil.copy(Path(libc).parent / name, folder / name)
@@ -145,9 +145,7 @@ def test_glibc_floor_agrees_with_objdump(tmp_path: Path) -> None:
     source = '#include <stdio.h>\nint one(void){return puts("one");}\n'
     compile_c(library, source, "-shared", "-fPIC")
     elf = read_elf(library.read_bytes())
-    dump = subprocess.run(
-        ["objdump", "-T", library], capture_output=True, text=True, check=True
-    ).stdout
+    dump = run(["objdump", "-T", library], check=True).stdout
     assert elf is not None
     assert elf.glibc
     assert f"GLIBC_{elf.glibc})" in dump

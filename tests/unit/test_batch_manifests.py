@@ -31,6 +31,8 @@ from kubeflow_trainer_api.models.trainer_v1alpha1_training_runtime import (
 )
 from pydantic import BaseModel
 
+from support.run import run
+
 REPO = Path(__file__).parents[2]
 SOURCE = REPO / "recipes/ddl/src/python"
 KUBECTL = shutil.which("kubectl")
@@ -43,13 +45,10 @@ TEXT: Schema = {"type": "string"}
 
 def ddlrun(*words: str, **variables: str) -> Result:
     path = f"{Path(KUBECTL or sys.executable).parent}:/usr/bin:/bin"
-    return subprocess.run(
+    return run(
         [sys.executable, "-m", "ddl.launch.cli", *words],
         env={"PYTHONPATH": str(SOURCE), "PATH": path, **variables},
-        capture_output=True,
-        text=True,
         timeout=60,
-        check=False,
     )
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.run import run
+
 SOURCE = Path(__file__).parents[2] / "recipes/ddl/src/python"
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 
@@ -20,7 +22,7 @@ WORDS = ["a b", "it's", "$HOME", "`x`", "$(x)", "new\nline", '"', "\\", "*", "-x
 
 def check(path: Path) -> str:
     command = [str(SHELLCHECK), str(path)]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return run(command).stdout
 
 
 @pytest.mark.parametrize("system", ["slurm", "lsf", "pbs"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from bench import bench_fusion, bench_keras, bench_types
 from bench.environment import environment_with
+from support.run import run
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from bench.environment import environment_with
 )
 def test_a_prefix_without_the_program(script: str, program: str, tmp_path: Path) -> None:
     command = [sys.executable, script, "--prefix", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run(command)
     assert done.returncode == 1
     assert done.stderr == (
         f"error: there is no bin/{program} in {tmp_path}; run make, or give --prefix\n"

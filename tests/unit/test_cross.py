@@ -20,6 +20,7 @@ from ddlce.recipes import load_recipe
 from ddlce.store import Store
 from ddlce.toolchain import toolchain
 from support.minitree import MiniTree
+from support.run import run
 
 PPC = "linux-ppc64le"
 
@@ -237,9 +238,7 @@ def test_cmake_learns_what_it_builds_for(tmp_path: Path, monkeypatch: pytest.Mon
         "cmake_minimum_required(VERSION 3.21)\nproject(asks LANGUAGES NONE)\n"
         'message("for ${CMAKE_SYSTEM_PROCESSOR}, crossing: ${CMAKE_CROSSCOMPILING}")\n'
     )
-    done = subprocess.run(
-        ["cmake", "-S", tmp_path, "-B", tmp_path / "build"], capture_output=True, text=True
-    )
+    done = run(["cmake", "-S", tmp_path, "-B", tmp_path / "build"])
     assert "for powerpc64le, crossing: TRUE" in done.stderr
 
 
@@ -252,7 +251,7 @@ def test_configure_may_try_what_it_compiles(
     point_builders(tmp_path / "tools", get_platform(PPC).triple)
     for before, after in (("yes", "maybe"), ("no", "no")):
         script = f'cross_compiling={before}; . "$CONFIG_SITE"; echo "$cross_compiling"'
-        done = subprocess.run(["sh", "-eu", "-c", script], capture_output=True, text=True)
+        done = run(["sh", "-eu", "-c", script])
         assert done.stdout == f"{after}\n", done.stderr
 
 
@@ -263,7 +262,7 @@ def test_ldd_for_another_platform_starts_the_program(
     add_tools(tmp_path / "tools", get_platform(PPC).triple)
     assert shutil.which("ldd") == str(tmp_path / "tools" / "ldd")
     # This machine's own program does, too: what is asked is its own loader.
-    found = subprocess.run(["ldd", "/bin/sh"], capture_output=True, text=True, check=True)
+    found = run(["ldd", "/bin/sh"], check=True)
     assert "libc.so.6 => /" in found.stdout
     nothing = subprocess.run(["ldd", str(tmp_path / "absent")], capture_output=True, check=False)
     assert nothing.returncode

@@ -17,6 +17,7 @@ import pytest
 
 from ddlce.elf import read_elf
 from support.debs import HOSTILE, HardLink, Member, make_deb, outside_of, untouched
+from support.run import run
 from support.synthetic import compile_c
 
 REPO = Path(__file__).parents[2]
@@ -210,12 +211,12 @@ def library(tmp_path: Path) -> Path:
 def test_a_library_that_is_left_out_is_not_missed(library: Path, installer: ModuleType) -> None:
     call = "import ctypes, sys; x = ctypes.CDLL(sys.argv[1]); print(x.where_gone(), x.kept_call())"
     command = [sys.executable, "-c", call, str(library)]
-    before = subprocess.run(command, capture_output=True, text=True, check=False)
+    before = run(command)
     assert "libgone.so.1: cannot open shared object file" in before.stderr
 
     without = ["libgone.so.1=gone_*"]
     installer.relocate(library, library.parent, PATCHELF, without)
-    after = subprocess.run(command, capture_output=True, text=True, check=True)
+    after = run(command, check=True)
     assert after.stdout == "0 5\n"
     elf = read_elf(library.read_bytes())
     assert elf
@@ -316,14 +317,14 @@ def test_the_whole_run_refuses_a_failing_patch(tmp_path: Path) -> None:
         "PREFIX": str(prefix),
         "target_platform": PPC,
     }
-    good = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    good = run(command, env=env)
     assert good.returncode == 0, good.stderr
     assert (prefix / SITE / "x.py").read_text() == "one\n"
     assert (source / "licenses" / "x").read_text() == "free"
     command += ["--patch", str(patch)]
     shutil.rmtree(prefix)
     shutil.rmtree(source / "root")
-    bad = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    bad = run(command, env=env)
     assert bad.returncode == 1
     assert "error: patch -p1" in bad.stderr
     assert "Traceback" not in bad.stderr

@@ -24,6 +24,7 @@ from ddlce.builder.repack import repack
 from ddlce.engine.index import index_channel
 from support.minichannel import PLACEHOLDER, SITE, Pkg, pack
 from support.packages import package_files
+from support.run import run
 
 INFO = f"{SITE}/toy-1.0.dist-info"
 
@@ -74,7 +75,7 @@ def installed(pkg: Pkg, folder: Path) -> Path:
 
 def pip(prefix: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-I", "-m", "pip", "--python", str(prefix / "bin/python"), *words]
-    return subprocess.run(command, capture_output=True, text=True)
+    return run(command)
 
 
 def test_every_distribution_says_who_installed_it_and_its_files(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from ddlce.doctor.packages import (
 from ddlce.doctor.report import Check
 from ddlce.errors import InputError, MachineError
 from ddlce.settings import Settings, load_settings
+from support.run import run
 
 NAMES = {"apt": "tool", "dnf": "tool-rpm", "zypper": "-"}
 
@@ -246,13 +247,10 @@ def test_fix_says_when_the_installer_fails(path: Path, monkeypatch: pytest.Monke
 
 
 def doctor(tmp_path: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return run(
         [sys.executable, "-m", "ddlce", "doctor", *arguments],
         env={**os.environ, "DDLCE_CACHE": str(tmp_path), "COLUMNS": "200", **env},
-        capture_output=True,
-        text=True,
         timeout=120,
-        check=False,
     )
 
 
@@ -287,7 +285,5 @@ def test_a_tool_that_reads_waits_for_nobody(path: Path, tmp_path: Path) -> None:
     reader, writer = os.pipe()  # an input that never ends
     with os.fdopen(reader), os.fdopen(writer):
         code = "from ddlce.programs import ask; print(ask(['tool']).returncode)"
-        done = subprocess.run(
-            [sys.executable, "-c", code], stdin=reader, capture_output=True, text=True, timeout=30
-        )
+        done = run([sys.executable, "-c", code], stdin=reader, timeout=30)
     assert done.stdout == "1\n", done.stderr

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 from ddlce.elf import read_elf
 from ddlce.env.bytecode import _python
+from support.run import run
 from support.synthetic import compile_c
 
 
@@ -34,7 +34,7 @@ def test_a_python_whose_loader_is_not_there_yet(tmp_path: Path) -> None:
     shutil.copy(machines, staging / "lib/glibc/loader")
     command = _python(staging, final)
     assert command == [f"{staging}/lib/glibc/loader", f"{staging}/bin/python"]
-    done = subprocess.run([*command, "started"], capture_output=True, text=True, check=True)
+    done = run([*command, "started"], check=True)
     assert done.stdout == "started\n"
 
 

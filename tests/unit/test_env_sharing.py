@@ -13,6 +13,7 @@ import pytest
 
 from ddlce.env.sharing import Sharing, compiled_time
 from ddlce.errors import SourceError
+from support.run import run
 
 
 @contextmanager
@@ -26,7 +27,7 @@ def disk(folder: Path, kind: str) -> Iterator[Path]:
     with image.open("wb") as file:
         file.truncate(400 << 20)
     subprocess.run([f"mkfs.{kind}", "-q", image], check=True, capture_output=True)
-    mount = subprocess.run(["mount", "-o", "loop", image, place], capture_output=True, text=True)
+    mount = run(["mount", "-o", "loop", image, place])
     if mount.returncode:
         pytest.skip(f"a {kind} cannot be mounted here: {mount.stderr.strip()}")
     try:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.nvidiafiles import cuda12_wheel, toolkit_wheel
+from support.run import run
 from support.wheelfiles import make_wheel
 
 SCRIPT = Path(__file__).parents[2] / "recipes" / "nvidia" / "install_nvidia.py"
@@ -23,11 +24,9 @@ DEVELOPMENT = {"lib/libdemo.so", "lib/libdemo_static.a", "include/demo.h", "bin/
 def install(
     source: Path, prefix: Path, part: str, *options: str, script: Path = SCRIPT
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return run(
         [sys.executable, str(script), "--python", "3.11", "--part", part, *options],
         env={**os.environ, "SRC_DIR": str(source), "PREFIX": str(prefix)},
-        capture_output=True,
-        text=True,
     )
 
 

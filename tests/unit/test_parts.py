@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.parts import NAMES, PARTS, part_of
+from support.run import run
 from support.sweeps import SWEEPS
 
 TESTS = Path(__file__).parents[1]
@@ -47,11 +48,8 @@ def test_every_sweep_is_of_a_test_and_once_in_the_list(room: str) -> None:
 
 
 def collected(*options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", *options, str(TESTS / "unit")],
-        capture_output=True,
-        text=True,
-        check=False,
         cwd=TESTS.parent,
     )
 

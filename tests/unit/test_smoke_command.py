@@ -15,6 +15,7 @@ from ddlce.lock import lock_path
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.settings import Settings
 from ddlce.smoke import clean_environment, find_prefix, smoke_command
+from support.run import run
 
 PPC = "linux-ppc64le"
 
@@ -71,11 +72,8 @@ def test_the_activation_s_variables_are_set_for_this_user(prefix: Path) -> None:
 
 def test_the_suite_takes_the_place_of_ddlce(prefix: Path, tmp_path: Path) -> None:
     arguments = ["smoke", str(prefix), "--quick", "--json", "--report", "out", "--ranks", "1,2"]
-    done = subprocess.run(
+    done = run(
         [sys.executable, "-m", "ddlce", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
         env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONHASHSEED": "1"},
     )
     assert done.returncode == 7, done.stderr

@@ -20,6 +20,7 @@ from ddlce.errors import DdlceError
 from ddlce.settings import load_settings
 from ddlce.sources.apt import Apt
 from ddlce.sources.client import DownloadError
+from support.run import run
 
 ROOM = Path(__file__).parents[2] / "recipes/base/sysroot_linux-64"
 ARCHIVE = ROOM / "glibc-2.31.tar.xz"
@@ -39,11 +40,8 @@ PACKAGES = {
 
 
 def script(name: str, *arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return run(
         [sys.executable, "-B", ROOM / "scripts" / name, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
         env=os.environ | {"CC": "gcc"} | env,
     )
 

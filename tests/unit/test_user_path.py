@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from ddlce.errors import InputError, MachineError
 from ddlce.filesystem import check_prefix
 from ddlce.lock import channel_address
 from ddlce.userpath import absolute, canonical
+from support.run import run
 
 NOBODY_KNOWS = 54_321
 
@@ -38,7 +38,7 @@ def test_a_user_whom_the_system_does_not_know() -> None:
     code = "import os; from ddlce.userpath import absolute; "
     code += f"os.setuid({NOBODY_KNOWS}); absolute('~/x', '--root')"
     names = {name: value for name, value in os.environ.items() if name != "HOME"}
-    done = subprocess.run([sys.executable, "-c", code], env=names, capture_output=True, text=True)
+    done = run([sys.executable, "-c", code], env=names)
     assert f"which is no folder: user {NOBODY_KNOWS} has no home" in done.stderr
 
 

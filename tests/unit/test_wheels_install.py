@@ -14,6 +14,7 @@ import pytest
 
 from ddlce.builder.repack import EPOCH
 from ddlce.elf import read_elf
+from support.run import run
 from support.wheelfiles import make_wheel
 
 SCRIPT = Path(__file__).parents[2] / "recipes" / "wheels" / "install_wheel.py"
@@ -24,12 +25,7 @@ INFO = "demo-1.0.dist-info"
 def install(source: Path, prefix: Path, *options: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "SRC_DIR": str(source), "PREFIX": str(prefix)}
     environment["SOURCE_DATE_EPOCH"] = "1795646760"  # the engine's: the time of the build
-    return subprocess.run(
-        [sys.executable, "-I", str(SCRIPT), "--python", "3.11", *options],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    return run([sys.executable, "-I", str(SCRIPT), "--python", "3.11", *options], env=environment)
 
 
 def make(folder: Path) -> None:
@@ -112,12 +108,7 @@ def test_scripts_call_the_prefix_s_python(prefix: Path) -> None:
     assert (prefix / "bin/run-demo").read_text() == f"#!{prefix}/bin/python\nprint('run')\n"
     demo = (prefix / "bin/demo").read_text()
     assert demo.startswith(f"#!{prefix}/bin/python\n")
-    done = subprocess.run(
-        [sys.executable, prefix / "bin/demo"],
-        env={"PYTHONPATH": str(prefix / SITE)},
-        capture_output=True,
-        text=True,
-    )
+    done = run([sys.executable, prefix / "bin/demo"], env={"PYTHONPATH": str(prefix / SITE)})
     assert done.stdout == "hello\n"
     deep = (prefix / "bin/deep").read_text()
     assert "from demo import obj\n" in deep
@@ -278,7 +269,7 @@ def test_what_has_a_runpath_finds_the_libraries_of_the_prefix(tmp_path: Path) ->
     assert links == [Path("demo.libs/libextra.so.1")]
     assert (site / links[0]).readlink() == Path("../../../libextra.so.1")
     program = f"import ctypes; print(ctypes.CDLL({str(site / 'demo/run.so')!r}).answer())"
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    found = run([sys.executable, "-c", program])
     assert found.stdout == "7\n", found.stderr
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.run import run
+
 SCRIPT = Path(__file__).parents[2] / "recipes" / "wheels" / "symbolic.py"
 
 #: Two libraries have `version`; `ask` of the second calls its own, or the first one's.
@@ -34,12 +36,12 @@ def library(folder: Path, number: int) -> Path:
 
 def answer(first: Path, second: Path) -> int:
     command = [sys.executable, "-c", LOAD, str(first), str(second)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return int(run(command, check=True).stdout)
 
 
 def edit(*files: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-I", str(SCRIPT), *map(str, files)]
-    return subprocess.run(command, capture_output=True, text=True)
+    return run(command)
 
 
 def test_functions_are_its_own_afterwards(tmp_path: Path) -> None:

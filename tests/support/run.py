@@ -1,0 +1,20 @@
+"""Running a program for its words."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+#: A program that has ended, with what it wrote as text.
+Ran = subprocess.CompletedProcess[str]
+
+
+def run(command: str | Sequence[Any], **options: Any) -> Ran:
+    """Run a program to its end; what it wrote is text, and its status is the caller's to judge.
+
+    Args:
+        command: the program and its words.
+        options: further ones of `subprocess.run`.
+    """
+    return subprocess.run(command, capture_output=True, text=True, **{"check": False, **options})
