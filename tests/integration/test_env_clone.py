@@ -218,7 +218,8 @@ def test_packages_are_added_changed_and_refused(user: Site) -> None:
 def test_a_release_is_not_changed(user: Site) -> None:
     assert user.fails(2, "env", "install", "mini", "mini-more") == (
         f"error: {user.current} is frozen: mini 2026.11 is a release and cannot be changed. "
-        "Make a copy of your own that can: ddlce env clone NAME\n"
+        "Python packages of your own go on top of it: ddlce env overlay NAME. "
+        "To change other packages, make a copy: ddlce env clone NAME\n"
         "hint:  make a copy of your own: ddlce env clone NAME\n"
     )
     assert verify(user.current).ok

@@ -92,7 +92,8 @@ def test_conda_and_pip_are_told_not_to_change_it(installed: Site, tmp_path: Path
     frozen = json.loads((prefix / "conda-meta" / "frozen").read_text())
     assert frozen == {
         "message": "mini 2026.11 is a release and cannot be changed. "
-        "Make a copy of your own that can: ddlce env clone NAME"
+        "Python packages of your own go on top of it: ddlce env overlay NAME. "
+        "To change other packages, make a copy: ddlce env clone NAME"
     }
     done = run(
         [prefix / "bin" / "python", "-m", "pip", "install", "--no-index", "anything"],

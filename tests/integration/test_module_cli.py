@@ -221,6 +221,7 @@ def test_help_names_packages_and_commands(tmp_path: Path, system: str) -> None:
         "  python   3.11.13",
         "  pytorch  2.13.0",
         "  ddlrun -H localhost:4 python train.py",
+        "  ddlce env overlay NAME",
         "  ddlce env clone NAME",
     ):
         assert line in said.splitlines()

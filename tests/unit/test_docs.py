@@ -12,7 +12,11 @@ import pytest
 import typer.main
 
 from ddlce.cli.app import app
+from ddlce.lock import read_manifest
 from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.recipes.sets import set_of
+from ddlce.settings import load_settings
 from support.documents import DOCUMENTS, FENCE, NAMES, REPO
 
 INLINE = re.compile(r"`([^`\n]+)`")
@@ -207,6 +211,21 @@ def test_modules_are_those_of_the_locks() -> None:
         is_for_gpus = packages["tensorflow"].build.startswith("cuda")
         said = ", GPU" if is_for_gpus else ", on CPUs" if cuda else ""
         assert tensorflow == _of(packages["tensorflow"]) + said
+
+
+def test_sources_of_each_environment_are_named() -> None:
+    """The options that carry them to a machine with no network, in the site guide's table."""
+    page = (REPO / "docs/site-guide.md").read_text()
+    named = re.findall(r"^\| `(ddl-ce-[\w-]+)` \| `(--\w+ [\w.]+)` \|$", page, re.MULTILINE)
+    settings = load_settings()
+    wanted = {}
+    for path in (REPO / "envs").glob("*.yaml"):
+        manifest = read_manifest(settings, path.stem)
+        if cuda := manifest.cuda(BUILD_PLATFORM):
+            wanted[path.stem] = f"--cuda {cuda}"
+        elif extra := set_of(settings, manifest.specs):
+            wanted[path.stem] = f"--set {extra}"
+    assert dict(named) == wanted
 
 
 def _of(package: LockedPackage) -> str:

@@ -22,7 +22,7 @@ from ddlce.files import write_atomic
 
 FROZEN = Path("conda-meta", "frozen")
 EXTERNAL = "EXTERNALLY-MANAGED"
-CLONE = "ddlce env clone NAME"
+OVERLAY, CLONE = "ddlce env overlay NAME", "ddlce env clone NAME"
 
 
 def freeze(prefix: Path, env: str, records: list[Record]) -> None:
@@ -32,7 +32,10 @@ def freeze(prefix: Path, env: str, records: list[Record]) -> None:
     copies files that no package has, and makes the others anew from the packages, which do not
     have it. What is in `conda-meta` it never copies.
     """
-    message = f"{env} is a release and cannot be changed. Make a copy of your own that can: {CLONE}"
+    message = (
+        f"{env} is a release and cannot be changed. Python packages of your own go on top of it: "
+        f"{OVERLAY}. To change other packages, make a copy: {CLONE}"
+    )
     write_atomic(prefix / FROZEN, json.dumps({"message": message}) + "\n")
     text = f"[externally-managed]\nError={message}\n"
     for record in records:

@@ -147,7 +147,8 @@ def help_text(content: ModuleContent) -> str:
         ]
     lines += ["", "The environment is read-only."]
     if "ddlce" in content.programs:
-        lines += ["For a copy of your own, to add packages to:", "  ddlce env clone NAME"]
+        lines += ["For Python packages of your own, on top of it:", "  ddlce env overlay NAME"]
+        lines += ["For a copy, to change its packages:", "  ddlce env clone NAME"]
     lines += ["", f"It is in {content.prefix}"]
     return "\n".join(lines) + "\n"
 
