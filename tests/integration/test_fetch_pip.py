@@ -65,6 +65,14 @@ def test_sources_add_reads_a_wheel_into_the_lock(wheelhouse: Path, settings: Set
     assert ddlce(settings, "sources", "update", "pypi:demo").returncode == 0
     (source,) = SourcesLock.load(settings.sources_lock).sources
     assert source.version == "2.0"
+    make_wheel(wheelhouse, "demo", "3.0")
+    assert ddlce(settings, "sources", "add", "--beside", "pypi:demo==3.0").returncode == 0
+    before = settings.sources_lock.read_bytes()
+    several = ddlce(settings, "sources", "update", "pypi:demo")
+    assert several.returncode == 2
+    assert "has demo in 2 versions, of which one would be left: 2.0, 3.0" in several.stderr
+    assert "ddlce sources add --beside pypi:demo==VERSION" in several.stderr
+    assert settings.sources_lock.read_bytes() == before
     absent = ddlce(settings, "sources", "add", "pypi:absent")
     assert absent.returncode == 4
     assert "absent" in absent.stderr
