@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ddlce.builder import worker
+from ddlce.builder.costs import own_costs, to_the_end
 from ddlce.builder.inputs import source_paths
 from ddlce.builder.job import Event, Job
 from ddlce.engine.variants import VARIANTS
@@ -104,7 +105,7 @@ class Scheduler:
         self.store = Store(settings.store)
         self.todo = {step.name: step for step in plan.to_build}
         self.total = len(self.todo)
-        self.cost = self._costs()
+        self.cost = to_the_end(plan, own_costs(settings, plan))
         self.running: dict[str, Running] = {}
         self.built: dict[str, float] = {}
         self.failures: list[Failure] = []
@@ -136,18 +137,6 @@ class Scheduler:
             for running in self.running.values():
                 self._kill(running)
         return Summary(self.built, self.failures, sorted(self.todo))
-
-    def _costs(self) -> dict[str, float]:
-        """Seconds from a step's start to the end of what stands on it: long ones start first."""
-        own = {}
-        for name, step in self.plan.steps.items():
-            record = self.store.last_record(step.record)
-            own[name] = record.seconds if record else 10.0
-        cost: dict[str, float] = {}
-        for name in reversed(self.plan.steps):
-            above = [cost[s.name] for s in self.plan.steps.values() if name in s.after]
-            cost[name] = own[name] + max(above, default=0.0)
-        return cost
 
     def _ready(self) -> list[Step]:
         if self.failures and not self.keep_going:

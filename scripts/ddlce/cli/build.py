@@ -51,6 +51,10 @@ def build(
     subdir: PlatformOption = BUILD_PLATFORM,
     cuda: CudaOption = "",
     extra: SetOption = "",
+    save_costs: Annotated[
+        bool,
+        typer.Option("--save-costs", help="Write recipes/costs.yaml: what others start first."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Build, test and check the packages whose inputs changed, and what stands on them."""
@@ -61,6 +65,11 @@ def build(
     if packages:
         plan = plan.restrict(packages)
     seconds = run_build(settings, plan, jobs or default_jobs(), keep_going)
+    if save_costs:
+        from ddlce.builder import costs
+
+        number = costs.save_costs(settings, plan)
+        err.print(f"costs: {number} recipes, in {settings.recipes / costs.FILE}")
     if json:
         print_json({"built": {name: round(took, 1) for name, took in seconds.items()}})
 

@@ -1,0 +1,139 @@
+"""Seconds that each recipe's build takes: what is to start first, also on a fresh machine."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddlce import yamltext
+from ddlce.errors import InputError
+from ddlce.files import write_atomic
+from ddlce.plan import Plan
+from ddlce.settings import Settings
+from ddlce.store import Store
+
+#: In the folder of recipes, and in no recipe's folder: a measurement changes no digest.
+FILE = "costs.yaml"
+
+HEAD = """\
+# CPU seconds of each recipe's build, tests included, on one machine: what a machine that has built
+# nothing yet starts first. `ddlce build --save-costs` writes it from the logs of this machine.
+"""
+
+#: A recipe that nobody has measured.
+UNKNOWN = 10.0
+
+_DIGEST = re.compile(r"-[0-9a-f]{10}")
+_TOOK = re.compile(r"^--- .*: \w+ took ([0-9.]+) s of CPU time$", re.MULTILINE)
+
+
+def own_costs(settings: Settings, plan: Plan) -> dict[str, float]:
+    """Seconds for each step of the plan.
+
+    Those of this machine where it has built the recipe; else those in the tree, scaled by the
+    median of the ratios of the recipes that are in both.
+    """
+    store, tree = Store(settings.store), read_costs(settings.recipes / FILE)
+    records = {name: store.last_record(step.record) for name, step in plan.steps.items()}
+    here = {name: record.seconds for name, record in records.items() if record}
+    ratios = [here[name] / tree[name] for name in here.keys() & tree.keys() if tree[name] > 0]
+    factor = statistics.median(ratios) if ratios else 1.0
+    return {
+        name: here.get(name, factor * tree.get(name.partition("@")[0], UNKNOWN))
+        for name in plan.steps
+    }
+
+
+def to_the_end(plan: Plan, own: Mapping[str, float]) -> dict[str, float]:
+    """Seconds from each step's start to the end of what stands on it: long ones start first."""
+    cost: dict[str, float] = {}
+    for name in reversed(plan.steps):
+        above = [cost[s.name] for s in plan.steps.values() if name in s.after]
+        cost[name] = own[name] + max(above, default=0.0)
+    return cost
+
+
+def read_costs(path: Path) -> dict[str, float]:
+    """The tree's figures; none where there is no such file.
+
+    Raises:
+        InputError: it is no mapping of names to seconds.
+    """
+    if not path.is_file():
+        return {}
+    found = yamltext.load(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict) or not all(
+        isinstance(value, int | float) and value >= 0 for value in found.values()
+    ):
+        raise InputError(
+            f"{path}: is not a table of recipes and seconds",
+            "write it again, after a build: ddlce build --save-costs",
+        )
+    return {str(name): float(value) for name, value in found.items()}
+
+
+def save_costs(settings: Settings, plan: Plan) -> int:
+    """Write the tree's figures from the logs of this machine's builds; returns how many are new.
+
+    A recipe without a log keeps its figure.
+    """
+    path = settings.recipes / FILE
+    known = read_costs(path)
+    measured = {}
+    for step in plan.steps.values():
+        seconds = _of_logs(settings.logs, step.name)
+        if seconds and "@" not in step.name:
+            measured[step.name] = seconds
+    rows = sorted((known | measured).items())
+    write_atomic(path, HEAD + "".join(f"{name}: {seconds:.0f}\n" for name, seconds in rows))
+    return len(measured)
+
+
+def _of_logs(folder: Path, name: str) -> float:
+    """CPU seconds that the recipe's newest complete log tells of; 0 where there is none."""
+    logs = (
+        path for path in folder.glob(f"{name}-*.log") if _DIGEST.fullmatch(path.stem[len(name) :])
+    )
+    for path in sorted(logs, key=lambda path: path.stat().st_mtime, reverse=True):
+        text = path.read_text(errors="replace")
+        if text.rstrip().endswith(": done"):
+            return sum(map(float, _TOOK.findall(text)))
+    return 0.0
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a build would take.
+
+    Attributes:
+        seconds: from its start to its end.
+        idle: the share of the CPUs' time in which they have nothing to do.
+    """
+
+    seconds: float
+    idle: float
+
+
+def replay(plan: Plan, own: Mapping[str, float], first: Mapping[str, float], jobs: int) -> Replay:
+    """Build everything, on paper.
+
+    Args:
+        plan: the steps; all are taken to be built.
+        own: the seconds of each.
+        first: of those that can start, the one with the largest number here does.
+        jobs: how many CPUs there are, each with one recipe at a time.
+    """
+    todo, running, done, now = {*plan.steps}, dict[str, float](), set[str](), 0.0
+    below = {name: {*plan.sandbox(name)} for name in plan.steps}
+    while todo or running:
+        ready = sorted((n for n in todo if below[n] <= done), key=lambda n: (-first[n], n))
+        for name in ready[: jobs - len(running)]:
+            todo.remove(name)
+            running[name] = now + own[name]
+        ended = min(running, key=lambda name: (running[name], name))
+        now = running.pop(ended)
+        done.add(ended)
+    return Replay(now, 1 - sum(own[name] for name in plan.steps) / (now * jobs) if now else 0.0)

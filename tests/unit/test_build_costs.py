@@ -1,0 +1,89 @@
+"""Which recipe starts first: the costs of builds, measured here or in the tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddlce.builder import costs
+from ddlce.errors import InputError
+from ddlce.plan import Plan, make_plan
+from ddlce.settings import Settings
+from ddlce.store import Store
+from support.minitree import MiniTree
+
+
+def write(tree: MiniTree, **seconds: float) -> None:
+    lines = [f"{name}: {value}\n" for name, value in seconds.items()]
+    (tree.repo / "recipes" / costs.FILE).write_text("".join(lines))
+
+
+def remember(settings: Settings, plan: Plan, name: str, seconds: float) -> None:
+    step = plan.steps[name]
+    Store(settings.store).remember(step.record, step.digest, step.parts, [], seconds)
+
+
+def log(settings: Settings, name: str, text: str) -> None:
+    settings.logs.mkdir(parents=True, exist_ok=True)
+    (settings.logs / f"{name}.log").write_text(text)
+
+
+def test_a_fresh_machine_takes_those_of_the_tree(tree: MiniTree) -> None:
+    write(tree, base=30, lib=5)
+    plan = make_plan(tree.settings)
+    own = costs.own_costs(tree.settings, plan)
+    assert own == {"base": 30, "lib": 5, "app": costs.UNKNOWN}
+    # lib builds on base, and app runs with lib
+    assert costs.to_the_end(plan, own) == {"base": 45, "lib": 15, "app": 10}
+
+
+def test_a_machine_s_own_scale_the_tree_s(tree: MiniTree) -> None:
+    write(tree, base=30, lib=5, app=7)
+    plan = make_plan(tree.settings)
+    remember(tree.settings, plan, "base", 60.0)
+    assert costs.own_costs(tree.settings, plan) == {"base": 60, "lib": 10, "app": 14}
+
+
+def test_they_are_in_no_digest(tree: MiniTree) -> None:
+    before = {name: step.digest for name, step in make_plan(tree.settings).steps.items()}
+    write(tree, base=30)
+    assert {name: step.digest for name, step in make_plan(tree.settings).steps.items()} == before
+
+
+@pytest.mark.parametrize("text", ["- base\n", "base: long\n", "base: -1\n", "base\n"])
+def test_a_broken_table_is_a_designed_error(tree: MiniTree, text: str) -> None:
+    path = tree.repo / "recipes" / costs.FILE
+    path.write_text(text)
+    with pytest.raises(InputError, match=f"^{path}: is not a table of recipes and seconds$"):
+        costs.own_costs(tree.settings, make_plan(tree.settings))
+
+
+def test_they_are_written_from_the_logs_of_complete_builds(tree: MiniTree) -> None:
+    settings, plan = tree.settings, make_plan(tree.settings)
+    write(tree, base=30, gone=4)
+    took = "--- lib: build took 2.5 s of CPU time\n--- lib: test took 4.6 s of CPU time\n"
+    log(settings, "lib-0123456789", f"{took}--- lib: done\n")
+    log(settings, "base-0123456789", "--- base: build took 99.0 s of CPU time\n")  # it failed
+    log(settings, "app-extra-0123456789", "--- x: build took 9.0 s of CPU time\n--- x: done\n")
+    assert costs.save_costs(settings, plan) == 1
+    path = settings.recipes / costs.FILE
+    assert path.read_text() == f"{costs.HEAD}base: 30\ngone: 4\nlib: 7\n"
+
+
+def test_a_replay_tells_the_end_and_the_idle_share(tree: MiniTree) -> None:
+    for name in ("early", "long"):
+        tree.recipe(name)
+    plan = make_plan(tree.settings)
+    own = {"base": 1.0, "lib": 1.0, "app": 1.0, "early": 3.0, "long": 6.0}
+    seen = costs.replay(plan, own, costs.to_the_end(plan, own), 2)
+    assert (seen.seconds, seen.idle) == (6.0, 0.0)
+    # Taken for equal, the chain starts first, and the long one is alone at the end.
+    blind = costs.replay(plan, own, costs.to_the_end(plan, dict.fromkeys(own, 10.0)), 2)
+    assert blind.seconds == 9.0
+    assert blind.idle == pytest.approx(1 / 3)
+
+
+def test_the_tree_s_table_names_recipes_of_the_tree() -> None:
+    recipes = Path(__file__).parents[2] / "recipes"
+    assert costs.read_costs(recipes / costs.FILE)["horovod"] > 100
