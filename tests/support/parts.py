@@ -61,6 +61,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     "site": (
         *(
+            "bundle*",
             "env*",
             "install",
             "jupyterlab",

@@ -194,3 +194,16 @@ def test_an_index_that_cannot_be_written_is_an_error_of_the_system(tmp_path: Pat
     with pytest.raises(OSError, match="Is a directory") as caught:
         index_channel(tmp_path)
     assert caught.value.filename == str(tmp_path)
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
+def test_a_machine_without_certificates(tmp_path: Path) -> None:
+    """rattler panics where it finds none; an empty Debian has none."""
+    build(tmp_path / "store", one="1")
+    shutil.copytree(tmp_path / "store", tmp_path / "channel")
+    code = "import sys; from pathlib import Path; from ddlce.engine.index import index_channel"
+    code += "; index_channel(Path(sys.argv[1]))"
+    cage = ["bwrap", "--die-with-parent", "--unshare-net", "--dev-bind", "/", "/"]
+    cage += ["--tmpfs", "/etc/ssl", "--unsetenv", "SSL_CERT_FILE", "--unsetenv", "SSL_CERT_DIR"]
+    subprocess.run([*cage, sys.executable, "-c", code, tmp_path / "channel"], check=True)
+    assert (tmp_path / "channel" / "linux-64" / "repodata.json").is_file()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -46,6 +47,7 @@ COMMANDS = (
     "index",
     "serve",
     "lock",
+    "bundle",
     "env",
     "module",
     "smoke",
@@ -102,8 +104,13 @@ def main() -> None:
     if "PATH" in os.environ:
         os.environ["PATH"] = absolute_only(os.environ["PATH"])
     os.umask(0o022)  # whatever the user's is: what is made here is for others to read, not to write
+    run_designed(program())
+
+
+def run_designed(work: Callable[[], object]) -> None:
+    """Run a program's work; every error becomes one message and an exit status."""
     try:
-        program()()
+        work()
     except DdlceError as error:
         _end(error)
     except SystemExit as end:

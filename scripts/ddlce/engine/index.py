@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ddlce.audit.facts import read_metadata
 from ddlce.engine.describe import CHANNELDATA, CURRENT, RUN_EXPORTS, describe_channel
+from ddlce.engine.worker import certificates
 from ddlce.errors import WorkError
 from ddlce.files import (
     explain_os_errors,
@@ -76,6 +77,7 @@ def index_channel(folder: Path) -> None:
     from rattler.index.index import index_fs
 
     (folder / "noarch").mkdir(parents=True, exist_ok=True)
+    os.environ.update(certificates())
     try:
         asyncio.run(index_fs(folder, write_zst=True, write_shards=True))
     except Exception as error:  # the engine's have one class for all kinds

@@ -73,6 +73,7 @@ def create(
     progress: OnProgress | None = None,
     on_wait: OnWait | None = None,
     runner: Runner | None = None,
+    default: bool = True,
 ) -> Created:
     """Install a lock as a release and make it the default one.
 
@@ -86,6 +87,7 @@ def create(
         progress: called for each package.
         on_wait: called once when another process is at work under the root.
         runner: runs programs of the lock's platform, where it is not this machine's.
+        default: whether it becomes the default release of its environment.
 
     Raises:
         InputError: the prefix would be too long, or has a colon, a comma or a line break.
@@ -120,7 +122,7 @@ def create(
                 )
                 result = _fill(request, prefix, lock, layout, condarc, run)
         if runner is None:
-            _switch(layout, prefix)
+            _switch(layout, prefix, default)
     return result
 
 
@@ -249,8 +251,8 @@ def _fill(
     return Created(prefix, False, len(lock.packages), compiled, seconds)
 
 
-def _switch(layout: Layout, prefix: Path) -> None:
+def _switch(layout: Layout, prefix: Path, default: bool) -> None:
     """Make `prefix` the default release, in one step; then conda's names follow."""
-    if layout.current(prefix.parent.name) != prefix.resolve():
+    if default and layout.current(prefix.parent.name) != prefix.resolve():
         link_atomic(prefix.parent / CURRENT, prefix.name)
     name_releases(layout)

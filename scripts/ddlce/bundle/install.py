@@ -1,0 +1,237 @@
+"""Installs a bundle: its packages into the root's channel, then what `ddlce env create` makes.
+
+A killed run leaves whole files only; the next one goes on from there. The bundle was checked by
+its header, and packages are hashed again while they are copied, since the file may have changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from ddlce.bundle.description import RELEASE
+from ddlce.engine.index import index_is_current, publish_index
+from ddlce.engine.worker import OnProgress
+from ddlce.env.create import Created, check_machine, create
+from ddlce.env.layout import LOCK_COPY, Layout, clones, read_origin
+from ddlce.errors import InputError, SourceError, WorkError
+from ddlce.files import explain_os_errors, make_folder, sha256_file
+from ddlce.filesystem import check_prefix, require
+from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.model.manifest import OWN_CHANNEL
+from ddlce.modulefile.install import Written, write_modulefiles
+from ddlce.ownership import check_place
+from ddlce.settings import Settings
+from ddlce.smoke import smoke_command
+from ddlce.waiting import OnWait, waiting_lock
+
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where the header has unpacked the first part of a bundle.
+
+    Attributes:
+        file: the bundle.
+        channel_at: the byte at which its channel begins.
+        folder: where the first part is, under the root.
+    """
+
+    file: Path
+    channel_at: int
+    folder: Path
+
+    @property
+    def lock(self) -> EnvLock:
+        """What is to be installed."""
+        return EnvLock.load(self.folder / RELEASE / "lock")
+
+    def settings(self, root: Path) -> Settings:
+        """Settings in which the bundle is the tree."""
+        return Settings(
+            repo=self.folder / RELEASE,
+            cache=self.folder / "cache",
+            root=Path(os.path.realpath(root)),
+        )
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The outcome of `install_bundle`."""
+
+    release: Created
+    module: Written
+    channel: Path
+
+
+def install_bundle(
+    stage: Stage,
+    root: Path,
+    *,
+    older: bool = False,
+    progress: OnProgress | None = None,
+    on_wait: OnWait | None = None,
+) -> Installed:
+    """Install the bundle's release under a root, beside those that are there.
+
+    Args:
+        stage: the bundle.
+        root: `--root`.
+        older: allow it where a newer release is the default one, which it stays.
+        progress: called for each package.
+        on_wait: called once when another process is at work under the root.
+
+    Raises:
+        InputError: a newer release is there, or the root's path cannot be used.
+        MachineError: the root cannot be used or be relied on, or is full.
+        SourceError: a package in the bundle is not the locked one.
+    """
+    settings, lock = stage.settings(root), stage.lock
+    layout = Layout(settings.root)
+    check_machine(lock)
+    check_prefix(layout.prefix(lock.env, lock.release, lock.digest))
+    check_place(layout.root, "the root")
+    require(layout.root, "--root")
+    newer = newer_release(layout, lock)
+    if newer and not older:
+        raise InputError(
+            f"{layout.root} has {lock.env} {newer}, which is newer than {lock.release} in "
+            f"{stage.file.name}",
+            "say --older to install it beside that one, which stays the default",
+        )
+    channel = layout.root / "channel"
+    fill_channel(stage, layout, channel, lock, on_wait)
+    done = create(
+        settings,
+        lock,
+        channel.as_uri(),
+        offline=True,
+        progress=progress,
+        on_wait=on_wait,
+        default=not newer,
+    )
+    module = write_modulefiles(done.prefix, layout, on_wait=on_wait)
+    return Installed(done, module, channel)
+
+
+def newer_release(layout: Layout, lock: EnvLock) -> str:
+    """The default release's version if it is newer than the lock's; else ""."""
+    current = layout.current(lock.env)
+    origin = read_origin(current) if current else None
+    if origin is None or origin.platform != lock.platform:
+        return ""
+    try:
+        newer = Version(origin.release) > Version(lock.release)
+    except InvalidVersion:
+        newer = origin.release > lock.release
+    return origin.release if newer else ""
+
+
+def fill_channel(
+    stage: Stage, layout: Layout, channel: Path, lock: EnvLock, on_wait: OnWait | None
+) -> None:
+    """Make the root's channel one of the lock's packages, with those of other releases beside.
+
+    Raises:
+        SourceError: a package in the bundle is not the locked one.
+        MachineError: the channel cannot be written, or others could change it.
+    """
+    check_place(channel, "the channel")
+    with explain_os_errors(channel):
+        make_folder(channel)
+    with waiting_lock(channel / ".lock", on_wait):
+        present = dict(_present(channel, lock))
+        missing = [p for p in lock.packages if p.file not in present]
+        fresh = stage.folder / "channel"
+        with explain_os_errors(fresh):
+            present |= copy_packages(stage, missing, fresh)
+        packages = [(p.subdir, present[p.file]) for p in lock.packages]
+        kept = list(_kept(layout, channel, {(p.subdir, p.file) for p in lock.packages}))
+        if not index_is_current(channel, packages, kept):
+            publish_index(channel, packages, kept)
+
+
+def _present(channel: Path, lock: EnvLock) -> Iterator[tuple[str, Path]]:
+    """The lock's packages that the channel has already."""
+    for package in lock.packages:
+        path = channel / package.subdir / package.file
+        if path.is_file() and sha256_file(path) == package.sha256:
+            yield package.file, path.resolve()
+
+
+def copy_packages(stage: Stage, packages: list[LockedPackage], target: Path) -> dict[str, Path]:
+    """Copy packages out of the bundle; name of each file → where it is.
+
+    Raises:
+        SourceError: one is not in the bundle, or is not the locked one.
+    """
+    wanted = {f"channel/{p.subdir}/{p.file}": p for p in packages}
+    found: dict[str, Path] = {}
+    with stage.file.open("rb") as stream:
+        stream.seek(stage.channel_at)
+        with tarfile.open(fileobj=stream, mode="r:") as tar:
+            for member in tar if wanted else ():
+                package = wanted.pop(member.name, None)
+                if package is None:
+                    continue
+                path = target / package.subdir / package.file
+                make_folder(path.parent)
+                if _copy(tar, member, path) != package.sha256:
+                    raise SourceError(
+                        f"{stage.file}: {package.file} is not the locked one",
+                        "the bundle was changed while it was read: copy it again",
+                    )
+                found[package.file] = path
+                if not wanted:
+                    break
+    if wanted:
+        raise SourceError(f"{stage.file} has no {min(wanted)}", "copy the bundle again")
+    return found
+
+
+def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> str:
+    """Write a member's bytes to a new file; returns their sha256."""
+    digest = hashlib.sha256()
+    source = tar.extractfile(member)
+    with path.open("xb") as target:
+        while source and (block := source.read(BLOCK)):
+            digest.update(block)
+            target.write(block)
+    return digest.hexdigest()
+
+
+def _kept(
+    layout: Layout, channel: Path, indexed: set[tuple[str, str]]
+) -> Iterator[tuple[str, Path]]:
+    """The files in the channel that other releases and this user's clones were made from."""
+    seen = set(indexed)
+    for prefix in [*layout.releases(), *clones()]:
+        for package in EnvLock.load(prefix / LOCK_COPY).packages:
+            key = (package.subdir, package.file)
+            path = channel / package.subdir / package.file
+            if package.channel == OWN_CHANNEL and key not in seen and path.is_file():
+                seen.add(key)
+                yield package.subdir, path.resolve()
+
+
+def smoke_quickly(settings: Settings, prefix: Path) -> None:
+    """Run the quick part of the release's smoke suite on this machine.
+
+    Raises:
+        WorkError: a part of it failed.
+        MachineError: the release has no suite.
+    """
+    command = smoke_command(settings, str(prefix), ["--local", "--quick"], os.environ)
+    if subprocess.run(command.argv, env=command.environ, check=False).returncode:
+        raise WorkError(
+            f"{prefix} is installed, but its smoke suite failed",
+            "see its report above, and run it again: ddlce smoke",
+        )

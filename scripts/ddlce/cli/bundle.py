@@ -1,0 +1,54 @@
+"""`ddlce bundle`: a release as one file that installs itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from ddlce.cli.common import JsonOption, out, print_json
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: ddlce bundle ddl-ce --out dist && sh dist/ddl-ce-*.run --help")(
+        bundle
+    )
+
+
+def bundle(
+    env: Annotated[str, typer.Argument(help="An environment that is locked.")] = "ddl-ce",
+    lock: Annotated[
+        Path | None, typer.Option("--lock", help="Another lock file than envs/locks/ENV.…")
+    ] = None,
+    platform: Annotated[
+        str, typer.Option("--platform", help="The lock's platform.")
+    ] = BUILD_PLATFORM,
+    channel: Annotated[
+        Path | None,
+        typer.Option("--channel", help="The folder of our channel.", show_default=False),
+    ] = None,
+    folder: Annotated[Path, typer.Option("--out", help="Where the file goes.")] = Path("dist"),
+    json: JsonOption = False,
+) -> None:
+    """Write a release as one file that needs only sh and tar to install it."""
+    from ddlce.bundle.write import write_bundle
+    from ddlce.lock import lock_path
+    from ddlce.model.envlock import EnvLock
+
+    settings = load_settings()
+    locked = EnvLock.load(lock or lock_path(settings, env, platform))
+    done = write_bundle(settings, locked, channel or settings.channel, folder.absolute())
+    if json:
+        print_json(dataclasses.asdict(done))
+        return
+    out.print(
+        f"{escape(done.path)}: {done.packages} packages, {done.size / 1e6:.0f} MB "
+        f"({done.size / done.packages_size:.3f} of the packages), sha256 {done.sha256}"
+    )
+    out.print(f"install it:  sh {escape(done.path)} --root DIR")

@@ -1,0 +1,113 @@
+"""A small bundle of toy packages: its header, its channel and its checks are those of a real one.
+
+Its Python is a file of a few bytes, so it installs nothing; that is for the built channel.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from ddlce.bundle.description import Bundle
+from ddlce.bundle.write import write_bundle
+from ddlce.files import sha256_file
+from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.settings import Settings
+from support.minichannel import Pkg, pack
+
+REPO = Path(__file__).parents[2]
+
+
+def toys(subdir: str) -> list[Pkg]:
+    """Packages with the names that a bundle needs, and one more."""
+    return [
+        Pkg("python", "3.11.7", files={"bin/python3.11": "no interpreter\n"}, subdir=subdir),
+        Pkg("ddlce", "1.0", ["python >=3.11", "backports.zstd"], noarch="python"),
+        Pkg("backports.zstd", "1.0", ["python"], {"etc/x": "x\n"}, subdir=subdir),
+        Pkg("toy", files={"etc/toy": "toy\n"}, subdir=subdir),
+    ]
+
+
+def toy_lock(
+    channel: Path, *, platform: str = "linux-64", glibc: str = "2.17", without: str = ""
+) -> EnvLock:
+    """Pack the toys into a channel and lock them."""
+    locked = []
+    for package in toys(platform):
+        path = channel / ("noarch" if package.noarch else platform) / f"{package.stem}.conda"
+        if not path.exists():
+            pack(package, channel)
+        record = {
+            "name": package.name,
+            "version": package.version,
+            "build": package.build,
+            "subdir": path.parent.name,
+            "file": path.name,
+            "sha256": sha256_file(path),
+            "size": path.stat().st_size,
+            "depends": package.depends,
+        }
+        locked.append(LockedPackage.of(record, str(path)))
+    return EnvLock(
+        env="mini",
+        release="2026.11",
+        platform=platform,
+        manifest="0" * 64,
+        channels=["ddl-ce"],
+        specs=["toy"],
+        virtual_packages={"__glibc": glibc},
+        packages=sorted((p for p in locked if p.name != without), key=lambda p: p.name),
+    )
+
+
+def toy_settings(folder: Path) -> Settings:
+    """Settings of a tree that has the condarc template."""
+    repo = folder / "repo"
+    (repo / "channel").mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(REPO / "channel" / "condarc.j2", repo / "channel" / "condarc.j2")
+    return Settings(repo=repo, cache=folder / "cache", root=folder / "root")
+
+
+def toy_bundle(folder: Path, *, platform: str = "linux-64", glibc: str = "2.17") -> Bundle:
+    """Write a toy bundle into `folder/out`."""
+    lock = toy_lock(folder / "channel", platform=platform, glibc=glibc)
+    return write_bundle(toy_settings(folder), lock, folder / "channel", folder / "out")
+
+
+def run_bundle(
+    file: str | Path,
+    *options: str | Path,
+    folder: Path,
+    shell: str = "sh",
+    user: int | None = None,
+    caged: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """Run `sh FILE OPTIONS` with only the system's programs, from the folder.
+
+    Args:
+        file: the bundle.
+        options: of it.
+        folder: where it is run.
+        shell: the program that reads it.
+        user: run as this user, without any privilege.
+        caged: nothing of the machine can be changed but the folder and the file: a damaged script
+            may do anything.
+    """
+    command = [shell, str(file), *map(str, options)]
+    if caged:
+        cage = ["bwrap", "--die-with-parent", "--unshare-all", "--ro-bind", "/", "/"]
+        cage += ["--dev", "/dev", "--proc", "/proc", "--bind", str(folder), str(folder)]
+        cage += ["--bind", str(file), str(file), "--chdir", str(folder)]
+        command = [*cage, *command]
+    if user is not None:
+        command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
+    return subprocess.run(
+        command,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
