@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -207,19 +207,29 @@ def _check_records(prefix: Path, stems: set[str]) -> None:
     Raises:
         MachineError: names the packages, whose records are gone: the next run installs them anew.
     """
-    cut = []
-    for stem in sorted(stems):
-        path = prefix / "conda-meta" / f"{stem}.json"
-        try:
-            json.loads(path.read_bytes())
-        except (FileNotFoundError, ValueError):
-            path.unlink(missing_ok=True)
-            cut.append(stem)
-    if cut:
+    paths = [prefix / "conda-meta" / f"{stem}.json" for stem in sorted(stems)]
+    if cut := [path.stem for path in paths if is_cut(path)]:
+        remove_cut(paths)
         raise MachineError(
             f"{prefix}: the disk did not take the whole record of {', '.join(cut)}",
             "see whether the disk is full (df) or fails (dmesg), then run the same command again",
         )
+
+
+def is_cut(record: Path) -> bool:
+    """Whether a package's record is not there, or not whole."""
+    try:
+        json.loads(record.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return True
+    return False
+
+
+def remove_cut(records: Iterable[Path]) -> None:
+    """Remove the records that are not whole: what they are of is installed anew."""
+    for record in records:
+        if is_cut(record):
+            record.unlink(missing_ok=True)
 
 
 def _record(package: dict[str, Any], channels: dict[str, str]) -> Any:

@@ -6,7 +6,7 @@ import filecmp
 import stat
 from pathlib import Path
 
-from ddlce.engine.install import PROBES
+from ddlce.engine.install import PROBES, remove_cut
 from ddlce.engine.view import VIEW
 from ddlce.env.freeze import protect_links
 from ddlce.env.records import Record, read_records, unhash_links
@@ -40,6 +40,7 @@ def put_in_order(prefix: Path, cache: Path) -> list[Record]:
                     remove_tree(path)
                 else:
                     path.unlink()
+        remove_cut(filter(_is_rattlers, prefix.glob("conda-meta/*-*-*.json")))
         found = read_records(prefix)
         records = [record for record in found if _is_unfinished(record)]
         unhash_links(records)
@@ -59,10 +60,15 @@ def _is_unfinished(record: Record) -> bool:
     """Whether it is as rattler wrote it: for its user alone, or with what is not in ours."""
     links = [entry for entry in record.entries if entry.get("path_type") == "softlink"]
     return (
-        stat.S_IMODE(record.path.stat().st_mode) == 0o600
+        _is_rattlers(record.path)
         or _names_view(record)
         or any("sha256_in_prefix" in entry for entry in links)
     )
+
+
+def _is_rattlers(record: Path) -> bool:
+    """Whether a record has the mode of those that rattler writes, and not of ours or conda's."""
+    return stat.S_IMODE(record.stat().st_mode) == 0o600
 
 
 def _link_anew(prefix: Path, record: Record, unpacked: Path) -> None:
