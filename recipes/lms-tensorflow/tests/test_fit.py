@@ -10,7 +10,9 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from lms_tensorflow import fit as module
+from lms_tensorflow.errors import LmsError
 from models import (
     BATCH,
     attention,
@@ -48,6 +50,22 @@ def test_the_same_under_a_limit(name: str, share: float) -> None:
     assert plan["swaps"]
     assert plan["batch_size"] == BATCH  # learned: the first batch is a full one
     assert plan["peak_bytes_after"] <= plan["limit_bytes"] == limit < plan["peak_bytes_before"]
+
+
+def test_a_batch_that_grows_is_refused() -> None:
+    """The first step tells the size, and the plan is for that."""
+    model = convolutions()
+    x, y = data(model, 3)
+    rows = [(x[:BATCH], y[:BATCH]), (x[: 2 * BATCH], y[: 2 * BATCH])]
+    signature = tuple(tf.TensorSpec((None, *one.shape[1:]), one.dtype) for one in (x, y))
+    batches = tf.data.Dataset.from_generator(lambda: iter(rows), output_signature=signature)
+    callback = lms(limit=4 * needed(convolutions))
+    words = f"a batch is larger than the {BATCH} that its graph was planned for"
+    with pytest.raises(LmsError, match=words):
+        model.fit(batches, epochs=1, verbose=0, callbacks=[callback])
+    callback = lms(limit=4 * needed(convolutions), batch_size=2 * BATCH)
+    model.fit(batches, epochs=1, verbose=0, callbacks=[callback])
+    assert largest(callback)["batch_size"] == 2 * BATCH
 
 
 def test_the_same_under_a_limit_where_tensorflow_orders_factors() -> None:

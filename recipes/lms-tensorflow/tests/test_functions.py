@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from lms_tensorflow import fit as module
+from lms_tensorflow.errors import LmsError
 from models import MIB, lms
 
 DEVICES = {"device": "CPU:0", "host": "CPU:1"}
@@ -55,6 +56,40 @@ def test_it_decorates_and_takes_the_batch_of_what_it_is_given() -> None:
     assert tf.reduce_all(step(given()) == tf.function(chain)(given()))
     assert planned(step.lms)["batch_size"] == 64
     assert planned(step.lms)["swaps"]
+
+
+def test_a_larger_batch_is_planned_anew() -> None:
+    """Its graph would serve it, with the plan of the smaller one."""
+
+    @lms_tensorflow.function(limit=20 * MIB, **DEVICES)
+    @tf.function(input_signature=[tf.TensorSpec((None, 1024))])
+    def step(x: tf.Tensor) -> tf.Tensor:
+        return chain(x)
+
+    step(given(32))
+    assert not planned(step.lms)["swaps"]
+    assert tf.reduce_all(step(given(128)) == tf.function(chain)(given(128)))
+    plan = planned(step.lms)
+    assert plan["batch_size"] == 128
+    assert plan["peak_bytes_after"] <= 20 * MIB < plan["peak_bytes_before"]
+    step(given(64))
+    assert planned(step.lms)["batch_size"] == 128  # a smaller one needs no other plan
+
+
+def test_a_batch_larger_than_was_said_is_refused() -> None:
+    signature = [tf.TensorSpec((None, 1024)), tf.TensorSpec((None, 1024))]
+    open_step = tf.function(lambda x, y: chain(x) + y, input_signature=signature)
+    step = lms_tensorflow.function(open_step, limit=20 * MIB, batch_size=64, **DEVICES)
+    step(given(64), given(64))
+    for rows in (65, 128):
+        with pytest.raises(LmsError, match="a batch is larger than the 64 that its graph was"):
+            step(given(rows), given(rows))
+    with pytest.raises(LmsError, match="larger than the 64"):
+        step(given(1), given(65))  # whichever input it is
+    assert tf.reduce_all(step(given(8), given(8)) == open_step(given(8), given(8)))
+    again = tf.function(lambda x: chain(x), input_signature=signature[:1])
+    with pytest.raises(LmsError, match="larger than the 8 "), lms(limit=20 * MIB, batch_size=8):
+        again(given(9))
 
 
 def test_xla_is_turned_off(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,7 @@ from lms_tensorflow.errors import LmsError
 from lms_tensorflow.graph import Graph
 from lms_tensorflow.options import Options
 from lms_tensorflow.plan import Plan, make_plan
-from lms_tensorflow.rewrite import is_rewritten, refusal, refuse, rewrite
+from lms_tensorflow.rewrite import check_batch, is_rewritten, refusal, refuse, rewrite
 from lms_tensorflow.rounds import Rounds, rounds_now
 from lms_tensorflow.sizes import Sizes
 
@@ -33,6 +33,7 @@ class Engine:
         plans: of each graph seen that has something on the device, in their order.
         refused: why graphs were refused, by number; running one fails with its number.
         learning: whether a graph was planned without knowing the size of its batch.
+        open_batch: whether a graph was planned for a batch whose size it does not know itself.
         shown: how many graphs with something on the device TensorFlow has shown, since `learned`.
     """
 
@@ -50,7 +51,7 @@ class Engine:
         self.options = self._given
         self.plans: list[Plan] = []
         self.refused: dict[int, LmsError] = {}
-        self.learning = False
+        self.learning = self.open_batch = False
         self.shown = 0
 
     def configure(self, **options: Any) -> None:
@@ -141,6 +142,8 @@ class Engine:
                     return None
                 self.plans.append(plan)
                 rewrite(graph_def, plan)
+                if plan.limit and plan.sizes.unknown_inputs:
+                    self._check_batch(graph_def, host, int(self.options.batch_size or 0))
             except LmsError as error:
                 failure = error
             except Exception as error:  # the caller is C, and must not go on without a plan
@@ -150,6 +153,16 @@ class Engine:
                 self.refused[number] = failure
                 refuse(graph_def, host, str(failure), number)
             return bytes(graph_def.SerializeToString())
+
+    def _check_batch(self, graph_def: graph_pb2.GraphDef, host: str, batch_size: int) -> None:
+        """Let a batch that is larger than planned fail, which could pass the limit."""
+        self.open_batch = True
+        number = next(_numbers)
+        self.refused[number] = LmsError(
+            f"LMS: a batch is larger than the {batch_size} that its graph was planned for, so the "
+            "limit may not be kept; give the largest as batch_size="
+        )
+        check_batch(graph_def, host, batch_size, str(self.refused[number]), number)
 
     def _plan(self, graph_def: graph_pb2.GraphDef, device: str, host: str) -> Plan:
         graph = Graph(graph_def)

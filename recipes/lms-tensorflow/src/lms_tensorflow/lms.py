@@ -156,18 +156,25 @@ class _Function:
     def __init__(self, given: Any, lms: LMS) -> None:
         if getattr(given, "_jit_compile", False):
             tell_jit(getattr(given, "__name__", "this function"))
-        python = getattr(given, "python_function", given)
-        signature = getattr(given, "input_signature", None)
-        self._call = tf.function(python, input_signature=signature, jit_compile=False)
+        self._python = getattr(given, "python_function", given)
+        self._signature = getattr(given, "input_signature", None)
         self.lms = lms
-        functools.update_wrapper(self, python)
+        self._learns = lms._engine.options.batch_size is None
+        self._renew()
+        functools.update_wrapper(self, self._python)
+
+    def _renew(self) -> None:
+        """Forget the graphs: what has run is past planning."""
+        self._call = tf.function(self._python, input_signature=self._signature, jit_compile=False)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         engine = self.lms._engine
-        if engine.options.batch_size is None:
-            given = [one for one in tf.nest.flatten((args, kwargs)) if getattr(one, "shape", ())]
-            if given:
-                engine.learned(int(given[0].shape[0]))
+        given = [one for one in tf.nest.flatten((args, kwargs)) if getattr(one, "shape", ())]
+        if self._learns and given:
+            rows, planned = int(given[0].shape[0]), engine.options.batch_size
+            if planned is None or (engine.open_batch and rows > planned):
+                engine.learned(rows)
+                self._renew()
         engine.prepare()
         made, shown = self._call.experimental_get_tracing_count(), engine.shown
         with engine.active():

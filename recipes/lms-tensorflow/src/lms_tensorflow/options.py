@@ -36,7 +36,7 @@ class Options:
             made them.
         sync_mode: 1, the computation waits for swap-outs; 2, for swap-ins; 3, for both.
         min_bytes: smaller tensors stay.
-        batch_size: stands for dimensions that are not known before the step runs.
+        batch_size: the largest batch, where its dimension is not known before the step runs.
 
     Raises:
         OptionError: a value that an option cannot have.

@@ -19,6 +19,7 @@ import tensorflow as tf
 from lms_tensorflow.graph import Graph, Tensor
 from lms_tensorflow.plan import Plan
 from lms_tensorflow.schedule import Stretch
+from lms_tensorflow.sizes import open_inputs
 
 #: New operations are named after their tensor, with this mark behind it. "-" is the first of all
 #: characters in names, so they stay at their tensor's position where TensorFlow sorts by names.
@@ -127,7 +128,43 @@ def refuse(graph_def: Any, host: str, message: str, number: int) -> None:
         node.input.append(f"^{names[2]}")
 
 
+def check_batch(graph_def: Any, host: str, batch_size: int, message: str, number: int) -> None:
+    """Let the graph fail with a message, as `refuse` does, when a batch is larger than planned.
+
+    What reads an input waits until its size is known to be small enough.
+    """
+    inputs = open_inputs(graph_def)
+    readers = [(node, list(node.input)) for node in graph_def.node if node.op != "_Retval"]
+    for count, (i, port, dtype) in enumerate(inputs):
+        given = graph_def.node[i]
+        source = f"{given.name}:{port}" if port else given.name
+        base = f"program{MARK}batch_{number}_{count}"
+        # The shape is in the host's memory, and asked for where the tensor is.
+        shape = graph_def.node.add(name=f"{base}_shape", op="Shape", device=given.device)
+        shape.input.append(source)
+        shape.attr["T"].type, shape.attr["out_type"].type = dtype, tf.int32.as_datatype_enum
+        for name, value in (("zero", 0), ("largest", batch_size), ("message", message)):
+            tensor = tf.make_tensor_proto(value)
+            node = graph_def.node.add(name=f"{base}_{name}", op="Const", device=host)
+            node.attr["dtype"].type = tensor.dtype
+            node.attr["value"].tensor.CopyFrom(tensor)
+        rows = graph_def.node.add(name=f"{base}_rows", op="GatherV2", device=host)
+        rows.input.extend([shape.name, f"{base}_zero", f"{base}_zero"])
+        for name in ("Tparams", "Tindices", "Taxis"):
+            rows.attr[name].type = tf.int32.as_datatype_enum
+        fits = graph_def.node.add(name=f"{base}_fits", op="LessEqual", device=host)
+        fits.input.extend([rows.name, f"{base}_largest"])
+        fits.attr["T"].type = tf.int32.as_datatype_enum
+        end = graph_def.node.add(name=f"{base}_refuse_{number}", op="Assert", device=host)
+        end.input.extend([fits.name, f"{base}_message"])
+        end.attr["T"].list.type.append(tf.string.as_datatype_enum)
+        end.attr["summarize"].i = 1
+        for node, names in readers:
+            if source in names or (not port and f"{source}:0" in names):
+                _wait(node, end.name)
+
+
 def refusal(message: str) -> int | None:
     """The number with which the graph was refused that fails with this message."""
-    found = re.search(f"program{MARK}refuse_([0-9]+)", message)
+    found = re.search(f"program{MARK}(?:batch_[0-9_]+)?refuse_([0-9]+)", message)
     return int(found[1]) if found else None

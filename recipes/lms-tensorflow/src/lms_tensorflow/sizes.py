@@ -85,6 +85,24 @@ def unknown_inputs(graph_def: Any) -> bool:
     return any(shape.dim[0].size < 0 for node in graph_def.node for shape in _open_shapes(node))
 
 
+def open_inputs(graph_def: Any) -> list[tuple[int, int, int]]:
+    """The tensors that the graph is given with an unknown first dimension: node, port, type."""
+    found = []
+    for i, node in enumerate(graph_def.node):
+        if node.op == "IteratorGetNext":
+            shapes = list(node.attr["output_shapes"].list.shape)
+            types = list(node.attr["output_types"].list.type)
+        elif node.op in ("_Arg", "Placeholder"):
+            shapes = _open_shapes(node)[:1]
+            types = [node.attr["T" if node.op == "_Arg" else "dtype"].type]
+        else:
+            continue
+        for port, (shape, dtype) in enumerate(zip(shapes, types, strict=False)):
+            if shape.dim and shape.dim[0].size < 0 and Size(0, dtype).numeric:
+                found.append((i, port, dtype))
+    return found
+
+
 def _open_shapes(node: Any) -> list[Any]:
     if node.op == "IteratorGetNext":
         return [one for one in node.attr["output_shapes"].list.shape if one.dim]
