@@ -59,7 +59,10 @@ def digest_parts(
 
 
 def file_parts(recipe: Recipe) -> Parts:
-    """What the digest says of the recipe's files: content, and whether they may be executed."""
+    """What the digest says of the recipe's files: content, and whether they may be executed.
+
+    `recipes/folders.py` chooses the files.
+    """
     parts: Parts = {}
     for path in recipe.files:
         mode = "x" if path.stat().st_mode & 0o100 else "-"

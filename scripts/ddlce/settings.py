@@ -16,6 +16,9 @@ from ddlce.userpath import absolute
 #: The folders with compilers and build tools, where DDLCE_BUILD_PATH does not name them.
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
+#: Where releases are installed, where nothing names another folder.
+DEFAULT_ROOT = "~/.local/share/ddl-ce"
+
 #: Says of an environment of ours what it is, see `ddlce.env.layout.Origin`.
 ORIGIN = Path("conda-meta", "ddl-ce.origin")
 
@@ -169,7 +172,7 @@ def load_settings(root: Path | None = None) -> Settings:
     repo = Path(named) if named else find_repo(Path.cwd())
     refused = doubts(repo) if repo and not named else None
     cache = absolute(env.get("DDLCE_CACHE") or "~/.cache/ddl-ce", "DDLCE_CACHE")
-    chosen = root or env.get("DDLCE_ROOT") or own_root() or "~/.local/share/ddl-ce"
+    chosen = root or env.get("DDLCE_ROOT") or own_root() or DEFAULT_ROOT
     chosen = absolute(chosen, "--root" if root else "DDLCE_ROOT")
     check_place(cache, "the cache")
     check_place(chosen, "the root", site=True)

@@ -161,7 +161,7 @@ def test_a_release_its_clone_and_a_change(
         whole(find_env(settings, str(again)), again, "toy", "more")
     assert remove(settings, str(path)) == found
     assert everything(path.parent) == before
-    collected = collect(settings)
+    collected = collect(settings, keep=1)
     assert (collected.releases, collected.packages, collected.leftovers) == ([], [], [])
     whole(prefix, prefix, "toy")
 

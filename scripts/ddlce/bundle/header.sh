@@ -17,7 +17,7 @@ fail() { # message, hint, exit status
 usage() {
   say "$title for $platform, in one file. It needs sh, tar, sed and coreutils, and no network.
 
-  sh FILE --root DIR              check and install; DIR is DDLCE_ROOT or ~/.local/share/ddl-ce
+  sh FILE --root DIR              check and install; DIR is DDLCE_ROOT or ~/$default_root
   sh FILE --list                  the packages in it
   sh FILE --verify                check every byte of the file
   sh FILE --extract channel DIR   the packages and their index: a channel for conda, mamba, pixi
@@ -130,7 +130,7 @@ from_here() { # a path, absolute
 
 main() {
   here=$PWD file=$(from_here "$0") checked=0
-  root=${DDLCE_ROOT:-${HOME-}/.local/share/ddl-ce} options='' verb=install what='' into=''
+  root=${DDLCE_ROOT:-${HOME-}/$default_root} options='' verb=install what='' into=''
   cd /proc || exit 3
   while [ $# -gt 0 ]; do
     case $1 in

@@ -44,7 +44,7 @@ from ddlce.locks import locked
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.platforms import PLATFORMS
-from ddlce.settings import Settings
+from ddlce.settings import DEFAULT_ROOT, Settings
 
 #: Bytes that a file takes beyond its own, in folders, records and half-filled blocks.
 PER_FILE = 4096
@@ -203,6 +203,7 @@ def _header(lock: EnvLock, first: int, size: int, needed: int) -> bytes:
     values = {
         "title": f"{lock.env} {lock.release}",
         "env": lock.env,
+        "default_root": DEFAULT_ROOT.removeprefix("~/"),
         "prefix": f"{lock.release}-{lock.digest[:8]}",
         "platform": lock.platform,
         "machine": PLATFORMS[lock.platform].machine,

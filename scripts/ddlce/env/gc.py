@@ -66,7 +66,7 @@ class Collected:
 def collect(
     settings: Settings,
     *,
-    keep: int = 1,
+    keep: int,
     dry_run: bool = False,
     on_wait: OnWait | None = None,
 ) -> Collected:
