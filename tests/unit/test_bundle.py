@@ -81,6 +81,19 @@ def test_it_lists_verifies_and_extracts(bundle: Bundle, tmp_path: Path, shell: s
     assert "toy-1.0-h0_0" in (target / "linux-64" / "repodata.json").read_text()
 
 
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_an_extracted_channel_is_for_others_to_read_and_leaves_nothing_else(
+    bundle: Bundle, tmp_path: Path, umask: int
+) -> None:
+    (tmp_path / "channel.unpacking").mkdir()  # somebody's
+    command = f"umask {umask:03o}; exec sh {bundle.path} --extract channel given/"
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"channel.unpacking", "given"}
+    modes = {oct(path.stat().st_mode & 0o777) for path in (tmp_path / "given").rglob("*")}
+    assert modes == {"0o755", "0o644"}
+    assert (tmp_path / "given").stat().st_mode & 0o777 == 0o755
+
+
 @pytest.mark.skipif(not shutil.which("bwrap"), reason="a damaged script runs in a cage: bubblewrap")
 def test_one_changed_byte_stops_it_before_anything_is_written(
     bundle: Bundle, tmp_path: Path

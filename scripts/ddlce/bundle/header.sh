@@ -50,20 +50,23 @@ part() { # first byte, bytes
 extract() { # what, folder
   [ "$1" = channel ] || fail "--extract $1: only 'channel' can be extracted" "see: sh $file --help" 2
   [ ! -e "$2" ] || fail "$2 is there already" "name a new folder" 2
-  mkdir "$2.unpacking" || fail "cannot make $2.unpacking" "remove it, or name another folder" 3
-  trap 'rm -rf "$2.unpacking"' EXIT
-  enough "$2.unpacking" "$((size / 1024))"
-  part "$((start + first))" "$((size - 65 - start - first))" | tar -xf - -C "$2.unpacking" &&
-    mv "$2.unpacking/channel" "$2" || fail "cannot write $2" "see the message above" 3
+  stage=$2.unpacking # a trap sees no arguments of a function
+  mkdir "$stage" || fail "cannot make $stage" "remove it, or name another folder" 3
+  trap 'rm -rf "$stage"' EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM HUP
+  enough "$stage" "$((size / 1024))" "choose another folder"
+  part "$((start + first))" "$((size - 65 - start - first))" | tar -xf - -C "$stage" &&
+    mv "$stage/channel" "$2" || fail "cannot write $2" "see the message above" 3
   say "$2 is a channel: file://$(cd "$2" && pwd -P)"
 }
 
-enough() { # folder, KiB
+enough() { # folder, KiB, what else to do
   # The mount point comes last, and may have spaces; what stands before has none.
   free=$(df -Pk "$1" 2>/dev/null | tail -n 1 | sed -n 's/^.* \([0-9][0-9]*\)  *[0-9][0-9]*%.*$/\1/p')
   [ -z "$free" ] || [ "$free" -ge "$2" ] ||
     fail "$1 has $((free / 1024)) MB free, and $title needs $(($2 / 1024)) MB" \
-      "free some space, or choose another folder with --root; nothing was written" 3
+      "free some space, or $3; nothing was written" 3
 }
 
 fits() { # the machine
@@ -102,8 +105,7 @@ install() {
   fits
   root=$(from_here "$root")
   may_write
-  [ -e "$root/envs/$env/$prefix/conda-meta/ddl-ce.origin" ] || enough "$above" "$need"
-  umask 022
+  [ -e "$root/envs/$env/$prefix/conda-meta/ddl-ce.origin" ] || enough "$above" "$need" "choose another folder with --root"
   mkdir -p "$root" || fail "cannot make $root" "choose another root with --root" 3
   clear_away
   stage=$root/.unpack-$(uname -n)-$$
@@ -150,10 +152,11 @@ main() {
   check || exit 4
   [ "$checked" -eq 64 ] && [ "$found" = "$wanted" ] || { damaged; exit 4; }
   cd "$here" || exit 3
+  umask 022 # what is written is for others to read, whatever the user's is
   case $verb in
     list) say "$title for $platform: $count packages, sha256 $found"; say "$packages" ;;
     verify) say "$file is whole: $title for $platform, sha256 $found" ;;
-    extract) extract "$what" "$into" ;;
+    extract) extract "$what" "$(from_here "${into%/}")" ;;
     install) install ;;
   esac
 }
