@@ -137,7 +137,7 @@ def test_a_file_of_another_length(bundle: Bundle, tmp_path: Path, change: str) -
     [
         (["--rot", "x"], "--rot is no option of this file"),
         (["--root"], "--root needs a folder"),
-        (["--root="], "--root is empty"),
+        (["--root="], "no root is named: --root is empty, or DDLCE_ROOT and HOME are"),
         (["--extract", "channel"], "--extract needs a name and a folder"),
         (["--extract", "all", "x"], "--extract all: only 'channel' can be extracted"),
         (["--extract", "channel", "/usr"], "/usr is there already"),
@@ -180,6 +180,41 @@ def test_a_root_of_another_user(bundle: Bundle, tmp_path: Path) -> None:
     said = refused(bundle, tmp_path, "--root", theirs, code=3)
     assert said == f"{theirs} belongs to another user"
     assert everything(theirs) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(
+    ("owner", "mode", "said"),
+    [
+        (NOBODY, 0o755, "belongs to another user"),
+        (NOBODY, 0o2775, "belongs to another user"),
+        (0, 0o777, "may be changed by everybody"),
+    ],
+)
+def test_a_root_below_a_folder_that_others_change(
+    bundle: Bundle, tmp_path: Path, owner: int, mode: int, said: str
+) -> None:
+    """They could put another Python there, which the installer runs."""
+    above = tmp_path / "above"
+    (above / "root").mkdir(parents=True)
+    os.chown(above, owner, owner)
+    above.chmod(mode)
+    assert refused(bundle, tmp_path, "--root", above / "root", code=3) == f"{above} {said}"
+    (tmp_path / "link").symlink_to(above)
+    root = tmp_path / "link" / "new"
+    assert refused(bundle, tmp_path, "--root", root, code=3) == f"{above} {said}"
+    assert everything(above) == [above / "root"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_root_of_a_member_of_the_administrators_group(bundle: Bundle, tmp_path: Path) -> None:
+    """It goes on as far as a toy can: its Python is none."""
+    above = tmp_path / "above"
+    (above / "root").mkdir(parents=True)
+    os.chown(above / "root", NOBODY, NOBODY)
+    above.chmod(0o2775)
+    done = run_bundle(bundle.path, "--root", above / "root", folder=tmp_path)
+    assert f"error: the packages in {bundle.path} cannot be unpacked" in done.stderr
 
 
 @pytest.mark.skipif(not shutil.which("setpriv") or os.geteuid() != 0, reason="needs root")

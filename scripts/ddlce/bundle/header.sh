@@ -80,7 +80,7 @@ fits() { # the machine
     fail "$title needs glibc $glibc, and this machine has $found" "use a newer system" 3
 }
 
-may_write() { # the root, as far as a shell can tell; ddlce looks at all folders above it
+may_write() { # the root; makes its path one without links as far as it is there
   above=$root
   while [ ! -e "$above" ]; do
     above=${above%/*}
@@ -89,9 +89,32 @@ may_write() { # the root, as far as a shell can tell; ddlce looks at all folders
   [ -d "$above" ] || fail "$above is a file, not a folder" "choose another root with --root" 3
   [ -w "$above" ] && [ -x "$above" ] ||
     fail "$above may not be written by you" "choose another root with --root, or ask its owner" 3
-  # shellcheck disable=SC3067 # dash, bash, ksh and busybox have -O
-  [ "$above" != "$root" ] || [ -O "$root" ] || [ -g "$root" ] ||
-    fail "$root belongs to another user" "choose another root with --root, or become its owner" 3
+  rest=${root#"$above"}
+  above=$(cd "$above" && pwd -P) || exit 3
+  root=$above$rest
+  guarded
+}
+
+guarded() { # the rule of ddlce's ownership.py, short: before ddlce can tell, its Python runs there
+  me=$(id -u) step=$above theirs=''
+  while :; do
+    # shellcheck disable=SC2012,SC2046 # of the line, only the mode and the owner's number are used
+    set -- $(ls -ldn "$step")
+    case ${DDLCE_TRUST-}$1 in d???????w[!tT]*)
+      fail "$step may be changed by everybody" \
+        "take that away (chmod o-w $step), or choose another root with --root" 3 ;;
+    esac
+    case " $me 0 ${SUDO_UID:-0} " in
+      *" $3 "*) case $1 in d????w[sS]*) theirs='' ;; esac ;;
+      *) [ "$me" != 0 ] && [ "$step" != "$root" ] || theirs=${theirs:-$step}
+        case $me$1 in [!0]*d????w[sS]*) theirs='' ;; esac ;;
+    esac
+    [ "$step" != / ] || break
+    step=${step%/*}
+    step=${step:-/}
+  done
+  [ -z "$theirs" ] || [ -n "${DDLCE_TRUST-}" ] ||
+    fail "$theirs belongs to another user" "choose another root with --root, or become its owner" 3
 }
 
 clear_away() { # what killed runs on this machine left
@@ -132,8 +155,8 @@ from_here() { # a path, absolute
 
 main() {
   here=$PWD file=$(from_here "$0") checked=0
-  root=${DDLCE_ROOT:-${HOME-}/$default_root} options='' verb=install what='' into=''
-  cd /proc || exit 3
+  root=${DDLCE_ROOT:-${HOME:+$HOME/$default_root}} options='' verb=install what='' into=''
+  cd /proc || { fail "/proc cannot be used" "mount it: mount -t proc proc /proc" 3; exit 3; }
   while [ $# -gt 0 ]; do
     case $1 in
       --help | -h) usage; exit 0 ;;
@@ -148,7 +171,8 @@ main() {
     esac
     shift
   done
-  [ -n "$root" ] || fail "--root is empty" "name a folder" 2
+  [ -n "$root" ] || [ "$verb" != install ] ||
+    fail "no root is named: --root is empty, or DDLCE_ROOT and HOME are" "name a folder: --root DIR" 2
   check || exit 4
   [ "$checked" -eq 64 ] && [ "$found" = "$wanted" ] || { damaged; exit 4; }
   cd "$here" || exit 3
