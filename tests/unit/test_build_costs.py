@@ -59,6 +59,14 @@ def test_a_broken_table_is_a_designed_error(tree: MiniTree, text: str) -> None:
         costs.own_costs(tree.settings, make_plan(tree.settings))
 
 
+def test_a_table_that_is_no_yaml_names_its_line(tree: MiniTree) -> None:
+    path = tree.repo / "recipes" / costs.FILE
+    path.write_text("base: 1\n<<<<<<< ours\nlib: [\n")
+    with pytest.raises(InputError, match=rf"^{path}:\d: not valid YAML: ") as caught:
+        costs.own_costs(tree.settings, make_plan(tree.settings))
+    assert "delete it" in (caught.value.hint or "")
+
+
 def test_they_are_written_from_the_logs_of_complete_builds(tree: MiniTree) -> None:
     settings, plan = tree.settings, make_plan(tree.settings)
     write(tree, base=30, gone=4)

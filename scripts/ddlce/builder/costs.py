@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddlce import yamltext
 from ddlce.errors import InputError
 from ddlce.files import write_atomic
+from ddlce.model.document import load_yaml
 from ddlce.plan import Plan
 from ddlce.settings import Settings
 from ddlce.store import Store
@@ -60,18 +60,16 @@ def read_costs(path: Path) -> dict[str, float]:
     """The tree's figures; none where there is no such file.
 
     Raises:
-        InputError: it is no mapping of names to seconds.
+        InputError: it is not YAML, or no mapping of names to seconds.
     """
     if not path.is_file():
         return {}
-    found = yamltext.load(path.read_text(encoding="utf-8"))
+    hint = "delete it, and write it again, after a build: ddlce build --save-costs"
+    found = load_yaml(path, hint=hint)
     if not isinstance(found, dict) or not all(
         isinstance(value, int | float) and value >= 0 for value in found.values()
     ):
-        raise InputError(
-            f"{path}: is not a table of recipes and seconds",
-            "write it again, after a build: ddlce build --save-costs",
-        )
+        raise InputError(f"{path}: is not a table of recipes and seconds", hint)
     return {str(name): float(value) for name, value in found.items()}
 
 
