@@ -65,6 +65,8 @@ def test_it_lists_verifies_and_extracts(bundle: Bundle, tmp_path: Path, shell: s
         program = tmp_path / "sh"
         program.symlink_to(shutil.which("busybox") or "")
         shell = str(program)
+    command = ["sh", "-c", 'head -c -65 "$1" | sha256sum', "sh", bundle.path]  # as the guide says
+    assert bundle.sha256 == subprocess.check_output(command, text=True).split()[0]
     assert bundle.sha256 in ok("--verify")
     assert "toy 1.0 h0_0" in ok("--list").splitlines()
     assert "--extract channel DIR" in ok("--help")
