@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -14,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from ddlce.bundle.description import HEADER, Bundle, closure
+from ddlce.bundle.install import Stage, copy_packages
 from ddlce.bundle.write import STOP, write_bundle
 from ddlce.errors import InputError, SourceError
 from support.bundles import run_bundle, toy_bundle, toy_lock, toy_settings
 from support.minienv import NOBODY, can_mount, everything, small_disk
+from support.run import run
 
 REPO = Path(__file__).parents[2]
 SHELLS = [name for name in ("dash", "bash", "busybox") if shutil.which(name)]
@@ -281,6 +284,53 @@ def test_what_cannot_be_bundled(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="missing"):
         write_bundle(settings, lock, channel, out)
     assert everything(out) == []
+
+
+def channel_at(file: Path) -> int:
+    """The byte at which a bundle's channel begins."""
+    (first,) = re.findall(rb"first='(\d+)'", file.read_bytes()[:HEADER])
+    return HEADER + int(first)
+
+
+def test_a_file_that_is_cut_while_it_is_read(bundle: Bundle, tmp_path: Path) -> None:
+    whole = Path(bundle.path).read_bytes()
+    file = tmp_path / "cut.run"
+    file.write_bytes(whole[: whole.index(b"PK", whole.index(b"toy-1.0-h0_0.conda\0")) + 100])
+    stage = Stage(file, channel_at(file), tmp_path)
+    packages = toy_lock(tmp_path / "channel").packages
+    with pytest.raises(SourceError, match="cannot be read: unexpected end of data") as caught:
+        copy_packages(stage, packages, tmp_path / "target")
+    assert "changed while it was read" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("offset", "said"), [(0, "Not a directory"), (7, "not in the bundle: backports.zstd")]
+)
+def test_what_cannot_be_unpacked_is_one_line(
+    bundle: Bundle, tmp_path: Path, offset: int, said: str
+) -> None:
+    """The header adds which file it is of. A quota is met here, which no check before sees."""
+    file = Path(bundle.path)
+    part = tmp_path / "part.tar"
+    part.write_bytes(file.read_bytes()[HEADER:])
+    subprocess.run(["tar", "-xf", part, "-C", tmp_path], check=True)
+    (tmp_path / "python").write_text("in the way\n")
+    script = str(tmp_path / "boot" / "unpack.py")
+    words = [script, str(file), str(channel_at(file) + offset), str(tmp_path)]
+    done = run([sys.executable, "-I", *words])
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_an_interrupted_installation_has_no_traceback() -> None:
+    code = "import os, signal; from ddlce.cli.app import run_designed; "
+    code += "run_designed(lambda: os.kill(os.getpid(), signal.SIGINT))"
+    done = run([sys.executable, "-c", code])
+    assert (done.returncode, done.stderr) == (
+        130,
+        "interrupted; run the same command again to go on\n",
+    )
 
 
 def test_what_ddlce_runs_on_is_its_closure(tmp_path: Path) -> None:

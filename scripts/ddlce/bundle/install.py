@@ -175,26 +175,33 @@ def copy_packages(stage: Stage, packages: list[LockedPackage], target: Path) -> 
     """
     wanted = {f"channel/{p.subdir}/{p.file}": p for p in packages}
     found: dict[str, Path] = {}
-    with stage.file.open("rb") as stream:
-        stream.seek(stage.channel_at)
-        with tarfile.open(fileobj=stream, mode="r:") as tar:
-            for member in tar if wanted else ():
-                package = wanted.pop(member.name, None)
-                if package is None:
-                    continue
-                path = target / package.subdir / package.file
-                make_folder(path.parent)
-                if _copy(tar, member, path) != package.sha256:
-                    raise SourceError(
-                        f"{stage.file}: {package.file} is not the locked one",
-                        "the bundle was changed while it was read: copy it again",
-                    )
-                found[package.file] = path
-                if not wanted:
-                    break
+    changed = "the bundle was changed while it was read: copy it again"
+    try:
+        for member, tar in _members(stage) if wanted else ():
+            package = wanted.pop(member.name, None)
+            if package is None:
+                continue
+            path = target / package.subdir / package.file
+            make_folder(path.parent)
+            if _copy(tar, member, path) != package.sha256:
+                raise SourceError(f"{stage.file}: {package.file} is not the locked one", changed)
+            found[package.file] = path
+            if not wanted:
+                break
+    except tarfile.TarError as error:
+        raise SourceError(f"{stage.file}: cannot be read: {error}", changed) from error
     if wanted:
         raise SourceError(f"{stage.file} has no {min(wanted)}", "copy the bundle again")
     return found
+
+
+def _members(stage: Stage) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile]]:
+    """The members of a bundle's channel, each with the archive to read it from."""
+    with stage.file.open("rb") as stream:
+        stream.seek(stage.channel_at)
+        with tarfile.open(fileobj=stream, mode="r:") as tar:
+            for member in tar:
+                yield member, tar
 
 
 def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> str:

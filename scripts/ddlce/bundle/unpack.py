@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).with_name("site")))
 
-from backports.zstd import ZstdFile
+from backports.zstd import ZstdError, ZstdFile
 
 
 def unpack(file: str, offset: int, stage: str) -> None:
@@ -34,7 +34,7 @@ def unpack(file: str, offset: int, stage: str) -> None:
                     _payload(package, f"{target}/lib/{said['python']}" if noarch else target)
                 packages.remove(name)
     if packages:
-        sys.exit(f"error: not in the bundle: {', '.join(sorted(packages))}")
+        sys.exit(f"not in the bundle: {', '.join(sorted(packages))}")
 
 
 def _payload(package: zipfile.ZipFile, target: str) -> None:
@@ -45,4 +45,16 @@ def _payload(package: zipfile.ZipFile, target: str) -> None:
 
 
 if __name__ == "__main__":
-    unpack(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    try:
+        unpack(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        ZstdError,
+    ) as error:
+        sys.exit(f"{error or type(error).__name__}")

@@ -34,6 +34,8 @@ app = typer.Typer(
     add_completion=False,
 )
 
+INTERRUPTED = "interrupted; run the same command again to go on"
+
 #: In the order of the way of the data. Each module's `register(app)` adds its command.
 COMMANDS = (
     "doctor",
@@ -115,8 +117,11 @@ def run_designed(work: Callable[[], object]) -> None:
         _end(error)
     except SystemExit as end:
         if end.code == 130:  # what typer makes of Ctrl-C
-            err.print("interrupted; run the same command again to go on")
+            err.print(INTERRUPTED)
         raise
+    except KeyboardInterrupt:
+        err.print(INTERRUPTED)
+        sys.exit(130)
     except BrokenPipeError:
         os._exit(141)  # the reader (`| head`) has gone; nothing more to say
     except OSError as error:
