@@ -323,6 +323,17 @@ def test_what_cannot_be_unpacked_is_one_line(
     assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
+def test_what_a_killed_run_in_a_container_left(bundle: Bundle, tmp_path: Path) -> None:
+    """Its process has a small number, which the next container's has too."""
+    root = tmp_path / "root"
+    for number in range(1, 20):
+        (root / f".unpack-{os.uname().nodename}-{number}" / "python").mkdir(parents=True)
+    done = run_bundle(bundle.path, "--root", root, folder=tmp_path, caged=True)
+    assert f"error: the packages in {bundle.path} cannot be unpacked" in done.stderr  # it goes on
+    assert {path.name for path in root.iterdir()} <= {f".unpack-{os.uname().nodename}-1"}
+
+
 def test_an_interrupted_installation_has_no_traceback() -> None:
     code = "import os, signal; from ddlce.cli.app import run_designed; "
     code += "run_designed(lambda: os.kill(os.getpid(), signal.SIGINT))"

@@ -120,7 +120,8 @@ guarded() { # the rule of ddlce's ownership.py, short: before ddlce can tell, it
 clear_away() { # what killed runs on this machine left
   for left in "$root"/.unpack-*; do
     case $left in "$root/.unpack-$(uname -n)-"*) ;; *) continue ;; esac
-    kill -0 "${left##*-}" 2>/dev/null || rm -rf "$left"
+    # In a container, each run may have the same number: this one's is then of a killed run.
+    [ "${left##*-}" != $$ ] && kill -0 "${left##*-}" 2>/dev/null || rm -rf "$left"
   done
 }
 
