@@ -13,6 +13,18 @@ TEN_LINES = (HERE / "ten_lines.py").read_text()
 COUNT = "\nfrom ddl_jax import collectives\nprint('by ddl', collectives())\n"
 HAS_DDL = "\nprint('by ddl', 'ddl_jax._programs' in __import__('sys').modules)\n"
 FIRST = {"DDL_TIMEOUT": "8"}
+#: It begins with a program that is under way for a while, and whose result nobody holds.
+DROPPED = f"""{TEN_LINES.partition("total =")[0]}
+import jax.numpy as jnp
+def slow(x):
+    y = jax.lax.fori_loop(0, 400_000, lambda _, y: jnp.sin(y) + 1, x)
+    return jax.lax.psum(y * 0 + 1, "ranks")  # the bare y would have the call wait
+def run(mesh):
+    ones = np.ones((len(mesh.devices), 400), np.float32)
+    x = jax.make_array_from_callback(ones.shape, NamedSharding(mesh, P("ranks")), lambda i: ones[i])
+    jax.jit(jax.shard_map(slow, mesh=mesh, in_specs=P("ranks"), out_specs=P()))(x)
+run(mesh)
+"""
 
 
 def test_an_unedited_program_reduces_by_ddl(ddlrun: Run) -> None:
@@ -129,6 +141,18 @@ def test_a_permute_waits_no_longer_than_the_timeout(ddlrun: Run) -> None:
     assert result.returncode != 0
     assert "collective permute: rank 1 on host" in result.stderr, result.stderr
     assert "did not send within 8 s" in result.stderr, result.stderr
+
+
+def test_the_end_waits_for_programs_whose_results_nobody_holds(ddlrun: Run) -> None:
+    result = ddlrun(2, code=DROPPED)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_mesh_of_some_ranks_waits_for_programs_whose_results_nobody_holds(ddlrun: Run) -> None:
+    """They ask for their communicators late, and these are of other ranks."""
+    some = "if jax.process_index() < 2: run(Mesh(jax.devices()[:2], 'ranks'))\n"
+    result = ddlrun(3, code=DROPPED + some)
+    assert result.returncode == 0, result.stderr
 
 
 def test_torch_and_jax_share_a_process(ddlrun: Run) -> None:

@@ -128,20 +128,20 @@ def _starting_ddl(make: Callable[[], Any]) -> Callable[[], Any]:
             )
         while _held:
             _held.pop().close()
-        atexit.register(_wait_for_arrays)
+        atexit.register(_wait_for_programs)
         return make()
 
     return make_mpi_collectives
 
 
-def _wait_for_arrays() -> None:
+def _wait_for_programs() -> None:
     """Let what this rank has dispatched end before ddl does: other ranks may wait for it."""
-    import jax
+    from contextlib import suppress
+
     from ddl._exit import failure
 
+    from ddl_jax import _programs
+
     if failure() is None:
-        for array in jax.live_arrays():
-            try:
-                array.block_until_ready()
-            except Exception:  # its own rank has seen it, or will
-                return
+        with suppress(Exception):  # its own rank has seen it, or will
+            _programs.wait()

@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakSet
 
 import jax
+import jax.numpy as jnp
 from jax._src.interpreters import pxla
 
 from ddl_jax import _hook
@@ -41,7 +42,7 @@ def watch() -> None:
         ranks = _ranks_of(self)
         if len(ranks) == jax.process_count() or (len(ranks) < 2 and not _communicates(self)):
             return run(self, *args)
-        jax.block_until_ready(jax.live_arrays())  # what was dispatched before is of other ranks
+        wait()  # what was dispatched before is of other ranks
         library().ddl_jax_set_program((ctypes.c_int * len(ranks))(*ranks), len(ranks))
         try:
             return jax.block_until_ready(run(self, *args))
@@ -49,6 +50,14 @@ def watch() -> None:
             library().ddl_jax_set_program(None, 0)
 
     pxla.ExecuteReplicated.__call__ = run_and_tell
+
+
+def wait() -> None:
+    """Wait for all programs of this thread, also those whose results nobody holds any more."""
+    jax.block_until_ready(jax.live_arrays())
+    # A CPU client runs each thread's programs in their order.
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        jax.block_until_ready(jnp.zeros(()) + 0)
 
 
 def _ranks_of(program: Any) -> list[int]:
