@@ -203,6 +203,27 @@ def test_ranks_that_end_before_others_begin(far: Callable[..., Result]) -> None:
         assert (result.returncode, result.stderr) == (0, "")
 
 
+def test_ranks_that_end_before_anybody_reads_that_they_began(path_with_ssh: str) -> None:
+    """Where output is read slowly, mpiexec has words of ranks long after their ends."""
+    program = "[ $RANK = 1 ] || yes | head -c 400000"  # rank 1's first word comes after it
+    process = subprocess.Popen(
+        [*DDLRUN, "-accelerators", "1", "-H", "localhost,node01", "sh", "-c", program],
+        env=os.environ | {"PATH": path_with_ssh},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    time.sleep(4)  # all ranks have ended
+    lines = 0
+    for _ in range(8):
+        lines += os.read(process.stdout.fileno(), 1 << 16).count(b"\n")
+        time.sleep(0.5)
+    rest, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, b"")
+    assert lines + rest.count(b"\n") == 200_000
+
+
 def test_each_host_tells_its_own_gpus(far: Callable[..., Result]) -> None:
     """The ranks' hosts, where nobody says how many ranks: here, there and where two are visible."""
     hosts = f"localhost,node01,{TWO_GPUS}"

@@ -70,7 +70,8 @@ class Run:
         self._early: list[int] | None = []  # signals, until mpiexec is there
         self._settle_at: float | None = None
         self._doubt_at: float | None = None  # when to look whether all ranks can still start
-        self._lost_at: float | None = None  # since when some cannot
+        self._listened = 0.0  # seconds in which nothing had come that was not read yet
+        self._lost_at: float | None = None  # since when some cannot, of the time listened
         self._hosts = job.hosts
         self._kill_at: float | None = None
         self._kills = 0
@@ -109,7 +110,10 @@ class Run:
         open_pipes = len(self._streams)
         while open_pipes:
             _watch(selector, 0, self._reads_input())
-            for key, _ in selector.select(self._wait_time()):
+            asked = now()
+            ready = selector.select(self._wait_time())
+            self._listened += now() - asked
+            for key, _ in ready:
                 if key.fd == wakeup:
                     os.read(wakeup, 1 << 10)  # a signal, whose handler has run
                 elif key.fd == 0:
@@ -224,9 +228,11 @@ class Run:
         if not programs or lost <= 0:
             self._lost_at = None
             return now() + LOOK
-        self._lost_at = self._lost_at or now()
+        if self._lost_at is None:
+            self._lost_at = self._listened
         # Until all that others have said has come, or, so that we name the lost ones, all others.
-        if now() >= self._lost_at + (SETTLE if lost >= hosts else MORE):
+        # While our output is read slowly, mpiexec may have words of ranks long after their ends.
+        if self._listened >= self._lost_at + (SETTLE if lost >= hosts else MORE):
             self._never("start", waiting)
         return now() + SETTLE
 
