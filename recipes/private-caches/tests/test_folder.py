@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -79,7 +80,8 @@ def test_another_user_s_folder_is_refused(home: Path) -> None:
 def test_who_has_no_home_gets_a_folder_for_the_process(tmp_path: Path, home: str) -> None:
     folder = fresh(HOME=home, TMPDIR=str(tmp_path))
     assert folder.parent == tmp_path
-    assert not folder.exists()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700  # nobody else can take its name
+    assert list(folder.iterdir()) == []
 
 
 def test_a_cache_folder_where_others_can_rename_is_not_used(tmp_path: Path) -> None:
@@ -111,4 +113,4 @@ def test_forked_children_share_a_process_s_folder(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == "['file']\n", done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert [list(folder.iterdir()) for folder in tmp_path.iterdir()] == [[]]

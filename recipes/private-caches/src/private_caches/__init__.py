@@ -48,7 +48,7 @@ class _Finder:
         if name not in MENDED:
             return None
         others = (finder for finder in sys.meta_path if not isinstance(finder, _Finder))
-        found = (finder.find_spec(name, path, target) for finder in others)
+        found = (f.find_spec(name, path, target) for f in others if hasattr(f, "find_spec"))
         spec = next(filter(None, found), None)
         if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module

@@ -22,7 +22,7 @@ def private_folder(name: str) -> str:
     """The folder `name` of the user's cache folder, made with mode 0700 where it is not there.
 
     A process whose user has no cache folder of their own, as in many containers, gets a fresh
-    folder of mode 0700, and removes it when it ends.
+    folder of mode 0700, and empties it when it ends.
 
     Args:
         name: one or more parts of a path.
@@ -99,10 +99,18 @@ def _fresh(name: str) -> str:
     """This process's own temporary folder for `name`; children of a fork share it."""
     if name not in _made:
         _made[name] = tempfile.mkdtemp(prefix=f"{Path(name).name}-")
-        atexit.register(_remove, _made[name], os.getpid())
+        atexit.register(_empty, _made[name], os.getpid())
     return _made[name]
 
 
-def _remove(folder: str, maker: int) -> None:
+def _empty(folder: str, maker: int) -> None:
+    """Removes what is in it. It stays itself: what this process has started may still use it.
+
+    Its name has been seen by then: somebody else could make it anew.
+    """
     if os.getpid() == maker:
-        shutil.rmtree(folder, ignore_errors=True)
+        for path in Path(folder).iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
