@@ -27,7 +27,7 @@ from ddlce.trees import remove_tree
 from ddlce.waiting import OnWait
 
 #: What rattler makes in a prefix to find out what its file system can do, and removes if it can.
-PROBES = ("symtest_*", ".refprobe-*")
+PROBES = ("symtest_????????-????-????-????-????????????", ".refprobe-??????")
 
 #: How much of a cached package is checked before it is used.
 Validation = Literal["skip", "fast", "full"]
