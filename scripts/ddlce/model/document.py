@@ -36,7 +36,9 @@ def load_yaml(
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text ({error.reason})", hint) from error
     except OSError as error:
-        raise MachineError(f"cannot read {path}: {error.strerror}") from error
+        raise MachineError(
+            f"cannot read {path}: {error.strerror}", f"see what is there, and whose: ls -ld {path}"
+        ) from error
     try:
         return yamltext.load(text)
     except yaml.YAMLError as error:

@@ -124,6 +124,7 @@ class Slurm:
             LabError: it has not ended after `limit` seconds.
         """
         going = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED")
+        going += ("SIGNALING", "STOPPED")
         facts: dict[str, str] = {}
 
         def has_ended() -> bool:

@@ -77,7 +77,7 @@ class Marked:
 def marked() -> Iterator[Marked]:
     marked = Marked()
     yield marked
-    left = marked.processes()
+    left = {} if marked.all_gone() else marked.processes()  # they may be about to end
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, 9)

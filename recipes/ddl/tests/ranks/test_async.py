@@ -91,7 +91,8 @@ def test_ending_at_once(launch: Launch, tmp_path: Path) -> None:
     """No farewell to MPI: the launcher complains, but nothing hangs or crashes."""
     result = launch("async_endings", "at once", str(tmp_path), n=2, timeout=LONG)
     assert len(list(tmp_path.iterdir())) == 2
-    assert "signal" not in result.stdout + result.stderr
+    # mpiexec may kill the other one, by signal 9; nothing else ends a rank.
+    assert not re.search(r"signal (?!9\b)", result.stdout + result.stderr)
 
 
 @pytest.mark.parametrize("n", [1, 2])
