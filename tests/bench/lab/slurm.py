@@ -123,8 +123,8 @@ class Slurm:
         Raises:
             LabError: it has not ended after `limit` seconds.
         """
-        going = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED")
-        going += ("SIGNALING", "STOPPED")
+        going = [*("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED")]
+        going += ["SIGNALING", "STOPPED"]
         facts: dict[str, str] = {}
 
         def has_ended() -> bool:
