@@ -84,6 +84,18 @@ def test_who_has_no_home_gets_a_folder_for_the_process(tmp_path: Path, home: str
     assert list(folder.iterdir()) == []
 
 
+def test_a_folder_that_the_program_has_removed_is_no_trouble(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{ASK}; import shutil; shutil.rmtree(private_folder('a/b'))"],
+        env={"HOME": "/proc/none", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_cache_folder_where_others_can_rename_is_not_used(tmp_path: Path) -> None:
     cache, temporary = tmp_path / "open" / "cache", tmp_path / "temporary"
     cache.mkdir(parents=True)

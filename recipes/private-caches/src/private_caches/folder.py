@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import pwd
 import shutil
@@ -108,9 +109,11 @@ def _empty(folder: str, maker: int) -> None:
 
     Its name has been seen by then: somebody else could make it anew.
     """
-    if os.getpid() == maker:
+    if os.getpid() != maker:
+        return
+    with contextlib.suppress(OSError):  # the program has removed it, or the disk fails
         for path in Path(folder).iterdir():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
-                path.unlink(missing_ok=True)
+                path.unlink()
