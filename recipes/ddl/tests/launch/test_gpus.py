@@ -1,15 +1,13 @@
 """The GPUs by which ranks are counted where nobody says how many: each host's own share."""
 
-import contextlib
 import os
 import stat
 import subprocess
 import sys
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cgroups import ROOT, cgroup
 from ddl.launch.bind import own_gpus
 from ddl.launch.gpus import gpus_of_hosts
 from ddl.launch.hosts import Host
@@ -43,23 +41,6 @@ def test_devices_that_are_no_gpus_or_cannot_be_opened(tmp_path: Path) -> None:
     assert own_gpus(None, str(tmp_path / "none")) == 0
 
 
-@contextlib.contextmanager
-def cgroup_without_devices() -> Iterator[Path]:
-    """A cgroup in which no device may be opened; skips where none can be made."""
-    folder = Path("/sys/fs/cgroup/devices", f"ddl-test-{uuid.uuid4().hex[:8]}")
-    try:
-        folder.mkdir()
-        (folder / "devices.deny").write_text("c 1:5 rwm")  # /dev/zero
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-        pytest.skip(f"no cgroup can be made: {error.strerror}")
-    try:
-        yield folder
-    finally:
-        folder.rmdir()
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes device files")
 def test_a_gpu_that_the_cgroup_forbids(tmp_path: Path) -> None:
     """/dev/null and /dev/zero stand in for two GPUs."""
@@ -72,7 +53,7 @@ def test_a_gpu_that_the_cgroup_forbids(tmp_path: Path) -> None:
     if own_gpus(None, str(tmp_path)) != 2:
         pytest.skip("this disk is mounted nodev")
     ask = f"from ddl.launch.bind import own_gpus; print(own_gpus(None, {str(tmp_path)!r}))"
-    with cgroup_without_devices() as folder:
+    with cgroup(ROOT / "devices", {"devices.deny": "c 1:5 rwm"}) as folder:  # /dev/zero
         said = subprocess.check_output(
             ["sh", "-c", f'echo $$ >{folder}/cgroup.procs; exec "$0" -c "$1"', sys.executable, ask],
             text=True,

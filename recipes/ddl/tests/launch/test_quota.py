@@ -4,11 +4,10 @@ import contextlib
 import os
 import subprocess
 import sys
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cgroups import ROOT, cgroup
 from ddl.launch.bind import cpu_quota, threads_of_rank
 
 from conftest import DDLRUN
@@ -62,26 +61,10 @@ def test_threads_of_a_rank() -> None:
     assert threads_of_rank(2, 1, 64.0) == 2
 
 
-@contextlib.contextmanager
-def cgroup_with(quota: int) -> Iterator[Path]:
-    """A cgroup with that many thousandths of a processor; skips where none can be made."""
-    name = f"ddl-test-{uuid.uuid4().hex[:8]}"
-    first = Path("/sys/fs/cgroup/cpu" if Path("/sys/fs/cgroup/cpu").is_dir() else "/sys/fs/cgroup")
-    folder = first / name
-    try:
-        folder.mkdir()
-        if (folder / "cpu.max").exists():
-            (folder / "cpu.max").write_text(f"{quota * 100} 100000")
-        else:
-            (folder / "cpu.cfs_quota_us").write_text(f"{quota * 100}")
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-        pytest.skip(f"no cgroup with a quota can be made: {error.strerror}")
-    try:
-        yield folder
-    finally:
-        folder.rmdir()
+def cgroup_with(quota: int) -> contextlib.AbstractContextManager[Path]:
+    """A cgroup with that many thousandths of a processor."""
+    limits = {"cpu.max": f"{quota * 100} 100000", "cpu.cfs_quota_us": f"{quota * 100}"}
+    return cgroup(ROOT / "cpu" if (ROOT / "cpu").is_dir() else ROOT, limits)
 
 
 @pytest.mark.parametrize(("quota", "ranks", "threads"), [(500, 1, "1"), (1900, 1, "1")])
