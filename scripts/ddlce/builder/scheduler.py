@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shlex
 import shutil
 import signal
 import subprocess
@@ -18,15 +17,15 @@ from pydantic import ValidationError
 
 from ddlce.builder import worker
 from ddlce.builder.costs import own_costs, to_the_end
+from ddlce.builder.failure import Failure
 from ddlce.builder.inputs import source_paths
 from ddlce.builder.job import Event, Job
 from ddlce.engine.variants import VARIANTS
-from ddlce.errors import MachineError, WorkError
+from ddlce.errors import MachineError
 from ddlce.files import explain_os_errors
 from ddlce.filesystem import require
 from ddlce.locks import locked
 from ddlce.plan import Plan, Step, is_built
-from ddlce.platforms import BUILD_PLATFORM
 from ddlce.runner import runner_of
 from ddlce.settings import Settings
 from ddlce.store import Store
@@ -54,24 +53,6 @@ class Running:
     def seconds(self) -> float:
         """Wall time so far."""
         return time.monotonic() - self.started
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A step that failed: everything that its user needs to go on."""
-
-    name: str
-    package: str
-    phase: str
-    error: str
-    log: Path
-    subdir: str = BUILD_PLATFORM
-
-    def tail(self, lines: int = 30) -> list[str]:
-        """The log's last lines."""
-        with contextlib.suppress(OSError):
-            return self.log.read_text(errors="replace").splitlines()[-lines:]
-        return []
 
 
 @dataclass(frozen=True)
@@ -268,18 +249,6 @@ class Scheduler:
                 os.killpg(running.process.pid, signal.SIGKILL)
             running.process.wait()
         running.locks.close()
-
-
-def failure_error(failure: Failure) -> WorkError:
-    """The message for a failed step: package, phase, last lines, log and what to type next."""
-    tail = "\n".join(f"  │ {line}" for line in failure.tail())
-    recipe = shlex.quote(failure.name.partition("@")[0])
-    option = "" if failure.subdir == BUILD_PLATFORM else f" --platform {failure.subdir}"
-    return WorkError(
-        f"{failure.package}: failed in phase {failure.phase!r}: {failure.error}\n"
-        f"{tail}\n  log: {failure.log}",
-        f"for a shell in its build folder: ddlce debug {recipe}{option}",
-    )
 
 
 def memory_gb(step: Step) -> float:

@@ -81,8 +81,9 @@ def run_build(settings: Settings, plan: Plan, jobs: int, keep_going: bool) -> di
         WorkError: a package failed; it carries the last lines of the log.
     """
     from ddlce.builder.display import display
+    from ddlce.builder.failure import failure_error
     from ddlce.builder.inputs import locked_sources
-    from ddlce.builder.scheduler import Scheduler, failure_error
+    from ddlce.builder.scheduler import Scheduler
     from ddlce.errors import WorkError
     from ddlce.sources.fetch import fetch_sources
 
