@@ -24,7 +24,7 @@ from threading import Event
 
 from ddlce.errors import MachineError
 from ddlce.files import write_atomic
-from ddlce.sources.client import DownloadError, OnBytes, locked_until, run_client
+from ddlce.sources.client import BACKOFF_S, DownloadError, OnBytes, locked_until, run_client
 
 ETC = Path("/etc/apt")
 HELPER = "/usr/lib/apt/apt-helper"
@@ -248,7 +248,7 @@ APT::Architecture "{self.architecture}";
 APT::Architectures {{ "{self.architecture}"; }};
 APT::Sandbox::User "{"root" if os.geteuid() == 0 else ""}";
 Acquire::Languages "none";
-Acquire::Retries "3";
+Acquire::Retries "{len(BACKOFF_S)}";
 Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
 #clear APT::Update::Pre-Invoke;

@@ -1,7 +1,8 @@
 """Running a client that fetches a source: pip, apt, or one of our own.
 
 A client leaves the file in the folder that it is given; checking the bytes is the store's task.
-`DownloadError` says whether trying again can help.
+A client asks once and says, by `DownloadError.again`, whether asking again can help; `fetch.py`
+asks again after `BACKOFF_S`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from ddlce.errors import MachineError
 from ddlce.locks import locked
 
 POLL_S = 0.1
+#: Seconds before the second, third and fourth try of a download, which `fetch.py` makes.
+BACKOFF_S = (1.0, 4.0, 10.0)
 
 #: Called with the bytes that have arrived so far.
 OnBytes = Callable[[int], None]
@@ -27,7 +30,8 @@ class DownloadError(Exception):
 
     Args:
         reason: for the user, one or two lines.
-        again: whether the same call may succeed later (the network, not the request).
+        again: whether the same call may succeed later (the network, not the request). `fetch.py`
+            then makes it.
     """
 
     def __init__(self, reason: str, again: bool = True) -> None:

@@ -13,14 +13,12 @@ from typing import Literal
 from ddlce.errors import DdlceError, SourceError
 from ddlce.model.source import Source
 from ddlce.settings import Settings
-from ddlce.sources.client import Cancelled, DownloadError
+from ddlce.sources.client import BACKOFF_S, Cancelled, DownloadError
 from ddlce.sources.download import download
 from ddlce.sources.store import SourceStore
 
 #: Downloads at once: more would not fill a line faster and would fill small machines.
 PARALLEL = 4
-#: Seconds before the second, third and fourth try.
-BACKOFF_S = (1.0, 4.0, 10.0)
 
 How = Literal["present", "downloaded", "copied"]
 

@@ -28,6 +28,7 @@ def http_download(url: str, target: Path, report: OnBytes, stop: Event) -> None:
                 target.unlink()
                 raise DownloadError(f"{url}: the server has fewer bytes than are here already")
             if not response.ok:
+                # fetch.py makes the next try.
                 again = response.status_code >= 500 or response.status_code == 429
                 raise DownloadError(f"{url}: HTTP {response.status_code}", again=again)
             if response.status_code != requests.codes.partial_content:
