@@ -8,6 +8,8 @@ train in a group of their own, the others sleep. Each rank takes batches of the 
 ranks work on N times the data per step (weak scaling):
 
     efficiency(N) = samples/s on N ranks / (N x samples/s on 1 rank)
+
+outcome.py says how good a training must be to pass.
 """
 
 from __future__ import annotations
