@@ -61,7 +61,7 @@ def digest_parts(
 def file_parts(recipe: Recipe) -> Parts:
     """What the digest says of the recipe's files: content, and whether they may be executed.
 
-    `recipes/folders.py` chooses the files.
+    `recipes/folders.py` chooses the files, and leaves out those of IGNORED.
     """
     parts: Parts = {}
     for path in recipe.files:

@@ -21,7 +21,7 @@ class Recipe:
         folder: the folder that build scripts and patches are relative to.
         data: the parsed recipe.
         files: the files that the package is made from, beside its sources; of `tests/` only what
-            the recipe's tests take along.
+            the recipe's tests take along. `recipes/folders.py` chooses them, and has IGNORED.
         generated: True where `data` was made from a wheel's or a Debian package's metadata.
         cuda: the version of CUDA that it is rendered for, "13.0"; "" as the variants say.
         versions: variant key → the version for that CUDA, where the variants say another.
