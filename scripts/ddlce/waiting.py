@@ -16,7 +16,7 @@ from ddlce.ownership import user_name
 OnWait = Callable[[str], None]
 
 #: Longer than anything that is done under such a lock; seconds.
-PATIENCE_S = 3600.0
+LOCK_TIMEOUT_S = 3600.0
 POLL_S = 0.2
 
 
@@ -24,7 +24,7 @@ POLL_S = 0.2
 def waiting_lock(
     path: Path,
     on_wait: OnWait | None = None,
-    patience_s: float | None = None,
+    timeout_s: float | None = None,
     passing: bool = False,
 ) -> Iterator[None]:
     """`locks.locked`, for as long as a person would wait.
@@ -32,14 +32,14 @@ def waiting_lock(
     Args:
         path: the file to lock.
         on_wait: told who holds the lock, when somebody does.
-        patience_s: how long to wait; PATIENCE_S by default.
+        timeout_s: how long to wait; LOCK_TIMEOUT_S by default.
         passing: the file is removed at the end.
 
     Raises:
         MachineError: somebody holds it for longer; says who.
     """
-    patience_s = PATIENCE_S if patience_s is None else patience_s
-    deadline = time.monotonic() + patience_s
+    timeout_s = LOCK_TIMEOUT_S if timeout_s is None else timeout_s
+    deadline = time.monotonic() + timeout_s
     with contextlib.ExitStack() as stack:
         waited = False
         while True:
@@ -53,7 +53,7 @@ def waiting_lock(
             waited = True
             if time.monotonic() > deadline:
                 raise MachineError(
-                    f"cannot lock {path}: {who} has held it for {patience_s:.0f} seconds",
+                    f"cannot lock {path}: {who} has held it for {timeout_s:.0f} seconds",
                     "see whether that program still works, end it if not, and try again",
                 )
             time.sleep(POLL_S)

@@ -31,7 +31,7 @@ from bench.environment import environment_with
 from bench.lab import slurm as slurms
 from bench.lab.layout import parse_layout
 from bench.lab.network import bring_up, why_not
-from bench.lab.requeue import PATIENCE, SAVE_EVERY, WAYS, Cycle, Training
+from bench.lab.requeue import SAVE_EVERY, STATE_TIMEOUT_S, WAYS, Cycle, Training
 from bench.lab.slurm import Slurm, slurm_in
 
 HERE = Path(__file__).parent
@@ -105,7 +105,7 @@ def run_cycles(slurm: Slurm, prefix: Path, ask: argparse.Namespace, cycles: list
         )
     total = training.finish(40)
     undisturbed = Training(slurm, prefix, "undisturbed", 0.0, total)
-    slurm.wait(undisturbed.number, PATIENCE)
+    slurm.wait(undisturbed.number, STATE_TIMEOUT_S)
     print(f"{total} steps")
     return len(training.weights()) == 1 and training.weights() == undisturbed.weights()
 

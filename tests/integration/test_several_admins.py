@@ -229,7 +229,7 @@ def test_who_holds_a_lock_is_named_and_not_waited_for_for_ever(tmp_path: Path) -
     assert holder.stdin
     holder.stdout.readline()
     with pytest.raises(MachineError) as caught:
-        with waiting.waiting_lock(lock, said.append, patience_s=0.3):
+        with waiting.waiting_lock(lock, said.append, timeout_s=0.3):
             pass
     assert said == [f"process {holder.pid} (flock) of root"]
     assert caught.value.message == f"cannot lock {lock}: {said[0]} has held it for 0 seconds"

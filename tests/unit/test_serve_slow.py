@@ -31,8 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(server, "REQUEST", 1.5)
-    monkeypatch.setattr(server, "PATIENCE", 1.5)
+    monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 1.5)
+    monkeypatch.setattr(server, "ANSWER_TIMEOUT_S", 1.5)
     with serving(folder) as (address, _asked):
         yield address
 
@@ -50,7 +50,7 @@ def connect(url: str) -> socket.socket:
 def test_who_reads_slowly_holds_up_nobody(
     url: str, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "PATIENCE", 60)
+    monkeypatch.setattr(server, "ANSWER_TIMEOUT_S", 60)
     ask = f"GET /noarch/big.conda HTTP/1.1\r\nHost: x\r\n{wanted}\r\n".encode()
     with contextlib.ExitStack() as opened:
         for _ in range(3 * server.THREADS):

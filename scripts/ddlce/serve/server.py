@@ -22,11 +22,11 @@ from ddlce.serve.application import ChannelApp
 #: A thread is taken only while an answer is made.
 THREADS = 8
 #: Seconds after which a connection is closed on which nothing is asked for.
-IDLE = 20
+IDLE_TIMEOUT_S = 20
 #: Seconds that a client may take for one request, from its first byte to its last.
-REQUEST = 20.0
-#: A client that takes less than `LEAST` bytes of an answer in `PATIENCE` seconds is cut off.
-PATIENCE, LEAST = 60.0, 64 << 10
+REQUEST_TIMEOUT_S = 20.0
+#: A client that takes less than `LEAST_BYTES` of an answer in `ANSWER_TIMEOUT_S` is cut off.
+ANSWER_TIMEOUT_S, LEAST_BYTES = 60.0, 64 << 10
 #: Files that this process has open beside its connections and the files that it sends on them.
 OWN_FILES = 64
 MOST_CONNECTIONS = 2048
@@ -51,7 +51,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
         done = bool(super().received(data))
         if self.request is not before or before is None:
             self.asked_since = time.monotonic()
-        elif time.monotonic() - self.asked_since > REQUEST:
+        elif time.monotonic() - self.asked_since > REQUEST_TIMEOUT_S:
             self.will_close = True
         return done
 
@@ -66,8 +66,8 @@ class Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
         now = time.monotonic()
         if not self.total_outbufs_len:
             self.taken_since, self.taken = now, 0
-        elif now - self.taken_since > PATIENCE:
-            if self.taken < LEAST:
+        elif now - self.taken_since > ANSWER_TIMEOUT_S:
+            if self.taken < LEAST_BYTES:
                 self.handle_close()  # it may never be ready to be written to again
                 return False
             self.taken_since, self.taken = now, 0
@@ -104,8 +104,8 @@ def listen(app: Callable[..., Any], host: str, port: int) -> Any:
         max_request_header_size=LONGEST_HEAD,
         max_request_body_size=LONGEST_BODY,
         asyncore_use_poll=True,  # select() knows files below 1024 only
-        channel_timeout=IDLE,
-        cleanup_interval=IDLE // 2,
+        channel_timeout=IDLE_TIMEOUT_S,
+        cleanup_interval=IDLE_TIMEOUT_S // 2,
     )
     made.channel_class = Channel
     return made

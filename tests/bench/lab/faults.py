@@ -23,7 +23,7 @@ from bench.lab.run import GRACE, Outcome, run_on
 
 PROGRAMS = Path(__file__).parents[3] / "recipes" / "ddl" / "tests" / "ranks" / "programs"
 WAYS = ("cut", "stop", "kill")
-PATIENCE = 60.0
+RUN_TIMEOUT_S = 60.0
 """Seconds that ranks have to begin, and after the fault to tell."""
 UNREACHED = 40.0
 """Seconds that a host has to clear up by itself when it is cut off from ddlrun; the wrapper of a
@@ -176,7 +176,7 @@ class Job:
         helper = threading.Thread(target=self._help, args=(reports, ended, survive), daemon=True)
         helper.start()
         grace = UNREACHED if self.way == "cut" and not survive else GRACE
-        outcome = run_on(self.lab, "h0", started.command, started.env, PATIENCE, grace)
+        outcome = run_on(self.lab, "h0", started.command, started.env, RUN_TIMEOUT_S, grace)
         helper.join()
         # Without survive.py nobody writes down when a rank has ended.
         last_words = told_at_end(outcome, reports / "fault", ended) if survive else {}
@@ -184,14 +184,14 @@ class Job:
 
     def _help(self, reports: Path, ended: Path, survive: bool) -> None:
         """Cuts the cable when storm.py says so; ends the fault when the others have reported."""
-        if self.way == "cut" and wait_until((reports / "fault").exists, PATIENCE / 2):
+        if self.way == "cut" and wait_until((reports / "fault").exists, RUN_TIMEOUT_S / 2):
             self.lab.cut(self.hosts[-1])
         if survive:
             # Those behind a cut cable have an error too.
             lost = 0 if self.way == "cut" else 1
             enough = len(self.hosts) - lost
             wait_until(
-                lambda: len(told(reports).keys() | told(ended).keys()) >= enough, PATIENCE / 2
+                lambda: len(told(reports).keys() | told(ended).keys()) >= enough, RUN_TIMEOUT_S / 2
             )
             if self.way == "cut":
                 self.lab.restore(self.hosts[-1])  # mpiexec waits for its proxies
@@ -215,7 +215,7 @@ def run_fault(layout: Layout, prefix: Path, way: str, seed: int, timeout: float)
         left += lab.shared_memory()
     said = [line for line in outcome.stderr.splitlines() if line.startswith("ddlrun: ")]
     if outcome.code is None:
-        fault = replace(fault, failure=f"ddlrun has not ended after {PATIENCE:g} s")
+        fault = replace(fault, failure=f"ddlrun has not ended after {RUN_TIMEOUT_S:g} s")
     return replace(
         fault,
         said=said[0] if said else outcome.stderr.strip()[-200:],

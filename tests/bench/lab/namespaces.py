@@ -12,7 +12,7 @@ from pathlib import Path
 
 SWITCH = "ddlsw"
 NAMESPACES = Path("/run/netns")
-PATIENCE = 10.0
+PROCESS_TIMEOUT_S = 10.0
 """Seconds that a killed process has to go."""
 
 
@@ -68,7 +68,7 @@ def wait_until(what: Callable[[], object], seconds: float, pause: float = 0.01) 
 def kill_all(namespaces: list[Path], spare: set[int]) -> int:
     """Kills every process in the namespaces, and waits until they are gone."""
     seen: set[int] = set()
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + PROCESS_TIMEOUT_S
     while alive := set(processes(namespaces)) - spare:
         if time.monotonic() > end:
             raise LabError(f"process {min(alive)} in the lab does not end when killed")

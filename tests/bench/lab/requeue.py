@@ -19,7 +19,7 @@ from bench.lab.slurm import Slurm
 WORKER = Path(__file__).parent / "workers" / "requeue.py"
 SAVE_EVERY = 3
 """Steps between the worker's checkpoints."""
-PATIENCE = 90.0
+STATE_TIMEOUT_S = 90.0
 """Seconds for the job to end, and to begin again."""
 FOREVER = 10**9
 
@@ -185,7 +185,7 @@ class Training:
         if self.state() != "PENDING":
             self._order("scontrol", "requeue", str(self.number))
         self._hurry()
-        state = self._slurm.wait(self.number, PATIENCE)["JobState"]
+        state = self._slurm.wait(self.number, STATE_TIMEOUT_S)["JobState"]
         if state != "COMPLETED":
             raise LabError(f"the job has ended as {state}: {(self.folder / 'out').read_text()}")
         return total
@@ -241,7 +241,7 @@ class Training:
         A slurmd does not launch a job in the second in which it has ended it.
         """
         time.sleep(2)
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + STATE_TIMEOUT_S
         while self.state() not in ("RUNNING", "COMPLETED"):
             self._slurm.run("scontrol", "update", f"JobId={self.number}", "StartTime=now")
             if time.monotonic() > end:
@@ -249,10 +249,10 @@ class Training:
             time.sleep(0.3)
 
     def _until(self, is_so: Callable[[], bool], what: str) -> None:
-        if not wait_until(is_so, PATIENCE, 0.1):
+        if not wait_until(is_so, STATE_TIMEOUT_S, 0.1):
             out = self.folder / "out"
             said = out.read_text()[-2000:] if out.exists() else ""
-            raise LabError(f"{what}: not after {PATIENCE:g} s; {self.state()}; {said}")
+            raise LabError(f"{what}: not after {STATE_TIMEOUT_S:g} s; {self.state()}; {said}")
 
 
 def _is_complete(path: Path) -> bool:

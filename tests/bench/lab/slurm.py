@@ -25,7 +25,7 @@ PROGRAMS = ("slurmctld", "slurmd", "munged", "mungekey", "sbatch", "srun", "scon
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GPUS = 2
 """GPUs of each host: Slurm counts them, and there is nothing behind."""
-PATIENCE = 60.0
+HOSTS_TIMEOUT_S = 60.0
 """Seconds for all hosts to report to the controller."""
 
 CONFIGURATION = """\
@@ -195,7 +195,7 @@ def slurm_in(lab: Lab, cpus: int = 2) -> Iterator[Slurm]:
         for host in lab.names:
             start(host, "slurmd", "-D", "-N", host)
         ready = dict.fromkeys(lab.names, "idle")
-        slurm.until(lambda: slurm.states() == ready, PATIENCE, "the hosts of Slurm")
+        slurm.until(lambda: slurm.states() == ready, HOSTS_TIMEOUT_S, "the hosts of Slurm")
         yield slurm
     finally:
         lab.clear()

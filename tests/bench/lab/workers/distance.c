@@ -11,7 +11,7 @@
 
 enum { PERIOD = 4000000, WARM = 4, ROUNDS = 16 }; /* nanoseconds; exchanges */
 
-static const double PATIENCE = 1e-4; /* seconds */
+static const double EXCHANGE_TIMEOUT_S = 1e-4;
 static _Alignas(64) atomic_long ball;
 static struct timespec start;
 
@@ -43,7 +43,7 @@ static void sleep_until(long sample) {
 static int has_come(long value) {
   for (double begin = 0; atomic_load_explicit(&ball, memory_order_acquire) != value;) {
     if (begin == 0) begin = now();
-    if (now() - begin > PATIENCE) return 0;
+    if (now() - begin > EXCHANGE_TIMEOUT_S) return 0;
   }
   return 1;
 }
