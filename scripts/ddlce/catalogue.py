@@ -105,10 +105,6 @@ def how_verified(lock: EnvLock, package: LockedPackage) -> str:
     """How a locked package was tested.
 
     Ours is in the channel only after its tests have passed where it was built.
-
-    Args:
-        lock: of the environment.
-        package: one of its packages.
     """
     if package.channel != OWN_CHANNEL:
         return "not by us: another channel's"

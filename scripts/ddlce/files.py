@@ -201,8 +201,6 @@ def link_or_copy(source: Path, target: Path, *, closed: bool = False) -> None:
     Call it under a lock.
 
     Args:
-        source: the file.
-        target: its new name.
         closed: link only what nobody but this user can change.
     """
     with explain_os_errors(target):

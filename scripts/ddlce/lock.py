@@ -54,8 +54,6 @@ def lock_env(settings: Settings, env: str, channel: str, *, check: bool = False)
     """Lock an environment for every platform of its manifest that the channel has.
 
     Args:
-        settings: where the manifest, the locks and the caches are.
-        env: the manifest's name.
         channel: the address of our own channel.
         check: compare only.
 

@@ -85,11 +85,6 @@ class Side:
 def make_side(settings: Settings, plan: Plan, env: str) -> Side:
     """What there is of a platform.
 
-    Args:
-        settings: where the store, the locks and the environments are.
-        plan: of the platform.
-        env: the environment's name.
-
     Raises:
         WorkError: a package of the plan was not built.
     """

@@ -62,7 +62,6 @@ def smoke_command(
     """What runs the smoke suite of `env`, emulated where it is another platform's.
 
     Args:
-        settings: says where environments are.
         env: an environment's or clone's name, ENV/RELEASE-DIGEST, or any conda prefix.
         arguments: of ddlce-smoke.
         environ: the caller's variables.
@@ -91,7 +90,6 @@ def pass_once(settings: Settings, prefix: Path, platform: str | None = None) -> 
     """Run the suite of a release with a report, unless it has passed before.
 
     Args:
-        settings: says where reports are kept.
         prefix: the release.
         platform: its platform, if that is not this machine's.
 

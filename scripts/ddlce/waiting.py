@@ -30,7 +30,6 @@ def waiting_lock(
     """`locks.locked`, for as long as a person would wait.
 
     Args:
-        path: the file to lock.
         on_wait: told who holds the lock, when somebody does.
         timeout_s: how long to wait; LOCK_TIMEOUT_S by default.
         passing: the file is removed at the end.

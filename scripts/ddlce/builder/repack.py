@@ -113,7 +113,6 @@ class _Files:
     """Rewrites the files of a package and their entries in paths.json.
 
     Args:
-        paths: info/paths.json.
         records: files that take their place among them.
     """
 

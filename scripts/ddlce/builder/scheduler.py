@@ -75,7 +75,6 @@ class Scheduler:
         plan: the steps; those marked for reuse are not touched.
         jobs: how many recipes may build at once.
         keep_going: after a failure, go on with what does not depend on it.
-        watch: where progress goes.
     """
 
     def __init__(

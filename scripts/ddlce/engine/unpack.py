@@ -45,7 +45,6 @@ def fill(
     Args:
         packages: what a lock has of each, and its `stem` and `url`.
         caches: folders of unpacked packages, searched in this order.
-        on_wait: told once who else is bringing packages into the first cache.
 
     Returns:
         Stem → where the unpacked package is.

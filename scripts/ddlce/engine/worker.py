@@ -62,7 +62,6 @@ def call(
         module: what calls `serve`.
         request: its argument.
         progress: called while it works.
-        on_wait: told who holds a lock that it waits for.
 
     Raises:
         WorkerError: the worker's function raised.

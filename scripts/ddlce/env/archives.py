@@ -88,7 +88,6 @@ def read_archives(
     Args:
         packages: of the lock.
         channels: name → address of each channel.
-        prefix: where the environment is.
     """
     python = next((p for p in packages if p.name == "python"), None)
     version = ".".join(python.version.split(".")[:2]) if python else ""

@@ -80,11 +80,8 @@ def clone(
     """Copy the environment at `source` to a new one.
 
     Args:
-        settings: the user's caches.
         name: a name (see `clones_folder`) or a path.
         source: a complete environment.
-        progress: called for each package.
-        on_wait: called once when another process is at work on the same clone.
 
     Raises:
         InputError: the name is not usable, the target exists, or the source is not ours.

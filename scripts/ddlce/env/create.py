@@ -81,11 +81,7 @@ def create(
 
     Args:
         settings: the root, and the tree with the condarc template.
-        lock: what to install.
         channel: the address of our own channel.
-        offline: use nothing on the network.
-        progress: called for each package.
-        on_wait: called once when another process is at work under the root.
         runner: runs programs of the lock's platform, where it is not this machine's.
         default: whether it becomes the default release of its environment.
 

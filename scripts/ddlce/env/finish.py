@@ -39,7 +39,6 @@ def finish(
 
     Args:
         prefix: the environment, or the folder that becomes it.
-        origin: what it is.
         command: what the user typed.
         records: all packages that it has.
         specs: what this command asked for; all that the origin names by default.

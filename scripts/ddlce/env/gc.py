@@ -77,8 +77,6 @@ def collect(
     Args:
         keep: how many releases of each environment stay for each platform, the default one among
             them; the newest of the others are chosen by the time they were made.
-        dry_run: only say what would be removed.
-        on_wait: told once who else is at work under the root.
 
     Raises:
         MachineError: others could change the root, or a release in it cannot be read.

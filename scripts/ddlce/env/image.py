@@ -100,12 +100,9 @@ def make_image(
     """Make the image of a release for a place, or find the one that is there.
 
     Args:
-        settings: the root and the user's cache.
         source: the prefix of a complete release.
         place: a folder of the nodes, as it will be there; see `check_node_place`.
         folder: where images are kept; `images_folder` by default.
-        progress: called for each package.
-        on_wait: called once when another process makes an image in the same folder.
 
     Raises:
         InputError: `source` is no release, the place is not usable, or the release has something

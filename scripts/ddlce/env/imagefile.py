@@ -101,9 +101,7 @@ def write_image(
 
     Args:
         content: what it holds.
-        folder: where.
         name: the begin of its own name; see `Written.path`.
-        progress: called for each package.
 
     Raises:
         SourceError: a file of the release is gone.

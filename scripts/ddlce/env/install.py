@@ -53,13 +53,9 @@ def install_specs(
     does not come back.
 
     Args:
-        settings: the user's caches.
         prefix: a clone.
         specs: match specs.
         channel: another address of our own channel than the one it was installed from.
-        offline: use nothing on the network.
-        progress: called for each package.
-        on_wait: called once when another process is at work on the same clone.
 
     Raises:
         InputError: frozen, not ours, or the specs cannot be satisfied together with what the
@@ -156,8 +152,6 @@ def _note(
     """Write down what the clone now has and was asked for.
 
     Args:
-        prefix: the clone.
-        origin: its new one.
         specs: those of this change.
         known: the packages that it had, as `name-version-build`.
 

@@ -72,7 +72,6 @@ def plan_links(source: Path, target: Path, records: list[Record], pkgs: Path) ->
     """What to make for a clone of `source`; nothing is written yet.
 
     Args:
-        source: the environment.
         target: the prefix that the clone's files will name.
         records: the source's packages.
         pkgs: the read-only cache of the source's release; its content was checked then.
@@ -96,10 +95,8 @@ def link_files(
     """Carry out the plans in the empty folder `staging`.
 
     Args:
-        plans: of all packages.
         staging: the new prefix.
         sharing: counts how the files were made.
-        progress: called for each package.
 
     Raises:
         SourceError: a file of the source, or of the cache, is not there.

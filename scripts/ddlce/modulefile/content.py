@@ -59,7 +59,6 @@ def read_content(prefix: Path, name: str | None = None) -> ModuleContent:
     """Read a prefix and run its activation.
 
     Args:
-        prefix: a complete environment of ours.
         name: the module's name; the environment's by default.
 
     Raises:

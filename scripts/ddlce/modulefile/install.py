@@ -57,7 +57,6 @@ def write_modulefiles(
         layout: of the root that the environment's current release is looked up in.
         into: the folder to write to; `<root>/modulefiles` by default.
         name: the module's name; the environment's by default.
-        on_wait: told once who else is at work under the root, or writes into the same folder.
 
     Raises:
         InputError: not such an environment, not a name, or activation that no modulefile can do.

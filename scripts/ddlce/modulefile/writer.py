@@ -107,7 +107,6 @@ class ModuleWriter(ABC):
         """Put elements before those of a variable.
 
         Args:
-            name: the variable.
             elements: in the order in which they are to stand.
             delim: one character.
             tail: where the variable was not set, end it with an empty element, which stands

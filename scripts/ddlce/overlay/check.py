@@ -88,7 +88,6 @@ def check(layout: Layout, prefix: Path, overlay: Overlay, against: Path | None =
 
     Args:
         layout: the root, whose default release is named.
-        overlay: what it is.
         against: another release to compare it with, before one moves to that.
 
     Raises:

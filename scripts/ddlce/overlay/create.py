@@ -62,10 +62,8 @@ def make_overlay(
     """Make an overlay on a release; nothing of the release is copied or changed.
 
     Args:
-        settings: the user's cache, which has the locks.
         name: a name in the folder of clones, or a path.
         release: the release's prefix.
-        on_wait: called once when another process is at work on the same overlay.
 
     Raises:
         InputError: the name is not usable, there is something at its place, it is inside of the

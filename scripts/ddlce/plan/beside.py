@@ -52,7 +52,6 @@ def make_cuda_plan(settings: Settings, cuda: str, native: Plan) -> Plan:
     the one build that there is of all others.
 
     Args:
-        settings: the folders.
         cuda: the version of CUDA, "13.0".
         native: the plan of the build platform; steps of another CUDA variant in it do not count.
 
@@ -66,7 +65,6 @@ def add_set(settings: Settings, name: str, plan: Plan) -> Plan:
     """The plan with the packages of a set, which stand on those for CPUs.
 
     Args:
-        name: the set.
         plan: the plan of the build platform; steps of CUDA variants in it stay.
 
     Raises:

@@ -79,9 +79,6 @@ def load_set_recipes(
 ) -> dict[str, Recipe]:
     """The recipes of a set by name: those in its folder, then those of its table.
 
-    Args:
-        name: the set.
-
     Raises:
         InputError: no such set, a recipe that is none, a package that is there already.
     """

@@ -44,7 +44,6 @@ class ChannelApp:
     Args:
         folder: the channel: one folder per subdir.
         channel: its description; only its subdirs are served.
-        pages: the loaded templates.
     """
 
     def __init__(self, folder: Path, channel: Channel, pages: Pages) -> None:

@@ -87,7 +87,6 @@ def listen(app: Callable[..., Any], host: str, port: int) -> Any:
     waitress's own limit of 100 it stops answering until a connection that is already open closes.
 
     Args:
-        app: a WSGI application.
         host: the address, as a number or a name.
         port: the TCP port; 0 takes a free one.
 

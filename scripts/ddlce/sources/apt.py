@@ -79,7 +79,6 @@ class Apt:
         Args:
             package: source or binary package.
             version: exact, or "" for the one that apt prefers.
-            binary: a binary package.
 
         Raises:
             DownloadError: the lists do not have it.
@@ -109,7 +108,6 @@ class Apt:
 
         Args:
             package: source or binary package.
-            binary: a binary package.
             pattern: shell pattern of the file's name.
 
         Raises:
@@ -174,10 +172,6 @@ class Apt:
 
         Args:
             pool: the path in the archive.
-            sha256: of the file.
-            target: where it is written.
-            report: progress.
-            stop: ends the download when set.
 
         Raises:
             DownloadError: none of the machine's archives has it there.
@@ -287,7 +281,6 @@ def with_source_packages(name: str, text: str) -> str:
 
     Args:
         name: its file name: `*.sources` is deb822, anything else one line per source.
-        text: its content.
     """
     if name.endswith(".sources"):
         return re.sub(r"(?im)^Types:.*$", "Types: deb deb-src", text)
@@ -303,7 +296,6 @@ def in_suite(name: str, text: str, ours: str, suite: str, area: str = "") -> str
 
     Args:
         name: its file name: `*.sources` is deb822, anything else one line per source.
-        text: its content.
         ours: the machine's suite, "bookworm".
         suite: the wanted one.
         area: of the archive, in the place of the machine's own.

@@ -24,11 +24,8 @@ def download(source: Source, folder: Path, cache: Path, report: OnBytes, stop: E
     """Fetch a locked source with its own client, then by its upstream URL if it has one.
 
     Args:
-        source: what to fetch.
         folder: for unfinished files; may hold those of a killed run.
         cache: where apt's lists are kept.
-        report: progress.
-        stop: ends the download when set.
 
     Raises:
         DownloadError: neither way delivered; the reason names both.

@@ -61,10 +61,7 @@ def fetch_sources(
 
     Args:
         sources: from `sources.lock`.
-        settings: says where the store is.
-        progress: display.
         origin: a folder made by `export_sources`; then nothing else is used, no network.
-        parallel: downloads at once.
 
     Returns:
         One entry per source, in the order given.

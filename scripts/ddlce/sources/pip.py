@@ -49,8 +49,6 @@ def pip_resolve(
         requirements: in the form of PEP 508.
         constraints: name → the version that it must have, if it is chosen at all.
         folder: an empty folder.
-        report: progress.
-        stop: ends it when set.
         target: what the wheels are for.
 
     Raises:
@@ -97,8 +95,6 @@ def pip_download(
     Args:
         requirement: `name==version`, or a name for the newest.
         folder: an empty folder.
-        report: progress.
-        stop: ends the download when set.
         sdist: take the source distribution instead of a wheel.
         sha256: the locked digest: pip then takes only that file.
         target: what a wheel is for; any Python is that of this process.

@@ -109,9 +109,7 @@ class Resolver:
     """Finds the file for a request, downloads it into the store and makes its lock entry.
 
     Args:
-        settings: says where the store is.
         subdir: the platform that arch-specific files are wanted for.
-        report: progress in bytes.
         suite: of Debian's, that packages are wanted from; "" for the machine's own.
         area: of that suite's archive, as "non-free"; "" for the machine's own.
     """
@@ -142,7 +140,6 @@ class Resolver:
         """Lock entries for a request; a Debian source package has several files.
 
         Args:
-            request: what is wanted.
             files: which files of a Debian source package are wanted, as a shell pattern.
             url: the upstream project's address of the same bytes, a second way. For a Debian
                 source package it is that of the upstream tarball.
@@ -258,8 +255,6 @@ def merged(lock: SourcesLock, new: list[Source], keep_versions: bool = False) ->
     """The lock with new entries, in the place of other versions for the same platform.
 
     Args:
-        lock: the lock so far.
-        new: entries for it.
         keep_versions: let other versions stand; an entry of the same bytes is always replaced.
     """
     digests = {source.sha256 for source in new}

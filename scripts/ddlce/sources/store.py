@@ -133,7 +133,6 @@ def check_bytes(path: Path, source: Source, origin: Path | None = None) -> None:
     """Compare a file with the lock.
 
     Args:
-        source: its entry.
         origin: where it came from, for the message.
 
     Raises:

@@ -90,7 +90,6 @@ def conda_dependencies(
     """Match specs for a wheel's requirements, sorted.
 
     Args:
-        target: what the package is for.
         drop: requirements (PyPI names) to leave out.
         ours: the packages made from wheels, by canonical PyPI name.
 

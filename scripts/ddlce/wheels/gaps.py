@@ -25,12 +25,7 @@ class Gap:
 
 
 def find_gaps(entry: WheelEntry, wheel: WheelMetadata) -> Iterator[Gap]:
-    """What the entry must still say before the wheel makes a package.
-
-    Args:
-        entry: what the table says.
-        wheel: the wheel's metadata.
-    """
+    """What the entry must still say before the wheel makes a package."""
     named = f"{wheel.name} {wheel.version}"
     if not (entry.license or wheel.license):
         yield Gap(

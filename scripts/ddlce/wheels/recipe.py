@@ -88,7 +88,6 @@ def wheel_recipes(
     Args:
         manifest: recipes/wheels/wheels.yaml, or the table of a variant beside it.
         lock: the locked sources, wheel metadata included.
-        target: what they are for.
         others: what a variant's table finds elsewhere.
 
     Raises:
@@ -202,9 +201,6 @@ def _recipe(
 
 def refuse_newer(wheel: WheelMetadata, target: Target) -> None:
     """Fail on a wheel that does not run on the oldest glibc that the packages shall run on.
-
-    Args:
-        target: what the packages are for.
 
     Raises:
         InputError: it needs a newer one.
