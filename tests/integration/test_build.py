@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -175,7 +174,7 @@ def test_killed_builds_are_resumed_and_leave_no_process(tree: MiniTree) -> None:
 
 def has_worker(tree: MiniTree) -> bool:
     command = ["pgrep", "-f", f"ddlce.builder.worker {tree.settings.work}"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return run(command).returncode == 0
 
 
 def test_two_builders_share_the_work(tree: MiniTree) -> None:
@@ -298,7 +297,7 @@ def test_killed_index_leaves_a_readable_channel(tree: MiniTree) -> None:
 
 
 @pytest.mark.skipif(
-    subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0,
+    run(["unshare", "-m", "true"]).returncode != 0,
     reason="needs root, to mount a small file system",
 )
 def test_a_full_disk_and_a_read_only_cache_are_named(tree: MiniTree) -> None:

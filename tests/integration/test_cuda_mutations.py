@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.cudavariant import build_cuda_variant, launch_simulated
+from support.run import run
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -93,7 +93,7 @@ def test_a_removed_wait_is_found(
     text = source.read_text()
     assert text.count(there) == 1
     source.write_text(text.replace(there, instead))
-    subprocess.run(["cmake", "--build", cuda_variant], check=True, capture_output=True)
+    run(["cmake", "--build", cuda_variant], check=True)
     variables = {"CUDASIM_DELAY": "3000", "DDL_TIMEOUT": "5"}
     if program.endswith("fault"):
         variables["CUDASIM_FAULT"] = "nccl-hang@3:1"
@@ -116,7 +116,7 @@ def test_nothing_is_found_with_all_waits(
     prefix: Path, cuda_sim: str, cuda_variant: Path, device: Path
 ) -> None:
     """What the tests above change is undone."""
-    subprocess.run(["cmake", "--build", cuda_variant], check=True, capture_output=True)
+    run(["cmake", "--build", cuda_variant], check=True)
     for program in ("order", "values"):
         done = launch_simulated(prefix, cuda_variant, cuda_sim, program, n=2, CUDASIM_DELAY="3000")
         assert done.returncode == 0, done.stderr

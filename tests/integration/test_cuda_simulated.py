@@ -7,7 +7,6 @@ while, and a program that touches memory without an order with a stream's operat
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from support.cudavariant import Result, launch_simulated
+from support.run import run as run_program
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
 
@@ -206,7 +206,7 @@ def run_alone(cuda: str, body: str) -> Result:
     runtime = next(library for library in cuda.split() if "libcudart" in library)
     end = "check(c.cudaDeviceSynchronize())\n"
     command = [sys.executable, "-c", f"{PRELUDE}\n{body}\n{end}", runtime]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_program(command)
 
 
 @pytest.mark.parametrize("name", FAULTS)

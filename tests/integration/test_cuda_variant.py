@@ -7,12 +7,12 @@ The tests that need a GPU are in recipes/ddl/tests/gpu.
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ddlce.smoke import clean_environment
+from support.run import run as run_program
 from support.suites import run_suite
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
@@ -36,9 +36,7 @@ def environment(prefix: Path, cuda_variant: Path) -> dict[str, str]:
 
 
 def run(environment: dict[str, str], *command: object) -> str:
-    done = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, env=environment
-    )
+    done = run_program([str(word) for word in command], env=environment)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
 

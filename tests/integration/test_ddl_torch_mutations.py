@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.cudatorch import launch_torch
+from support.run import run as run_program
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -62,7 +63,7 @@ def build(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         *(f"-DCMAKE_INSTALL_PREFIX={folder}/installed", "-DCMAKE_INSTALL_LIBDIR=lib"),
     ]
     for command in (configure, ["cmake", "--build", folder / "build"]):
-        subprocess.run([str(word) for word in command], check=True, capture_output=True)
+        run_program([str(word) for word in command], check=True)
     return folder
 
 
@@ -70,7 +71,7 @@ def run(prefix: Path, simulated: dict[str, str], build: Path) -> subprocess.Comp
     """Install what was built, and run the program with it on two ranks."""
     for step in (["--build", build / "build"], ["--install", build / "build"]):
         command = ["cmake", *map(str, step)]
-        subprocess.run(command, check=True, capture_output=True)
+        run_program(command, check=True)
     (site,) = build.glob("installed/lib/python3*/site-packages")
     (build / "program.py").write_text(PROGRAM)
     variables = {

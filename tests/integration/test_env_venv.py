@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from ddlce.smoke import clean_environment
 from support.minienv import hello_wheel, packages_alone
+from support.run import run as run_program
 
 pytestmark = pytest.mark.built
 
@@ -20,13 +20,7 @@ VIRTUALENV = ("virtualenv", "distlib", "filelock", "platformdirs", "python-disco
 
 def run(prefix: Path, *command: str | Path, **env: str) -> str:
     """What a command says, with the release's programs first."""
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**clean_environment(prefix, os.environ), **env},
-    )
+    done = run_program(command, env={**clean_environment(prefix, os.environ), **env})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -20,6 +20,7 @@ from ddlce.engine.solve import solve
 from ddlce.settings import load_settings
 from ddlce.sources.client import DownloadError
 from ddlce.sources.pip import pip_download
+from support.run import run as run_program
 
 pytestmark = pytest.mark.built
 
@@ -74,11 +75,9 @@ def intel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(launcher: Path, program: Path, ranks: int, **variables: str) -> str:
-    done = subprocess.run(
+    done = run_program(
         [launcher, "-n", str(ranks), program, str(ranks)],
         env={"PATH": f"{launcher.parent}:/usr/bin:/bin", "HOME": os.environ["HOME"], **variables},
-        capture_output=True,
-        text=True,
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -87,7 +86,7 @@ def run(launcher: Path, program: Path, ranks: int, **variables: str) -> str:
 
 def libmpi(program: Path, **variables: str) -> str:
     """The libmpi that the dynamic linker takes for a program."""
-    done = subprocess.run(["ldd", program], env=variables, capture_output=True, text=True)
+    done = run_program(["ldd", program], env=variables)
     (line,) = [line for line in done.stdout.splitlines() if "libmpi.so" in line]
     return os.path.normpath(line.split("=>")[1].split("(")[0].strip())
 
@@ -129,6 +128,6 @@ def test_the_program_fails_loudly_without_any_mpi(prefixes: dict[str, Path]) -> 
     if shutil.which("ldconfig") and "libmpi.so.12" in subprocess.getoutput("ldconfig -p"):
         pytest.skip("this machine has a libmpi.so.12 of its own")
     program = prefixes["external"] / "bin" / "reduce"
-    done = subprocess.run([program, "1"], env={}, capture_output=True, text=True)
+    done = run_program([program, "1"], env={})
     assert done.returncode == 127
     assert "libmpi.so.12" in done.stderr

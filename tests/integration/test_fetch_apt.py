@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import shutil
-import subprocess
 import tarfile
 import threading
 from pathlib import Path
@@ -18,6 +17,7 @@ from ddlce.settings import Settings
 from ddlce.sources import SourceStore, apt, fetch_sources
 from ddlce.sources import fetch as fetch_module
 from ddlce.sources.resolve import Request, Resolver
+from support.run import run
 
 pytestmark = pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt on this machine")
 
@@ -221,13 +221,13 @@ def test_several_at_once_share_one_apt(mirror: Mirror, settings: Settings) -> No
     shutil.rmtree(settings.cache)
     errors: list[BaseException] = []
 
-    def run() -> None:
+    def fetch_once() -> None:
         try:
             fetch_sources(sources, settings)
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=run) for _ in range(2)]
+    threads = [threading.Thread(target=fetch_once) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -254,4 +254,4 @@ def test_a_machine_without_apt_sources_is_told(
 def test_dpkg_orders_the_versions() -> None:
     assert apt._newer("1.0~rc1", "1.0") == "1.0"
     assert apt._newer("1:0.1", "9") == "1:0.1"
-    assert subprocess.run(["dpkg", "--version"], capture_output=True).returncode == 0
+    assert run(["dpkg", "--version"]).returncode == 0

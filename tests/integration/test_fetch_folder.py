@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,12 @@ import pytest
 from ddlce.model.source import Source
 from ddlce.settings import Settings
 from ddlce.sources import SourceStore
+from support.run import run
 from support.sourceserver import Server, ddlce, lock, publish
 
 
 def can_unshare() -> bool:
-    return subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode == 0
+    return run(["unshare", "-n", "true"]).returncode == 0
 
 
 def test_a_folder_serves_a_machine_without_network(

@@ -17,6 +17,7 @@ from support.cudatorch import launch_on_gpus, launch_torch, simulate_release
 from support.gpuhost import needs_root, on_gpu_host
 from support.horovodsim import horovod_kernels
 from support.releases import installed
+from support.run import run as run_program
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -63,10 +64,8 @@ def simulated(gpu_prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 def run(prefix: Path, *words: str | Path, **variables: str) -> Result:
     """Run a program of the release."""
-    return subprocess.run(
+    return run_program(
         [str(prefix / "bin" / words[0]), *map(str, words[1:])],
-        capture_output=True,
-        text=True,
         env={**clean_environment(prefix, os.environ), **variables},
     )
 
@@ -173,12 +172,7 @@ def test_the_page_for_a_machine_with_gpus(
     """Every step of it runs, and nothing is said of a GPU that was not there."""
     environ = {**clean_environment(gpu_prefix, os.environ), **simulated, "CUDASIM_DELAY": "0"}
     command = [sys.executable, BENCH / "gpu_page.py", "--quick", "--prefix", gpu_prefix]
-    done = subprocess.run(
-        [str(word) for word in (*command, "--out", tmp_path)],
-        capture_output=True,
-        text=True,
-        env=environ,
-    )
+    done = run_program([str(word) for word in (*command, "--out", tmp_path)], env=environ)
     page = (tmp_path / "gpu.md").read_text()
     outcomes = dict(re.findall(r"^\| (\w+): [^|]*\| ([^|]*) \|", page, re.MULTILINE))
     # Against the copies that a real GPU makes, LMS falls short of its bar here.

@@ -16,6 +16,7 @@ import pytest
 from ddlce.elf import parse_elf
 from ddlce.smoke import clean_environment
 from support.releases import installed
+from support.run import run as run_program
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -52,12 +53,9 @@ def prefix() -> Path:
 
 
 def run(prefix: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return run_program(
         [str(prefix / "bin" / words[0]), *map(str, words[1:])],
-        capture_output=True,
-        text=True,
         env=clean_environment(prefix, os.environ),
-        check=False,
     )
 
 
@@ -87,7 +85,7 @@ def test_what_xla_compiles_with(prefix: Path, tmp_path: Path) -> None:
     assert (tools / "nvvm/libdevice/libdevice.10.bc").stat().st_size > 1e5
     (tmp_path / "kernel.ptx").write_text(PTX)
     command = [str(tools / "bin/ptxas"), "--gpu-name", "sm_70", "kernel.ptx", "-o", "kernel.cubin"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_program(command, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "kernel.cubin").read_bytes().startswith(b"\x7fELF")
 

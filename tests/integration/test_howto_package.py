@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.documents import FENCE, REPO
+from support.run import run
 
 pytestmark = pytest.mark.built
 
@@ -22,9 +23,7 @@ TREE = ("recipes", "envs", "channel", "scripts", "pyproject.toml", "sources.lock
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The files of this tree that git knows."""
-    names = subprocess.run(
-        ["git", "ls-files", "-z", *TREE], cwd=REPO, capture_output=True, text=True, check=True
-    )
+    names = run(["git", "ls-files", "-z", *TREE], cwd=REPO, check=True)
     for name in filter(None, names.stdout.split("\0")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(REPO / name, tmp_path / name, follow_symlinks=False)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 from ddlce.emulate import emulated, ensure_sysroot
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
+from support.run import run as run_program
 
 POWER = "linux-ppc64le"
 COMPILER = "powerpc64le-linux-gnu-g++"
@@ -65,7 +65,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*command: str, **environ: str) -> str:
     env = {**os.environ, **environ}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    done = run_program(command, env=env)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import requests
 
 from ddlce.engine.index import index_channel
+from support.run import run as run_program
 from support.served import serving
 from support.serveprocess import DDLCE, TREE, Served, served_channel, start
 from support.synthetic import make_package
@@ -61,12 +61,8 @@ def test_rattler_solves_and_installs(served: Served, tmp_path: Path, kind: str, 
     """The real client, told to use each form of the index; the server notes what it asked for."""
     with serving(served.folder) as (url, asked):
         client = [sys.executable, "-c", RATTLER_CLIENT, url, kind]
-        done = subprocess.run(
-            [*client, str(tmp_path / "cache"), str(tmp_path / "prefix")],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+        done = run_program(
+            [*client, str(tmp_path / "cache"), str(tmp_path / "prefix")], timeout=120
         )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "prefix/etc/top.conf").read_text() == "answer=42\n"
@@ -117,13 +113,10 @@ def test_a_broken_package_does_not_take_the_page_away(tmp_path: Path, served: Se
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
+    done = run_program(
         [*DDLCE, "serve", *arguments],
         env={**os.environ, "DDLCE_REPO": str(TREE), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
         timeout=60,
-        check=False,
     )
     assert done.stdout == ""
     return done.returncode, done.stderr

@@ -21,6 +21,7 @@ from ddlce.env.verify import verify
 from ddlce.errors import MachineError
 from ddlce.packagecache import LOCK
 from support.minienv import Site, can_be_nobody, everything, run_as, site_of_channel
+from support.run import run
 
 pytestmark = pytest.mark.skipif(not can_be_nobody(), reason="needs root, to become other users")
 
@@ -146,7 +147,7 @@ def test_a_folder_that_the_system_does_not_let_go_is_put_back(site: Site, tmp_pa
     prefix = site.clones / "mine"
     inner = prefix / "share" / "mini"
     inner.chmod(0o555)
-    if subprocess.run(["chattr", "+i", inner], capture_output=True).returncode:
+    if run(["chattr", "+i", inner]).returncode:
         pytest.skip("this file system has no immutable folders")
     before = state(prefix)
     try:
@@ -165,7 +166,7 @@ def test_what_is_mounted_inside_is_not_emptied(site: Site) -> None:
     data.mkdir()
     inside.mkdir()
     mount = ["mount", "-t", "tmpfs", "tmpfs", str(inside)]
-    if subprocess.run(mount, capture_output=True).returncode:
+    if run(mount).returncode:
         pytest.skip("needs root, to mount a file system")
     try:
         (inside / "thesis").write_text("mine\n")

@@ -11,6 +11,7 @@ import pytest
 
 from ddlce.smoke import clean_environment
 from support.cudatorch import launch_on_gpus
+from support.run import run as run_program
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -63,10 +64,8 @@ def run(
     variables = dict(simulated_torch)
     if first:
         variables["PYTHONPATH"] = f"{first}:{variables['PYTHONPATH']}"
-    return subprocess.run(
+    return run_program(
         [str(word) for word in (prefix / "bin" / "python", *words)],
-        capture_output=True,
-        text=True,
         env={**clean_environment(prefix, os.environ), **variables},
     )
 

@@ -15,6 +15,7 @@ from ddlce.files import sha256_file
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.settings import Settings
 from support.minichannel import Pkg, pack
+from support.run import run
 
 REPO = Path(__file__).parents[2]
 
@@ -102,12 +103,6 @@ def run_bundle(
         command = [*cage, *command]
     if user is not None:
         command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
-    return subprocess.run(
-        command,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(folder)},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
+    return run(
+        command, env={"PATH": "/usr/bin:/bin", "HOME": str(folder)}, cwd=folder, errors="replace"
     )

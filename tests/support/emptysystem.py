@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
 from ddlce.locks import locked
 from support.modulesystems import UNPACKED
+from support.run import run
 from support.userlands import KEYRING, Userland, mirror
 
 SUITE = "bookworm"
@@ -34,14 +34,11 @@ def empty_system() -> Userland:
 
 def _debootstrap(target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
+        done = run(
             [
                 *("unshare", "--mount", "debootstrap", "--variant=minbase", f"--keyring={KEYRING}"),
                 *("--include=lmod", f"--cache-dir={folder}", SUITE, target, mirror()),
             ],
-            capture_output=True,
-            text=True,
-            check=False,
             env={**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"},
         )
     if done.returncode:

@@ -103,7 +103,7 @@ def _unpack(name: str, root: Path) -> str | None:
         partial.mkdir()
         for command in (["apt-get", "download", name], ["sh", "-c", "dpkg -x *.deb ."]):
             try:
-                subprocess.run(command, cwd=partial, check=True, capture_output=True)
+                run(command, cwd=partial, check=True)
             except (OSError, subprocess.CalledProcessError) as error:
                 return f"{name} is not installed and cannot be downloaded ({error})"
         for path in partial.rglob("*"):

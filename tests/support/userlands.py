@@ -163,16 +163,13 @@ def _kept(name: str, make: Callable[[Path], None]) -> Path:
 
 def _debootstrap(target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            # In a name space of its own: what it mounts goes with it, however it ends.
+        # In a name space of its own: what it mounts goes with it, however it ends.
+        done = run(
             [
                 *("unshare", "--mount", "debootstrap", "--variant=minbase", f"--keyring={KEYRING}"),
                 *(f"--include={','.join(PACKAGES)}", f"--cache-dir={folder}", SUITE, target),
                 mirror(),
             ],
-            capture_output=True,
-            text=True,
-            check=False,
             env={**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"},
         )
     if "Failed getting release file" in done.stdout + done.stderr:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from ddlce.audit.facts import installed_path, read_info
 from ddlce.elf import read_elf
 from ddlce.engine.index import index_channel
 from ddlce.errors import WorkError
+from support.run import run
 from support.synthetic import compile_c, make_package, rewrite
 
 GLIBC = "__glibc >=2.36,<3.0.a0"
@@ -267,9 +267,9 @@ def test_the_audit_agrees_with_the_loader(channel: Path, user: Path, prefix: Pat
     shutil.copy(prefix / "lib/libone.so.1", user.parent / "copy.so")
     (user / "lib").mkdir()
     program = user / "bin/user"
-    assert subprocess.run([program], capture_output=True, check=False).returncode == 127
+    assert run([program]).returncode == 127
     shutil.copy(prefix / "lib/libone.so.1", user / "lib/libone.so.1")
-    assert subprocess.run([program], capture_output=True, check=False).returncode != 127
+    assert run([program]).returncode != 127
     assert says(pack(channel, user, "user"), channel=channel) == []
 
 

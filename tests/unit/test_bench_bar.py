@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from bench.lab.faults import Fault, judge, lost_ranks, told_at_end
 from bench.lab.layout import parse_layout
 from bench.lab.probed import differences
 from bench.lab.run import Outcome
+from support.run import run as run_program
 
 REPO = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -122,7 +122,7 @@ def test_explanations_are_of_rows_and_results_that_exist() -> None:
 )
 def test_make_bench_of_some(names: str, code: int, has: str) -> None:
     command = ["make", "--dry-run", "bench", f"BENCHES={names}"]
-    made = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
+    made = run_program(command, cwd=REPO)
     assert made.returncode == code
     assert has in made.stdout + made.stderr
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from bench import gpu_page
 from bench.gpu_page import Step, page, run
+from support.run import run as run_program
 
 PROGRAM = Path(gpu_page.__file__)
 
@@ -50,7 +50,7 @@ def test_outcomes(tmp_path: Path) -> None:
 
 def test_a_wrong_prefix_is_one_message(tmp_path: Path) -> None:
     command = [sys.executable, PROGRAM, "--prefix", tmp_path, "--out", tmp_path / "out"]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    done = run_program([str(word) for word in command])
     assert done.returncode == 1
     assert done.stderr == f"error: --prefix {tmp_path}: there is no bin/python in it\n"
     assert not (tmp_path / "out").exists()
@@ -59,7 +59,7 @@ def test_a_wrong_prefix_is_one_message(tmp_path: Path) -> None:
 def test_a_prefix_without_torch_is_told(tmp_path: Path) -> None:
     prefix = in_prefix(tmp_path / "prefix")
     command = [sys.executable, PROGRAM, "--prefix", prefix, "--out", tmp_path / "out"]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    done = run_program([str(word) for word in command])
     assert done.returncode == 1
     assert "it has no torch and ddl that work: ModuleNotFoundError: No module" in done.stderr
     assert "Traceback" not in done.stderr

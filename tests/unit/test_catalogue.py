@@ -22,6 +22,7 @@ from ddlce.serve.pages import Pages
 from ddlce.settings import Settings, load_settings
 from support.minitree import MiniTree
 from support.moduleprefix import make_prefix
+from support.run import run
 
 TREE = Path(__file__).parents[2]
 
@@ -143,9 +144,7 @@ def test_away_from_a_tree_it_is_of_the_installed_releases(tmp_path: Path) -> Non
 
     def ddlce(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "ddlce", "catalogue", "--root", str(root), *words]
-        return subprocess.run(
-            command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        return run(command, env=env, cwd=tmp_path)
 
     done = ddlce()
     assert done.returncode == 0, done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -264,7 +263,7 @@ def test_ldd_for_another_platform_starts_the_program(
     # This machine's own program does, too: what is asked is its own loader.
     found = run(["ldd", "/bin/sh"], check=True)
     assert "libc.so.6 => /" in found.stdout
-    nothing = subprocess.run(["ldd", str(tmp_path / "absent")], capture_output=True, check=False)
+    nothing = run(["ldd", str(tmp_path / "absent")])
     assert nothing.returncode
 
 

@@ -26,7 +26,7 @@ def disk(folder: Path, kind: str) -> Iterator[Path]:
     place.mkdir()
     with image.open("wb") as file:
         file.truncate(400 << 20)
-    subprocess.run([f"mkfs.{kind}", "-q", image], check=True, capture_output=True)
+    run([f"mkfs.{kind}", "-q", image], check=True)
     mount = run(["mount", "-o", "loop", image, place])
     if mount.returncode:
         pytest.skip(f"a {kind} cannot be mounted here: {mount.stderr.strip()}")

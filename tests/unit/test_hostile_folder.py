@@ -21,6 +21,7 @@ from ddlce.ownership import others_may_change
 from ddlce.programs import absolute_only, own_python
 from ddlce.settings import Settings, find_repo, load_settings
 from support.minitree import MiniTree
+from support.run import run as run_program
 
 DDLCE = Path(sys.executable).with_name("ddlce")
 NOBODY = 65534
@@ -51,14 +52,8 @@ def sprung(trap: Path) -> str:
 
 
 def run(trap: Path, *command: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*map(str, command)],
-        cwd=trap,
-        env={**os.environ, "COLUMNS": "200", **env},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    return run_program(
+        [*map(str, command)], cwd=trap, env={**os.environ, "COLUMNS": "200", **env}, timeout=300
     )
 
 
@@ -156,9 +151,7 @@ def test_the_command_says_so_and_works_without_a_tree(tmp_path: Path) -> None:
     env |= {"DDLCE_ROOT": str(tmp_path / "root"), "DDLCE_CACHE": str(tmp_path / "cache")}
 
     def ddlce(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [DDLCE, *words], cwd=repo, env=env, capture_output=True, text=True, check=False
-        )
+        return run_program([DDLCE, *words], cwd=repo, env=env)
 
     done = ddlce("plan")
     assert done.returncode == 2

@@ -9,17 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from support.run import run as run_program
+
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "ddlce", *words],
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_program([sys.executable, "-m", "ddlce", *words], env=os.environ | variables)
 
 
 @pytest.mark.parametrize("module", ["typer", "rich", "pydantic"])

@@ -24,6 +24,7 @@ from ddlce.sources.wheelfile import normalise_license, read_wheel
 from ddlce.wheels import wheel_recipes
 from ddlce.wheels.recipe import glibc_floor
 from support.minichannel import Pkg, pack
+from support.run import run
 from support.wheelfiles import lock_wheel, make_wheel
 
 REPO = Path(__file__).parents[2]
@@ -364,7 +365,7 @@ def test_what_is_no_wheel_is_named(tmp_path: Path, content: bytes) -> None:
 def test_a_generated_recipe_is_printed_as_a_file_ends() -> None:
     env = {**os.environ, "DDLCE_REPO": str(REPO)}
     command = [sys.executable, "-m", "ddlce", "sources", "recipe", "six"]
-    text = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    text = run(command, env=env, check=True).stdout
     assert text.endswith("- ddl-ce\n")
 
 
