@@ -94,7 +94,7 @@ class Pipeline {
   std::size_t finished_ = 0;
   std::size_t released_ = 0;
   std::vector<Slot> slots_;
-  std::size_t window_;  // chunks under way, at most
+  std::size_t window_;  // chunks under way: at most kSlotsBetweenHosts
   Batch batch_;
 };
 

@@ -9,9 +9,6 @@
 
 namespace ddl {
 
-// Chunks of a collective between hosts that are under way.
-constexpr int kSlotsBetweenHosts = 16;
-
 // Collective over `transport`. Fails on every rank when one cannot have its memory, or has other
 // settings than the others: nobody waits for a rank that failed.
 HostGroup make_host_group(MpiTransport& transport, const Topology& topology,

@@ -9,15 +9,18 @@
 
 namespace ddl {
 
+// Chunks of a collective between hosts that are under way. comm/host_setup makes as many slots.
+constexpr int kSlotsBetweenHosts = 16;
+
 // Cuts a message between hosts into chunks that are under way together, and each chunk into one
 // slice per lane. There should be enough chunks to fill the pipeline.
 struct Chunking {
   std::size_t least_chunk = std::size_t{32} << 10;  // bytes
   std::size_t most_chunk = std::size_t{128} << 10;
   std::size_t wanted_chunks = 32;
-  std::size_t slots = 16;  // chunks under way
-  std::size_t lanes = 1;   // ranks of a host that take part, each with its slice
-  std::size_t width = 4;   // bytes per element
+  std::size_t slots = kSlotsBetweenHosts;
+  std::size_t lanes = 1;  // ranks of a host that take part, each with its slice
+  std::size_t width = 4;  // bytes per element
 
   std::size_t chunk_bytes(std::size_t nbytes) const;
 };
