@@ -16,6 +16,7 @@ from ddl.launch.script.release import module_of, programs_folder
 from ddl.launch.script.request import default_name, read_request, read_time
 from ddl.launch.script.systems import SYSTEMS
 from ddl.launch.script.text import script_text
+from ddl.launch.script_options import SCRIPT_VALUES
 
 from conftest import Result
 
@@ -91,6 +92,30 @@ def test_pbs() -> None:
         "#PBS -j oe",
     ]
     assert text.index('cd "$PBS_O_WORKDIR"') < text.index("module load")
+
+
+ONE_OF_EACH = {
+    **{"N": "3", "gpus": "4", "cores": "5", "time": "30", "signal": "60", "name": "another"},
+    **{"queue": "high", "account": "abc123", "module": "none", "image": "registry/other:1"},
+}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("option", sorted(SCRIPT_VALUES.keys() - {"script", "output"}))
+def test_no_option_is_accepted_and_ignored(system: str, option: str) -> None:
+    """Each is refused, or changes the script. A new option needs a value in ONE_OF_EACH."""
+    refused = SYSTEMS[system].refused
+    base = {"N": "2", "time": "40", "module": "ddl-ce/1", "image": "registry/image:1"}
+    base = {name: value for name, value in base.items() if name not in refused}
+    words, changed = (
+        [word for name, value in given.items() for word in (f"-{name}", value)]
+        for given in (base, base | {option: ONE_OF_EACH[option]})
+    )
+    if option in refused:
+        with pytest.raises(LaunchError, match=f"-{option} does not go with -script {system}"):
+            script(system, *changed, *TRAIN)
+    else:
+        assert script(system, *changed, *TRAIN) != script(system, *words, *TRAIN)
 
 
 @pytest.mark.parametrize("system", SHELLS)

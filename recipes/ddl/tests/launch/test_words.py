@@ -50,6 +50,12 @@ def test_backends_that_ddl_stands_in_for() -> None:
     assert "DDL_INSTEAD_OF" not in job().environment
 
 
+def test_the_grace_of_the_ranks() -> None:
+    assert job().environment["DDLRUN_GRACE"] == "2"
+    assert job("-grace", "2").environment["DDLRUN_GRACE"] == "2"
+    assert job("-grace", "7.5").environment["DDLRUN_GRACE"] == "7.5"
+
+
 def test_two_dashes_end_the_options() -> None:
     assert parse(["-np", "1", "--", "-program"]).command == ["-program"]
 
@@ -70,6 +76,7 @@ def test_two_dashes_end_the_options() -> None:
         ("-timeout 5m true", "-timeout 5m: not a number of seconds above 0", ""),
         ("-grace 0 true", "-grace 0: not a number of seconds above 0", ""),
         ("-grace 1 -grace 2 true", "-grace is given twice", ""),
+        ("-grace 2 --grace=2 true", "--grace is given twice", ""),
         ("-instead_of mpi true", "-instead_of mpi: ddl cannot stand in for these", "gloo,nccl"),
         ("-dry-run=1 true", "unknown option -dry-run=1", ""),
         ("", "no program given", "Example: ddlrun -H localhost:4 python train.py"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +13,7 @@ import numpy as np
 from ddl.checkpoint import batches, reading, sharded, store, writing
 from ddl.checkpoint.errors import CheckpointError, say
 from ddl.checkpoint.ranks import Alone, Ranks, collect, find_ranks, patient
-from ddl.checkpoint.signals import Notice
+from ddl.checkpoint.signals import DEFAULT_SIGNALS, Notice
 from ddl.checkpoint.slurm import requeue
 from ddl.checkpoint.state import Objects, check_objects, set_random_states
 
@@ -54,7 +53,7 @@ class Checkpointer:
         every: int = 1,
         save_every: int | None = None,
         keep: int = 2,
-        signals: Iterable[int] = (signal.SIGUSR1, signal.SIGTERM),
+        signals: Iterable[int] = DEFAULT_SIGNALS,
         sharded: bool | None = None,
         requeue: bool = True,
         **objects: Any,

@@ -10,6 +10,8 @@ from typing import Any
 
 from ddl.checkpoint.errors import CheckpointError
 
+#: Batch systems announce the end by these: SIGUSR1 as asked for, SIGTERM by themselves.
+DEFAULT_SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
 #: A batch system sends these to the whole process group, data loaders included.
 _HARMLESS = (signal.SIGUSR1, signal.SIGUSR2)
 

@@ -7,7 +7,7 @@ import sys
 from functools import partial
 
 from ddl.launch.errors import LaunchError
-from ddl.launch.options import GRACE, USAGE, Options, names_hosts, parse
+from ddl.launch.options import USAGE, Options, names_hosts, parse
 from ddl.launch.sink import hold_standard_files
 
 
@@ -73,7 +73,7 @@ def _launch(options: Options, words: list[str]) -> int:
         launcher.check(job)
     from ddl.launch.run import Run
 
-    return Run(job, launcher, options.timeout, options.verbose, options.grace or GRACE).supervise()
+    return Run(job, launcher, options.timeout, options.verbose, options.grace).supervise()
 
 
 def _version() -> str:

@@ -14,7 +14,7 @@ from ddl.launch.errors import LaunchError
 from ddl.launch.gpus import Ask, gpus_of_hosts
 from ddl.launch.hosts import Host, is_local, is_loopback, parse_hostfile, parse_hosts
 from ddl.launch.mpi_arguments import read_mpi_arguments
-from ddl.launch.options import GRACE, Options
+from ddl.launch.options import Options
 from ddl.launch.ports import free_port
 from ddl.launch.rankfile import read_rankfile
 from ddl.launch.tf_config import tf_variables
@@ -91,7 +91,7 @@ def make_job(
         "DDLRUN_BIND": "0" if options.no_bind else "1",
         "DDLRUN_BIND_GPUS": "1" if options.bind_gpus else "0",
         "DDLRUN_EXPORTED": " ".join(exports),
-        "DDLRUN_GRACE": f"{options.grace or GRACE:g}",
+        "DDLRUN_GRACE": f"{options.grace:g}",
         **({"DDLRUN_SLOTS": ";".join(slots)} if any(slots) else {}),
         "DDLRUN_NODES": encode_nodes(tuple(placement)),
         **({"DDLRUN_HOSTS": ",".join(names)} if "SLURM_JOB_ID" in environ else {}),

@@ -188,7 +188,7 @@ class Options:
     exports: list[str] = field(default_factory=list)
     parameter_servers: int | None = None
     timeout: float | None = None
-    grace: float | None = None
+    grace: float = GRACE
     stage: bool = False
     stage_image: Path | None = None
     stage_keep: float | None = None
@@ -204,6 +204,7 @@ class Options:
     version: bool = False
     help: bool = False
     batch: dict[str, str] = field(default_factory=dict)  # the options of batch scripts
+    given: set[str] = field(default_factory=set)  # the fields of one value that are not defaults
     words: list[str] = field(default_factory=list)  # all others, as they were given
 
 
@@ -274,8 +275,9 @@ def _store(options: Options, name: str, value: str, option: str) -> None:
     if isinstance(current, list):
         current.append(convert(value, option))
         return
-    if current is not None:
+    if field_name in options.given:
         raise LaunchError(f"{option} is given twice")
+    options.given.add(field_name)
     setattr(options, field_name, convert(value, option))
 
 

@@ -44,7 +44,7 @@ def main() -> None:
     """Runs the command, reports its end and ends in the same way."""
     parent = os.getppid()
     give_back(os.environ)
-    grace = float(os.environ.pop("DDLRUN_GRACE"))
+    grace = float(os.environ.pop("DDLRUN_GRACE"))  # the default is GRACE in options.py
     if os.environ["MPI_LOCALRANKID"] == "0":
         start_sweep(parent, grace)
     hold_copy()

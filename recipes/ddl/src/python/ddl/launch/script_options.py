@@ -17,7 +17,8 @@ Batch scripts (nothing is started here; the other options go into the script):
   -submit             submit it, and print the job's number
 """
 
-#: Options that take a value, with the placeholder for it in messages.
+#: Options that take a value, with the placeholder for it in messages. script/request.py reads
+#: each, and script/text.py puts it into the templates; systems.py refuses it where it has no place.
 SCRIPT_VALUES = {
     "script": "SYSTEM",
     "N": "N",
