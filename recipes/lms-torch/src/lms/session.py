@@ -31,7 +31,8 @@ class LMS:
     """Large Model Support for the code inside: `with LMS(limit="12GiB"): train()`.
 
     Args:
-        limit: bytes on the device for all of the program; all that the device has when it is None.
+        limit: bytes on the device for all of the program. When it is None: 95% of the memory that
+            is free or torch's already (`_DEFAULT_SHARE` in devices/cuda.py).
         smallest: storages of fewer bytes always stay.
         device: the current CUDA device when it is None.
 

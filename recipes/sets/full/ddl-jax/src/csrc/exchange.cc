@@ -66,8 +66,9 @@ int lost(const Message& message, double seconds) {
                 " s; it may have ended, or run another program (ddlrun -timeout S waits longer)");
 }
 
-// Waits as the rest of ddl does: a moment at full speed, then for others' sake less and less.
-class Patience {
+// Waits between two looks at MPI: not at all, then until others have had the core, then 50 us.
+// libddl's own PollBackoff is not in its interface.
+class PollBackoff {
  public:
   void wait() {
     ++turns_;
@@ -88,7 +89,7 @@ int wait_for(MPI_Request* request, const Message& message) {
   double seconds = 0;
   ddl_get_timeout(&seconds);
   const auto begin = Clock::now();
-  Patience patience;
+  PollBackoff backoff;
   for (;;) {
     int is_done = 0;
     const int code = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
@@ -96,7 +97,7 @@ int wait_for(MPI_Request* request, const Message& message) {
     if (std::chrono::duration<double>(Clock::now() - begin).count() > seconds) {
       return lost(message, seconds);
     }
-    patience.wait();
+    backoff.wait();
   }
 }
 

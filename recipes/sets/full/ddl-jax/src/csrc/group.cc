@@ -20,8 +20,8 @@ constexpr int kTags = 8190;
 struct Groups {
   std::mutex mutex;
   std::unordered_map<abi::Handle, std::unique_ptr<Group>> of_handle;
-  // By these, ranks tell each other about new groups. XLA asks for one on every rank of a program,
-  // and does not say which these are.
+  // A communicator for the ranks of each program that has run, by their numbers. XLA asks all of
+  // them for a new group but does not name them, so they tell each other their colors and keys.
   std::map<std::vector<int>, ddl_comm_t> of_programs;
   std::vector<int> program;  // the ranks, by number
 };
@@ -32,20 +32,21 @@ Groups& groups() {
   return *the;
 }
 
-struct Place {
+// The arguments of MPI_Comm_split.
+struct Split {
   int color;
   int key;
 };
 
 // The world ranks of one color in the order of their keys, which are 0, 1, 2, ...: those of XLA's
-// devices. `places` are those of the ranks of `program`.
-std::vector<int> members_of(int color, const std::vector<Place>& places,
+// devices. `splits` are those of the ranks of `program`.
+std::vector<int> members_of(int color, const std::vector<Split>& splits,
                             const std::vector<int>& program) {
   std::map<int, int> of_key;
   std::size_t count = 0;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    if (places[i].color != color) continue;
-    of_key[places[i].key] = program[i];
+  for (std::size_t i = 0; i < splits.size(); ++i) {
+    if (splits[i].color != color) continue;
+    of_key[splits[i].key] = program[i];
     ++count;
   }
   std::vector<int> members;
@@ -129,9 +130,9 @@ DDL_API int MPIABI_Comm_split(abi::Handle comm, int color, int key, abi::Handle*
   if (program.empty() || abi::value<MPI_Comm>(comm) != MPI_COMM_WORLD) {
     return MPI_Comm_split(abi::value<MPI_Comm>(comm), color, key, abi::Out<MPI_Comm>(result));
   }
-  const Place mine{color, key};
-  std::vector<Place> places(program.size());
-  if (ddl_comm_allgather(communicator_of(program), &mine, places.data(), sizeof mine) !=
+  const Split mine{color, key};
+  std::vector<Split> splits(program.size());
+  if (ddl_comm_allgather(communicator_of(program), &mine, splits.data(), sizeof mine) !=
       DDL_SUCCESS) {
     end_job("a communicator of JAX, for which all ranks of a program must run it");
   }
@@ -139,7 +140,7 @@ DDL_API int MPIABI_Comm_split(abi::Handle comm, int color, int key, abi::Handle*
     *result = abi::handle(MPI_COMM_NULL);
     return MPI_SUCCESS;
   }
-  auto group = std::make_unique<Group>(make(members_of(color, places, program), key));
+  auto group = std::make_unique<Group>(make(members_of(color, splits, program), key));
   *result = abi::handle(group->mpi);
   const std::lock_guard lock(groups().mutex);
   groups().of_handle[*result] = std::move(group);
