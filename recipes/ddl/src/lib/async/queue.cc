@@ -93,6 +93,7 @@ void Queue::start_worker() {
 
 void Queue::run_behind(const std::function<void()>& body) {
   std::exception_ptr thrown;  // a request's outcome would lose the type
+  // By reference: this function returns when the body has run.
   const auto request = submit([&] {
     try {
       body();
@@ -105,6 +106,7 @@ void Queue::run_behind(const std::function<void()>& body) {
 }
 
 bool Queue::is_ahead() const {
+  // The worker itself must not wait behind what it carries out.
   return is_busy_.load(std::memory_order_acquire) && t_own_queue != this;
 }
 
@@ -119,6 +121,7 @@ void Queue::work() {
   std::unique_lock<std::mutex> lock(board_->mutex);
   while (true) {
     board_->work.wait(lock, [this] { return is_ending_ || !operations_.empty(); });
+    // Only now: all that was submitted before the end has been carried out.
     if (operations_.empty()) return;
     hold_back(lock);
     try {
@@ -126,6 +129,7 @@ void Queue::work() {
     } catch (...) {
       with_current_error([this](const Error& error) {
         give_up_(error);
+        // The first alone. Those behind it will find that the communicator has given up.
         finish_one({error.code(), error.what()});
       });
     }
@@ -162,11 +166,13 @@ void Queue::finish_one(Outcome outcome) {
 }
 
 void Queue::go_on() {
+  // Anew: others have joined meanwhile, and the ranks may have carried out fewer than there were.
   group_ = Group(limits_.max_bytes);
   for (const Operation& operation : operations_) {
     group_.add(operation.allreduce_or_null());
     if (group_.is_complete()) break;
   }
+  // At the end: who sees that it is idle may read what the operations have written.
   is_busy_.store(!operations_.empty(), std::memory_order_release);
   board_->done.notify_all();
 }

@@ -44,6 +44,7 @@ bool Flag::wait_a_while(std::uint32_t target, const SpinBudget& budget) {
     sched_yield();
   } while (Clock::now() - start < kYielding);
   const timespec sleep{0, std::chrono::nanoseconds(kSleep).count()};
+  // First counted, then read: see wake(). The kernel does not sleep if the value has changed since.
   sleepers.fetch_add(1, std::memory_order_seq_cst);
   const std::uint32_t seen = value.load(std::memory_order_seq_cst);
   if (static_cast<std::int32_t>(seen - target) < 0) futex(&value, FUTEX_WAIT, seen, &sleep);

@@ -93,6 +93,7 @@ class PipelinedAllreduce final : public Pipeline {
   void finish(std::size_t c, const Slot& slot) override {
     const Span s = slice(c, host_.rank());
     std::byte* to = recv_ + (begin(c) + s.begin) * width_;
+    // Our own slice is copied while the other ranks of the host still wait for theirs.
     if (to != slot.work) copy_out_(to, slot.work, s.count() * width_);
   }
 

@@ -36,6 +36,7 @@ class SharedAllreduce {
 
   void run() {
     while (copied_out_ < chunks_) {
+      // Two chunks before all else, so that the others have work; more only instead of waiting.
       if (copied_in_ <= copied_out_ + 1 && copy_next_in()) continue;
       if (sum_next() || reduce_next() || copy_next_out() || copy_next_in()) continue;
       wait();
@@ -143,6 +144,7 @@ class SharedAllreduce {
       std::byte* output = host_.output(slot(c), host_.socket()) + at * width_;
       std::byte* own = recv_ + (begin(c) + at) * width_;
       if (is_far_) {
+        // Summed where the caller wants it, in our cache, and from there past it to the others.
         reduce_(own, inputs_.data(), static_cast<int>(inputs_.size()), n, divisor);
         kernels().copy_streaming(output, own, n * width_);
       } else {

@@ -34,6 +34,7 @@ class PipelinedBroadcast final : public Pipeline {
     slot->plan = comm_.plan({Collective::kBroadcast, root_host_, s.count()});
     slot->work = host_.output(slot_index(c)) + s.begin;
     slot->own = slot->work;
+    // The other hosts receive into `work`.
     if (comm_.host_index() != root_host_) return;
     const int local_root = comm_.topology().local_rank(root_);
     copy_bytes(slot->work, host_.input(local_root, slot_index(c)) + s.begin, s.count());

@@ -33,6 +33,7 @@ void gather(Comm& comm, const Arguments& args) {
     for (int rank = 0; rank < comm.size(); ++rank) {
       if (rank != args.root) batch.recv(at(args.recv, rank * nbytes), nbytes, rank);
     }
+    // While the messages are under way.
     copy_own(at(args.recv, args.root * nbytes), args.send, nbytes);
   }
   batch.wait();

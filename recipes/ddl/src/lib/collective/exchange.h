@@ -9,6 +9,7 @@ namespace ddl {
 // ranks do not all start on the same one.
 template <class Post>
 void exchange_with_all(Comm& comm, const Post& post) {
+  // One tag is enough: MPI keeps the order of two ranks' messages, and all make the same calls.
   Batch batch(comm.transport());
   for (int distance = 1; distance < comm.size(); ++distance) {
     const int to = (comm.rank() + distance) % comm.size();

@@ -125,6 +125,7 @@ void Fusion::run_fused(const std::vector<Arguments>& parts) {
     ddl::run(comm_, kAllreduceRow,
              {buffer_.get(), buffer_.get(), count, parts[0].type, parts[0].op});
   }
+  // In the order of the queue: two parts may have the same output.
   const std::byte* begin = buffer_.get();
   for (const Arguments& part : parts) {
     if (part.count > 0) copy_bytes(part.recv, begin, part.nbytes());

@@ -55,6 +55,7 @@ void Pipeline::run() {
     for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].inbox = workspace + i * inbox;
   }
   PollBackoff backoff(comm_.transport());
+  // The work that others wait for comes first: bringing, then sums, then messages.
   while (released_ < chunks_) {
     bool has_moved = false;
     while (bring_next()) has_moved = true;
@@ -83,6 +84,7 @@ bool Pipeline::sum_next() {
   const std::size_t c = summed_;
   if (c == brought_) return false;
   if (!host_.all_arrived(arrived_ + static_cast<std::uint32_t>(c) + 1)) return false;
+  // On one socket there is nothing to sum: the chunk passes once all have brought it.
   if (by_socket_) {
     sum(c);
     host_.post_summed();
@@ -100,6 +102,7 @@ bool Pipeline::start_next() {
   ++started_;
   Slot& slot = slots_[slot_index(c)];
   slot.plan = nullptr;
+  // Ranks that are no lane follow no plan, but raise their counters as often.
   if (!is_lane()) return true;
   start(c, &slot);
   if (slot.plan) begin_steps(slot_index(c));
@@ -107,6 +110,7 @@ bool Pipeline::start_next() {
 }
 
 bool Pipeline::finish_next() {
+  // In the order of chunks, though a later one may be complete: `done` only counts.
   const std::size_t c = finished_;
   if (c == started_) return false;
   const Slot& slot = slots_[slot_index(c)];
@@ -195,6 +199,7 @@ void Pipeline::advance(std::size_t index) {
   const std::vector<Step>& steps = slot.plan->steps;
   while (slot.step < steps.size() && slot.awaited[slot.step] == 0) {
     if (++slot.step == steps.size()) return;
+    // A step sends results of those before it, never its own: it can send as soon as it begins.
     post_sends(index);
     const std::vector<std::size_t>& missing = slot.missing[slot.step];
     // Parts may have come before their step; its sums also need the results of the steps before.
@@ -233,6 +238,7 @@ void Pipeline::complete(std::uint64_t id) {
     return;
   }
   --slot.awaited[step];
+  // A part that comes before its step is summed when that begins: see advance().
   if (reduction != kNoReduction && --slot.missing[step][reduction] == 0 && step == slot.step) {
     reduce(slot, slot.plan->steps[step].reductions[reduction]);
   }

@@ -46,6 +46,8 @@ class SharedReduce {
     for (std::size_t c = 0; c < chunks_; ++c) {
       bring(c);
       host_.post_arrived();
+      // While the others bring theirs. Nobody writes this output again before the root has brought
+      // its next chunk, so two slots are enough.
       if (c > 0) collect(c - 1);
       host_.wait_all_arrived(host_.arrived());
       sum(c);

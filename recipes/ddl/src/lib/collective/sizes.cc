@@ -66,6 +66,7 @@ class Sizes {
   }
 
  private:
+  // A rank's list: the bytes that it sends to every rank, then those that it expects of each.
   std::uint64_t* of(int local_rank) const {
     return reinterpret_cast<std::uint64_t*>(host_.input(local_rank, slot_));
   }

@@ -28,6 +28,7 @@ void DistanceWatch::look(SharedDistance* shared, std::size_t nbytes) {
   const bool is_time = until_look_ < nbytes;
   until_look_ = is_time ? kBytes : until_look_ - nbytes;
   if (!is_time) return;
+  // All ranks count the same bytes of the same calls: they agree on when to look, and with whom.
   const std::uint32_t nth = looks_++;
   const int partner = 1 + static_cast<int>(nth % static_cast<std::uint32_t>(size - 1));
   if (rank_ != 0 && rank_ != partner) return;

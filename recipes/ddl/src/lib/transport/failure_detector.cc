@@ -153,8 +153,11 @@ std::vector<int> FailureDetector::look(const std::vector<int>& whom, double idle
   }
   for (FailureDetector* detector : g_detectors) detector->receive();
   if (told_) throw Relayed(*told_);
+  // The second half of the timeout is for questions. A rank is silent after four without an
+  // answer: in 3/16 of the timeout.
   if (socket_ < 0 || idle < wait_limit() / 2) return whom;
   std::vector<int> silent;
+  // Ranks may wait for each other in a circle.
   std::set<int> seen{rank_};
   std::vector<int> chain = whom;
   while (!chain.empty()) {
@@ -175,6 +178,7 @@ std::vector<int> FailureDetector::look(const std::vector<int>& whom, double idle
 bool FailureDetector::is_silent(int rank) {
   const Clock::time_point now = Clock::now();
   Suspect& suspect = suspects_[rank];
+  // More than the pause between two looks (Flag::kSleep), in which a waiting rank answers.
   if (now - suspect.asked >= seconds(std::max(wait_limit() / 16, 0.06))) {
     Datagram question{};
     question.kind = Datagram::kAsks;
@@ -194,6 +198,7 @@ void FailureDetector::receive() {
   while (true) {
     const ssize_t n = recv(socket_, &datagram, sizeof(datagram), 0);
     if (n < 0) return;
+    // A stranger's, or meant for a communicator that had this port before.
     if (n < kHead || datagram.nonce != nonce_ || datagram.to != rank_ || datagram.from < 0 ||
         datagram.from >= size || datagram.num_bytes != n - kHead) {
       continue;
@@ -209,6 +214,7 @@ void FailureDetector::receive() {
       std::copy_if(static_cast<const int*>(datagram.ranks), end, std::back_inserter(suspect.whom),
                    [size](int rank) { return rank >= 0 && rank < size; });
     } else if (datagram.kind == Datagram::kGaveUp && !told_) {
+      // The first reason stays, as in shared memory.
       told_.emplace(static_cast<DDL_Result>(datagram.code),
                     std::string(datagram.text, datagram.num_bytes));
     }
@@ -253,6 +259,7 @@ void FailureDetector::send(int rank, Datagram& datagram) const {
   datagram.nonce = nonce_;
   datagram.from = rank_;
   datagram.to = rank;
+  // To all of its addresses: nobody knows which one leads there. More than one copy does no harm.
   for (const sockaddr_in& address : addresses_[rank]) {
     sendto(socket_, &datagram, offsetof(Datagram, text) + datagram.num_bytes, MSG_NOSIGNAL,
            reinterpret_cast<const sockaddr*>(&address), sizeof(address));

@@ -64,6 +64,7 @@ HostGroup::HostGroup(MpiTransport& transport, const std::vector<int>& members,
     if (sockets[rank] == socket_) neighbours_.push_back(rank);
   }
   set_up(transport, members);
+  // At last: nobody takes a rank for dead that has no process yet.
   block(me_).process.set(ProcessName::own());
 }
 
@@ -103,6 +104,7 @@ void HostGroup::set_up(MpiTransport& transport, const std::vector<int>& members)
     std::vector<Reply> replies(members.size(), Reply{0});
     Batch batch(transport);
     for (int i = 1; i < size(); ++i) {
+      // Sent without memory, too (its file is -1 then): the others wait for an offer.
       batch.send(&offer, sizeof(offer), members[i], tags::kSetup.first);
       batch.recv(&replies[i], sizeof(Reply), members[i], tags::kSetup.first);
     }
@@ -122,6 +124,7 @@ void HostGroup::set_up(MpiTransport& transport, const std::vector<int>& members)
       if (offer.fd < 0) {
         fail(DDL_ERROR_SYSTEM, peers_[0].describe(), " could not create shared memory");
       }
+      // In another PID namespace, this path may lead to another program's memory: hence the nonce.
       memory_ = SharedMemory::open(offer.pid, offer.fd, bytes);
       if (offer.bytes != bytes || control().nonce != offer.nonce) {
         fail(DDL_ERROR_SYSTEM, peers_[0].describe(),
@@ -130,12 +133,14 @@ void HostGroup::set_up(MpiTransport& transport, const std::vector<int>& members)
     } catch (...) {
       with_current_error([&](const Error& e) { error = e; });
     }
+    // After an error, too: the first rank waits for every answer.
     const Reply reply{error ? 0 : 1};
     Batch answer(transport);
     answer.send(&reply, sizeof(reply), members[0], tags::kSetup.first);
     answer.wait();
   }
   if (error) throw *error;
+  // The mapping stays. When the first rank comes here, all others have opened its file.
   memory_.close_file();
   data_ = memory_.data() + head + members.size() * 2 * kSmallBytes;
 }
@@ -151,6 +156,7 @@ HostGroup::RankBlock& HostGroup::block(int rank) const {
 
 std::byte* HostGroup::small(int rank, int parity, std::size_t nbytes) const {
   if (nbytes <= kTinyBytes) return block(rank).mails[parity].tiny();
+  // Two for each rank lie before the areas, by rank and parity.
   return data_ - (2 * (size() - rank) - parity) * kSmallBytes;
 }
 
@@ -159,6 +165,7 @@ const Call& HostGroup::call(int rank, int parity) const { return block(rank).mai
 Verdict& HostGroup::verdict() const { return control().verdict; }
 
 void HostGroup::announce(const Call& call, int parity) {
+  // The mail comes first: who sees the flag may read it.
   block(me_).mails[parity].write(call, ++arrived_);
   block(me_).arrived.set(arrived_);
 }
@@ -166,6 +173,7 @@ void HostGroup::announce(const Call& call, int parity) {
 // Ranks that come at about the same time are seen before the processor has written this rank's own
 // flag, for which wake() waits.
 void HostGroup::wait_all_announced(int parity) {
+  // So many for all ranks together. Late ones are waited for by their flags, below.
   int polls = std::min(spins_.spins(), kPolls);
   for (int rank = 0; rank < size(); ++rank) {
     const SharedMail& theirs = block(rank).mails[parity];
@@ -223,6 +231,7 @@ void HostGroup::look_how_far(std::size_t nbytes) {
 }
 
 bool HostGroup::is_far() const {
+  // Relaxed: an old value costs time, and nothing else.
   return is_far_.value_or(control().distance.is_far.load(std::memory_order_relaxed));
 }
 
@@ -256,6 +265,7 @@ void HostGroup::wait(Flag RankBlock::*flag, int rank, std::uint32_t target) {
 void HostGroup::wait_slowly(Flag RankBlock::*flag, int rank, std::uint32_t target) {
   Waited waited;
   while (!(block(rank).*flag).wait_a_while(target, spins_)) {
+    // In this order: a rank that gave up has said why before it ended.
     check_failure();
     check_alive(rank);
     const double idle = waited.seconds();
@@ -265,6 +275,7 @@ void HostGroup::wait_slowly(Flag RankBlock::*flag, int rank, std::uint32_t targe
     }
     const std::vector<int> lost = on_wait(whom, idle);
     const double limit = wait_limit();
+    // All may have come since the wait above has ended.
     if (idle < limit || whom.empty()) continue;
     fail(DDL_ERROR_TIMEOUT, describe(transport_.peers(), lost), " did not arrive within ", limit,
          " s; it is slow, stuck or in another call (the limit is set by DDL_TIMEOUT or -timeout)");

@@ -37,6 +37,7 @@ class Tries {
 
   template <class Call>
   int limited(const Call& call) {
+    // Else another thread could set the variable back in the middle of our call.
     const std::lock_guard<std::mutex> lock(mutex_);
     constexpr int kTries = 1000;
     MPI_T_cvar_write(handle_, &kTries);

@@ -60,6 +60,7 @@ int Mailbox::recv_directly(void* buffer, std::size_t nbytes, int source, int tag
 int Mailbox::recv_large_tag(void* buffer, std::size_t nbytes, int source, int tag) {
   LargeTagMessage message{};
   PollBackoff backoff(transport_);
+  // Messages for other receives are no progress: the time goes on while they come.
   while (!find(source, tag, &message)) {
     backoff.wait([source] { return std::vector<int>{source}; });
   }
@@ -78,6 +79,7 @@ bool Mailbox::find(int source, int tag, LargeTagMessage* found) {
   const auto is_wanted = [=](const LargeTagMessage& message) {
     return message.tag == tag && (source == Batch::kAnyRank || message.source == source);
   };
+  // First: these have come before any that MPI still has.
   const auto kept = std::find_if(large_tag_messages_.begin(), large_tag_messages_.end(), is_wanted);
   if (kept != large_tag_messages_.end()) {
     *found = std::move(*kept);

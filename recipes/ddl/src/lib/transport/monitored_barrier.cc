@@ -67,6 +67,7 @@ class Barrier {
     if (answer.kind == Message::kHere) {
       batch.send(&own_, sizeof(Message), leader(), tag_);
       constexpr double kMore = 1;  // for the verdict to come, once the leader's time is over
+      // Our own limit is part of every wait, so it is taken off.
       answer = next(&batch, answer.timeout + kMore - wait_limit());
     }
     if (answer.code != DDL_SUCCESS) throw Relayed(answer.code, answer.text);
@@ -86,6 +87,7 @@ class Barrier {
     for (std::size_t i = 1; i < members_.size(); ++i) {
       batch.recv(&messages_[i], sizeof(Message), members_[i], tag_, i);
     }
+    // Receives have ids from 1 on: member 0 is the leader itself.
     constexpr std::uint64_t kSent = 0;
     const auto on_complete = [&](std::uint64_t i) {
       if (i == kSent || messages_[i].kind != Message::kGreeting) return;
@@ -161,6 +163,7 @@ void monitored_barrier(MpiTransport& transport, const std::vector<int>& members,
     rank == barrier->leader() ? barrier->lead() : barrier->follow();
   } catch (const Error& e) {
     if (is_agreed(e) && error) throw *error;  // in its own words
+    // Never freed: MPI may still write into its messages.
     if (!is_agreed(e)) static_cast<void>(barrier.release());
     throw;
   } catch (...) {

@@ -42,6 +42,7 @@ class InsideMpi {
 // MPICH ends the process by exit() when libfabric reports a connection that was reset, whatever the
 // error handler says (MPIDI_OFI_handle_cq_error).
 void explain_end() {
+  // An ordinary end: this thread is in no call of MPI.
   if (t_batch == nullptr) return;
   t_batch->explain_end();
   // The other exit handlers would wait for threads that wait for MPI.
@@ -64,10 +65,12 @@ MpiTransport::MpiTransport(MPI_Comm comm, std::vector<Peer> peers, Use use)
 MpiTransport::~MpiTransport() {
   int is_finalized = 0;
   MPI_Finalized(&is_finalized);
+  // MPI has freed everything, and may not be called any more.
   if (is_finalized) return;
   const auto turn = mpi_turn();
   if (use_ == Use::kBorrowed) {
     MPI_Comm_set_errhandler(comm_, before_);
+    // MPI_Comm_get_errhandler has made a reference to it.
     MPI_Errhandler_free(&before_);
   } else if (use_ == Use::kPrivate) {
     MPI_Comm_free(&comm_);
@@ -93,6 +96,7 @@ void Batch::send(const void* buffer, std::size_t nbytes, int peer, int tag, std:
   do {
     const int piece = static_cast<int>(std::min(nbytes, kMaxPiece));
     const Waiting send{bytes, tag, {peer, piece, false, id}};
+    // Once one piece waits, the next ones are not tried: MPI would let them pass it.
     must_wait = must_wait || !post(send);
     if (must_wait) waiting_.push_back(send);
     bytes += piece;
@@ -131,6 +135,7 @@ bool Batch::post_waiting() {
   std::set<int> stuck;
   std::deque<Waiting> still;
   for (const Waiting& send : waiting_) {
+    // A rank whose message was refused is not tried again in this round: its next must not pass.
     if (stuck.count(send.message.peer) == 0 && post(send)) continue;
     stuck.insert(send.message.peer);
     still.push_back(send);
@@ -147,6 +152,7 @@ void Batch::recv(void* buffer, std::size_t nbytes, int peer, int tag, std::uint6
   do {
     const int piece = static_cast<int>(std::min(nbytes, kMaxPiece));
     MPI_Request* request = add({peer, piece, true, id});
+    // All pieces have one tag: MPI matches them in the order in which they are posted here.
     const int source = peer == kAnyRank ? MPI_ANY_SOURCE : peer;
     check_mpi(MPI_Irecv(bytes, piece, MPI_BYTE, source, tag, transport_.comm(), request),
               "MPI_Irecv");
@@ -172,6 +178,7 @@ std::optional<int> Batch::try_recv(int peer, int tag, std::vector<std::byte>* by
     MPI_Request* request = add({status.MPI_SOURCE, nbytes, true, 0});
     check_mpi(MPI_Imrecv(bytes->data(), nbytes, MPI_BYTE, &message, request), "MPI_Imrecv");
   }
+  // The turn is over by now: wait() takes it for each look, and its mutex is not recursive.
   wait();
   return status.MPI_SOURCE;
 }
@@ -219,6 +226,7 @@ void Batch::check(const Message& message, const MPI_Status& status, int code) co
 }
 
 bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
+  // A message that MPI has taken is progress, too: the timeout begins again.
   const bool has_posted = post_waiting();
   if (requests_.empty()) {
     if (waiting_.empty()) return has_posted;
@@ -244,6 +252,7 @@ bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
   std::vector<std::uint64_t> ids;
   for (int i = 0; i < num_completed; ++i) {
     Message& message = messages_[completed_[i]];
+    // The status of a message that failed may name no rank.
     if (message.is_recv && message.peer == kAnyRank && statuses_[i].MPI_SOURCE >= 0) {
       message.peer = sender_ = statuses_[i].MPI_SOURCE;
     }
@@ -274,6 +283,7 @@ void Batch::explain_end() const {
   // Half of the timeout counts as over, so that the others are asked at once which rank is lost.
   const double half = g_timeout_seconds / 2;
   Waited waited;
+  // From here on, only shared memory and datagrams: MPI is ending the process.
   const std::vector<int> silent = awaited();
   std::vector<int> lost = silent;
   try {
@@ -300,6 +310,7 @@ void Batch::wait(double more) {
 }
 
 void PollBackoff::start_over() {
+  // last_look_ stays as it is: looks are apart in time, whether messages come or not.
   last_progress_ = Clock::now();
   waited_ = Waited(last_progress_);
 }
@@ -313,6 +324,7 @@ void PollBackoff::wait(const std::function<std::vector<int>()>& whom) {
     return;
   }
   std::this_thread::sleep_for(std::min(kLongestSleep, (now - last_progress_) / 8));
+  // A look takes a lock and system calls: no more often than in a wait for shared memory.
   if (now - last_look_ < Flag::kSleep) return;
   last_look_ = now;
   const double idle = waited_.seconds();

@@ -16,6 +16,7 @@ std::uint64_t start_time_of(pid_t pid) {
   std::ifstream file("/proc/" + number + "/task/" + number + "/stat");
   std::string text;
   std::getline(file, text);
+  // The last bracket: the program's name stands in brackets, and may have some itself.
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(text.substr(name_end + 1));

@@ -24,6 +24,7 @@ SharedMemory::SharedMemory(int fd, std::size_t bytes) : fd_(fd), bytes_(bytes) {
 }
 
 SharedMemory SharedMemory::create(std::size_t bytes) {
+  // It has no name that could stay: it goes with its last process, however that ends.
   const int fd = memfd_create("ddl", MFD_CLOEXEC);
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
     const int error = errno;
@@ -49,6 +50,7 @@ SharedMemory::SharedMemory(SharedMemory&& other) noexcept
       data_(std::exchange(other.data_, nullptr)) {}
 
 SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  // The other one's destructor frees what was ours.
   std::swap(fd_, other.fd_);
   std::swap(bytes_, other.bytes_);
   std::swap(data_, other.data_);

@@ -33,6 +33,7 @@ void Watchdog::wait(const char* call) {
   const double timeout = g_timeout_seconds;
   std::unique_lock<std::mutex> lock(mutex_);
   for (Waited waited; waited.seconds() < timeout;) {
+    // In steps, of which Waited counts a second at most: a suspended job has not waited.
     const std::chrono::duration<double> look(std::min(timeout, 0.5));
     if (over_.wait_for(lock, look, [this] { return is_over_; })) return;
   }
