@@ -151,7 +151,7 @@ def function(given: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 class _Function:
-    """The result of `function`."""
+    """A program's function under LMS: each of its graphs is rewritten when it is first called."""
 
     def __init__(self, given: Any, lms: LMS) -> None:
         if getattr(given, "_jit_compile", False):

@@ -33,8 +33,8 @@ def groups_of(
     """The group of each operation that may be merged with others: these and itself, in their order.
 
     Args:
-        operations: in levels.
-        readers: of each tensor.
+        operations: of one graph, with their levels.
+        readers: by tensor, the indices of the operations that read it.
     """
     parts: list[set[int]] = []
     siblings: dict[tuple[int, int], set[int]] = defaultdict(set)

@@ -47,9 +47,8 @@ class LMS(lms_tensorflow.LMS, tf.compat.v1.train.SessionRunHook):  # type: ignor
         swapout_threshold: tensors that are used later than this many levels after they are made
             are swapped; -1: LMS chooses, so that the step fits into the GPU.
         swapin_groupby: as in `lms_tensorflow.Options`; -1: LMS chooses.
-        swapin_ahead: likewise.
-        sync_mode: likewise.
-        serialization: likewise; an empty list for none.
+        swapin_ahead: as `swapin_groupby`.
+        sync_mode, serialization: as in `lms_tensorflow.Options`.
         serialization_by_size: GiB, 0 for none.
         cpu_device: where tensors are swapped to.
         gpu_device: where they are swapped from.
@@ -114,8 +113,7 @@ class LMS(lms_tensorflow.LMS, tf.compat.v1.train.SessionRunHook):  # type: ignor
         """Serve what sessions run from now on, until `close`.
 
         Args:
-            graph: without effect: the graph is that of the session.
-            keras: likewise.
+            graph, keras: without effect: the graph is that of the session.
 
         Raises:
             LmsError: another LMS is active, or TensorFlow's optimizers are switched off.
@@ -128,7 +126,7 @@ class LMS(lms_tensorflow.LMS, tf.compat.v1.train.SessionRunHook):  # type: ignor
         self.run()
 
     def end(self, session: Any) -> None:
-        """It ends."""
+        """The monitored session ends: `run` is undone."""
         self.close()
 
 

@@ -270,7 +270,7 @@ class Engine:
         Args:
             start: the result of `layer_begins`.
             tensors: its arguments and results.
-            shape: of the first.
+            shape: of the first tensor.
         """
         with self._exclusive():
             first = start[1] if start[0] == self.iteration.number else 0

@@ -195,9 +195,9 @@ class Iteration:
         """The forward of a layer has run.
 
         Args:
-            first: its first event.
+            first: the number of the first event in it.
             tensors: its arguments and results.
-            shape: of the first.
+            shape: of the first tensor.
         """
         kept = set()
         for tensor in tensors:

@@ -48,5 +48,5 @@ def plot(report: Report) -> str:
 
 
 def write_plot(report: Report, path: str | Path) -> None:
-    """Writes the picture."""
+    """Writes the plot of a report as SVG. OSError: the file cannot be written."""
     Path(path).write_text(plot(report))

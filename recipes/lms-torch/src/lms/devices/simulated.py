@@ -193,7 +193,7 @@ class SimulatedDevice(TorchDispatchMode):
         return tensor.untyped_storage()._cdata in self._storages
 
     def capacity(self) -> int:
-        """All of it."""
+        """The whole of its memory: nobody else uses it."""
         return self.total
 
     def cap(self, limit: int) -> int:
@@ -278,7 +278,7 @@ class SimulatedDevice(TorchDispatchMode):
         return self.clock
 
     def seconds(self, first: float, second: float) -> float:
-        """The difference."""
+        """The time between two stamps, by the compute clock."""
         return second - first
 
     def wait(self, seconds: float) -> None:

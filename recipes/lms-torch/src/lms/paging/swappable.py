@@ -12,7 +12,7 @@ class Swappable(ABC):
 
     Attributes:
         number: its number in the iteration, by which plans call it.
-        nbytes: of its storage.
+        nbytes: bytes of its storage, which all leave and return together.
         used: whether the use that it waited for has come.
     """
 

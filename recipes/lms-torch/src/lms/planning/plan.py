@@ -25,7 +25,7 @@ class Plan:
     """All that leaves in an iteration, and when.
 
     Attributes:
-        moves: by block.
+        moves: by the number of the block; one without a move stays.
         seconds: predicted for the iteration.
         exposed: predicted seconds in which computing waits for copies.
         hidden: predicted seconds of copies that run beside computing.

@@ -56,7 +56,7 @@ class PlanCache:
         return self.entries[0]
 
     def forget(self) -> None:
-        """Forgets all plans."""
+        """Forgets all plans, as other layers are computed again from now on."""
         self.entries = []
 
     def reset(self) -> None:

@@ -68,7 +68,7 @@ class LayerCall(NamedTuple):
     """One call in forward of a layer that may be computed again.
 
     Attributes:
-        layer: its number.
+        layer: its number in RecomputePolicy.
         first: the first event in it; `end` the first after it.
         kept: blocks that are the layer's inputs and outputs: they are saved either way.
         shape: of its first tensor; tells iterations of other sizes apart.
@@ -83,14 +83,14 @@ class LayerCall(NamedTuple):
 
 @dataclass
 class Trace:
-    """One iteration.
+    """The events of one iteration, with the time and the memory of the intervals between them.
 
     Attributes:
         order: for each event the block, in order of first pack.
         keys: for each event that packs its key; None for one that unpacks.
         seconds: of computing in each interval, without waits for copies.
         other_bytes: needed in each interval at its highest beside the saved blocks.
-        blocks: by number.
+        blocks: those that were saved, by number.
         base: bytes in use when the iteration began, beside parameters that are paged; `other_bytes`
             contains them.
         recordings: how many of the iteration went into this.

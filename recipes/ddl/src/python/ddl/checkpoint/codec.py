@@ -34,7 +34,7 @@ def write_state(path: Path, state: Any) -> Entry:
 
     Raises:
         CheckpointError: the state holds something else; it names the place.
-        OSError: of the file.
+        OSError: the file cannot be written.
     """
     if path.suffix == ".npz":
         arrays: dict[str, np.ndarray] = {}

@@ -39,7 +39,7 @@ class HashedFile:
             raise
 
     def write(self, data: bytes) -> int:
-        """Write all of it."""
+        """Write all of `data`, in as many pieces as the system takes; its length."""
         view = memoryview(data).cast("B")
         try:
             done = 0

@@ -59,7 +59,7 @@ class KerasCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
             self._skip = Skip(self.model, position)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Note the epoch."""
+        """The position moves to this epoch, unless steps of it are still to be skipped."""
         self._has_begun = True
         if self._position and self._skip is None:
             self._position.begin(epoch)

@@ -71,13 +71,13 @@ class Position:
         self.metrics: list[np.ndarray] = []
 
     def begin(self, epoch: int) -> None:
-        """Be at the begin of an epoch."""
+        """`fit` begins an epoch: count its steps from 0, or from those that Keras has kept."""
         kept = self._epochs.steps_per_epoch and self._epochs._current_iterator is not None
         self.epoch, self.calls = epoch, 0
         self.before = int(self._epochs._steps_seen) if kept else 0
 
     def finish(self, epochs: int) -> None:
-        """Be at the end of the last epoch, also where `fit` has stopped early."""
+        """`fit` has ended, after `epochs` or early: the position is behind the last epoch."""
         self.epoch, self.calls, self.before = max(self.epoch, epochs), 0, 0
 
     def _way(self) -> dict[str, int]:
