@@ -76,6 +76,7 @@ def steps(prefix: Path, out: Path, quick: bool) -> list[Step]:
     """All of them, in the order in which they run."""
     python = prefix / "bin" / "python"
     pytest: list[str | Path] = [python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]
+    shared = ["-o", f"pythonpath={HERE.parent / 'support' / 'shared'}"]  # as run_suite has it
     libddl = RECIPES / "ddl" / "tests" / "gpu"
     allreduce: list[str | Path] = [python, HERE / "bench_gpu.py", "--out", out / "allreduce.json"]
     lms: list[str | Path] = [sys.executable, HERE / "bench_lms.py", "--python", python]
@@ -91,7 +92,7 @@ def steps(prefix: Path, out: Path, quick: bool) -> list[Step]:
         Step(
             "torch: the tests of the backend",
             "ddl_torch",
-            [*pytest, RECIPES / "ddl-torch" / "tests" / "test_on_gpus.py"],
+            [*pytest, *shared, RECIPES / "ddl-torch" / "tests" / "test_on_gpus.py"],
             seconds,
         ),
         Step(

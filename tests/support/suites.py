@@ -12,6 +12,8 @@ from support.minienv import packages_alone
 from support.run import run
 
 RECIPES = Path(__file__).parents[2] / "recipes"
+#: Modules that the tests of several recipes have in common.
+SHARED = Path(__file__).with_name("shared")
 
 
 def run_suite(
@@ -48,7 +50,7 @@ def run_suite(
         cwd=tests,
         env={
             **clean_environment(prefix, os.environ),
-            "PYTHONPATH": str(alone),
+            "PYTHONPATH": os.pathsep.join([str(alone), str(SHARED)]),
             "PYTHONDONTWRITEBYTECODE": "1",
             **(variables or {}),
         },

@@ -1,8 +1,7 @@
 """Ranks that never come, that leave in the middle, and ddl's second life."""
 
 import pytest
-
-from conftest import Result, Run
+from rank_cases import Result, Run
 
 ASK = """
 import sys, time

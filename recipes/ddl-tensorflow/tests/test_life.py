@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from conftest import Result, Run
+from rank_cases import Result, Run
 
 FIT = """
 import os, sys, time

@@ -1,8 +1,7 @@
 """TensorFlow programs as the public ones for DDL are written: `import ddl` is all that they add."""
 
 import pytest
-
-from conftest import Result, Run
+from rank_cases import Result, Run
 
 SESSION = """
 tf.disable_v2_behavior()

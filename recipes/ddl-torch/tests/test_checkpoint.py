@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from rank_cases import Run
 from reshard import begin
-
-from conftest import Run
 
 
 def alone(steps: int) -> list[float]:

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from conftest import Run
+from rank_cases import Run
 
 BEGIN = """
 import os, sys, time

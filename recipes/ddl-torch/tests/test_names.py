@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from conftest import Run
+from rank_cases import Run
 
 ASKED = {"DDL_INSTEAD_OF": "gloo,nccl"}
 

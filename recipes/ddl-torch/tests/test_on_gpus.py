@@ -3,8 +3,7 @@
 import pytest
 import torch
 from ddl import _core
-
-from conftest import Run
+from rank_cases import Run
 
 
 def why_not() -> str:

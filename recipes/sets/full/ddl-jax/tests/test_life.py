@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from rank_cases import Run
 
-from conftest import HERE, Run
+from conftest import HERE
 
 TEN_LINES = (HERE / "ten_lines.py").read_text()
 COUNT = "\nfrom ddl_jax import collectives\nprint('by ddl', collectives())\n"
