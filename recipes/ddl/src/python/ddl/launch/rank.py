@@ -270,13 +270,7 @@ def start_pump(source: int, sink: int, token: str) -> "_thread.LockType":
 def wait(
     child: int, signals: "set[signal.Signals]", parent: int, token: str, grace: float
 ) -> "tuple[int, bool]":
-    """The program's wait status, and whether it was asked to end. Then it gets `grace` seconds.
-
-    mpiexec sends each signal to the whole process group, so the program has it already. Processes
-    that have left the group get it from us, and so does the program when our parent has died: that
-    SIGTERM is ours alone. SIGQUIT stands for SIGUSR2, which mpiexec does not send (see run.py): the
-    program ignores it, and we translate.
-    """
+    """The program's wait status, and whether it was asked to end. Then it gets `grace` seconds."""
     deadline = None
     was_signalled = False
     while True:
@@ -289,12 +283,8 @@ def wait(
             # A signal that ended it has come to us as well, and may not be fetched yet.
             for got in signal.sigpending() & (signals - {signal.SIGCHLD}):
                 was_signalled = True
-                if got not in (signal.SIGUSR1, signal.SIGQUIT):
+                if pass_on(got, None, parent):
                     deadline = now() + grace
-                if got == signal.SIGQUIT:
-                    send(signal.SIGUSR2, children(os.getpid()))
-                else:
-                    send(got, strangers())
             if was_signalled:  # a shell may have ended at once, and what it ran saves
                 wait_for_rest(signals, deadline or now() + grace)
             return status, deadline is not None
@@ -302,21 +292,36 @@ def wait(
             continue
         elif deadline is None:
             got = signal.sigwait(signals)
-            was_signalled = was_signalled or got != signal.SIGCHLD
-            if got == signal.SIGQUIT:
-                send(signal.SIGUSR2, [child]) or kill(child, signal.SIGUSR2)
-            elif got != signal.SIGCHLD:
-                if got != signal.SIGUSR1:
+            if got != signal.SIGCHLD:
+                was_signalled = True
+                if pass_on(got, child, parent):
                     deadline = now() + grace
-                if os.getppid() != parent:
-                    kill(child, got)
-                send(got, strangers())
         elif (left := until(deadline)) > 0:
             signal.sigtimedwait(signals, left)
         else:
             os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
             return status, True
+
+
+def pass_on(got: int, child: "int | None", parent: int) -> bool:
+    """Passes a signal on to those who have not got it; whether it asks the program to end.
+
+    mpiexec sends each signal to the whole process group, so the program has it already. Processes
+    that have left the group get it from us, and so does the program when our parent has died: that
+    SIGTERM is ours alone. SIGQUIT stands for SIGUSR2, which mpiexec does not send (see run.py): the
+    program ignores it, and we translate. `child`: None when it has ended; what it left may go on.
+    """
+    if got == signal.SIGQUIT:
+        if child is None:
+            send(signal.SIGUSR2, children(os.getpid()))
+        elif not send(signal.SIGUSR2, [child]):
+            kill(child, signal.SIGUSR2)
+        return False
+    if child is not None and os.getppid() != parent:
+        kill(child, got)
+    send(got, strangers())
+    return got != signal.SIGUSR1
 
 
 def wait_for_rest(signals: "set[signal.Signals]", deadline: float) -> None:
