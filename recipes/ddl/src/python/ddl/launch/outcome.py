@@ -1,8 +1,10 @@
 """How a job has ended, and the last words of ddlrun about it."""
 
+import signal
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from ddl.launch.ranks import Rank, first_failure, name_ranks, signal_name
 from ddl.launch.sink import write_all
@@ -11,17 +13,26 @@ EXIT_TIMEOUT = 124
 EXIT_OUTPUT = 1
 
 
+class Stop(Enum):
+    """Why ddlrun has ended a job, where nobody has sent it a signal."""
+
+    TIMEOUT = auto()
+    FAILURE = auto()  # of a rank
+    CHIEF = auto()  # it has ended well
+    HOST = auto()  # one is lost
+    START = auto()  # nothing could be started
+
+
 @dataclass
 class Outcome:
     """What a run has learnt of its job's end.
 
     Attributes:
-        ranks: of the job.
+        ranks: all of the job, by number.
         timeout: ddlrun's own, in seconds.
-        stop_reason: why ddlrun has ended the job: "timeout", "failure", "chief", "host" (it has
-            lost a host), "start" (nothing could be started) or a signal's number.
-        running_at_timeout: ranks.
-        never_started: ranks, where that is the reason.
+        stop_reason: why ddlrun has ended the job: a Stop, or the signal that it got.
+        running_at_timeout: the ranks that had not ended when the timeout came.
+        never_started: the ranks that nothing could start, for Stop.HOST and Stop.START.
         failures: ranks, in the order in which ddlrun learnt of them, before it asked any to end.
         own_words: the last lines of mpiexec, and of the programs that it calls.
         lost_output: why output of the ranks could not be written; "" if all was.
@@ -29,7 +40,7 @@ class Outcome:
 
     ranks: list[Rank]
     timeout: float | None
-    stop_reason: str | int | None = None
+    stop_reason: Stop | signal.Signals | None = None
     running_at_timeout: list[Rank] = field(default_factory=list)
     never_started: list[Rank] = field(default_factory=list)
     failures: list[Rank] = field(default_factory=list)
@@ -41,13 +52,13 @@ class Outcome:
 
         `status` is mpiexec's, and `seconds` how long the job has run.
         """
-        if self.stop_reason == "timeout":
+        if self.stop_reason is Stop.TIMEOUT:
             return self._timeout()
-        if self.stop_reason == "chief":
+        if self.stop_reason is Stop.CHIEF:
             return self._well()
-        if self.stop_reason in ("host", "start"):
+        if self.stop_reason in (Stop.HOST, Stop.START):
             return self._no_start()
-        if isinstance(self.stop_reason, int):
+        if isinstance(self.stop_reason, signal.Signals):
             say(f"{signal_name(self.stop_reason)}: all ranks were ended after {seconds:.1f} s")
             return 128 + self.stop_reason
         for rank in self.ranks:
@@ -94,7 +105,7 @@ class Outcome:
         ]
         for line in words or ["the program that was to reach the host has ended without a word"]:
             say(f"  {line}")
-        if self.stop_reason == "host":
+        if self.stop_reason is Stop.HOST:
             say("Every host of the job needs this environment at the same path.")
         return 1
 

@@ -8,34 +8,45 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import FrameType
+from typing import NamedTuple
 
 from ddl.launch.awake import now, until
 from ddl.launch.hydra import HydraLauncher
 from ddl.launch.layout import Job
-from ddl.launch.outcome import Outcome, say, say_as_it_is
-from ddl.launch.processes import children, is_dead
+from ddl.launch.outcome import Outcome, Stop, say, say_as_it_is
 from ddl.launch.ranks import Clocks, Rank, signal_name
 from ddl.launch.scontrol import allow_requeue, forbid_requeue
 from ddl.launch.sink import Sink
+from ddl.launch.starters import Starters
 from ddl.launch.stdin import Input
 from ddl.launch.streams import Stream
 
 MARGIN = 2.0  # seconds for their wrappers (rank.py) to tell us, and to end
-MORE = 10.0  # seconds for other hosts' ranks to start, when one's cannot
-LOOK = 1.0  # seconds between looks at the programs that are to start ranks
 SETTLE = 0.2  # seconds in which failures belong together: one rank took the others along
 # Signals that batch systems send before the time is over, so that programs can save, and the signal
 # that stands for each. mpiexec passes on only some, and rank.py turns SIGQUIT back.
 PASSED_ON = {signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGQUIT}
 PEER_TIMEOUT_S = 60.0  # where nothing is said: kDefaultTimeout in libddl's base/timeout.h
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
-OUR_OWN = ("timeout", signal.SIGPIPE)  # reasons to end a job that the batch system has not
+OUR_OWN = (Stop.TIMEOUT, signal.SIGPIPE)  # reasons to end a job that the batch system has not
 ASKING = 10.0  # seconds for Slurm to take that
 _PR_SET_PDEATHSIG = 1
 _PRCTL = ctypes.CDLL(None).prctl
+
+
+class Deadline(NamedTuple):
+    """The moment (of awake.now) from which on something is to be done.
+
+    Attributes:
+        is_early: it is to be done now, which no clock tells.
+    """
+
+    at: float
+    act: Callable[[], None]
+    is_early: bool = False
 
 
 class Run:
@@ -69,10 +80,7 @@ class Run:
         self._process: subprocess.Popen[bytes]
         self._early: list[int] | None = []  # signals, until mpiexec is there
         self._settle_at: float | None = None
-        self._doubt_at: float | None = None  # when to look whether all ranks can still start
-        self._listened = 0.0  # seconds in which nothing had come that was not read yet
-        self._lost_at: float | None = None  # since when some cannot, of the time listened
-        self._hosts = job.hosts
+        self._starters = Starters(job.hosts)
         self._kill_at: float | None = None
         self._kills = 0
         self._is_last = False  # Slurm is not to start the job again
@@ -95,7 +103,7 @@ class Run:
         for number in early:
             self._signal(number, None)
         self._reach("mpiexec")
-        self._doubt_at = now() + LOOK
+        self._starters.begin()
         if self._process.stdin:
             self._input.connect(self._process.stdin)
         selector = selectors.PollSelector()  # epoll refuses files, as our input may be
@@ -112,7 +120,7 @@ class Run:
             _watch(selector, 0, self._reads_input())
             asked = now()
             ready = selector.select(self._wait_time())
-            self._listened += now() - asked
+            self._starters.listened(now() - asked)
             for key, _ in ready:
                 if key.fd == wakeup:
                     os.read(wakeup, 1 << 10)  # a signal, whose handler has run
@@ -130,8 +138,8 @@ class Run:
             allow_requeue(os.environ, ASKING)
         return self.outcome.conclude(status, time.monotonic() - began)
 
-    def stop(self, reason: str | int, number: int) -> None:
-        """Asks all ranks to end by a signal; they have the grace's seconds."""
+    def stop(self, reason: Stop | signal.Signals, number: int = signal.SIGTERM) -> None:
+        """Asks all ranks to end by the signal `number`; they have the grace's seconds."""
         if self.outcome.stop_reason is None:
             self.outcome.stop_reason = reason
         if self._kill_at is None:
@@ -154,7 +162,7 @@ class Run:
             delay = MARGIN if rank.aborted_at else SETTLE
             self._settle_at = min(self._settle_at or math.inf, now() + delay)
         elif rank.number == self._chief:
-            self.stop("chief", signal.SIGTERM)
+            self.stop(Stop.CHIEF)
 
     def report(self, rank: Rank, text: str) -> None:
         """A rank's wrapper speaks, as rank.py's `report` has it; or MPI does, of an abort."""
@@ -199,42 +207,17 @@ class Run:
         lines = data.splitlines()
         self.outcome.own_words.extend(lines)
         gone = {host for line in lines for host in self._launcher.gone_hosts(os.fsdecode(line))}
-        self._never("host", [rank for rank in self.ranks if rank.host in gone and not rank.started])
-        if self._doubt_at:
-            self._doubt_at = now() + SETTLE
+        lost = [rank for rank in self.ranks if rank.host in gone and not rank.started]
+        self._never(Stop.HOST, lost)
+        self._starters.hear()
         if self._verbose:
             say_as_it_is(data)
 
-    def _never(self, reason: str, ranks: list[Rank]) -> None:
+    def _never(self, reason: Stop, ranks: list[Rank]) -> None:
         """Ends the job for ranks that cannot start any more, if there are any."""
         if ranks and self.outcome.stop_reason is None:
             self.outcome.never_started = ranks
-            self.stop(reason, signal.SIGTERM)
-
-    def _look_for_starters(self) -> float | None:
-        """Ends the job if mpiexec waits for a host that it will not reach; when to look again.
-
-        It reaches each host by a program of its own, or all by one. Such a program ends when the
-        host's ranks have ended; else it was refused, and mpiexec would wait forever.
-        """
-        waiting = [rank for rank in self.ranks if not rank.started]
-        if not waiting or self.outcome.stop_reason is not None:
-            return None
-        programs = children(self._process.pid)
-        ended = sum(map(is_dead, programs))
-        going = {rank.host for rank in self.ranks if not rank.is_over}
-        hosts = len({rank.host for rank in waiting})
-        lost = hosts if ended == len(programs) else ended - len(set(self._hosts) - going)
-        if not programs or lost <= 0:
-            self._lost_at = None
-            return now() + LOOK
-        if self._lost_at is None:
-            self._lost_at = self._listened
-        # Until all that others have said has come, or, so that we name the lost ones, all others.
-        # While our output is read slowly, mpiexec may have words of ranks long after their ends.
-        if self._listened >= self._lost_at + (SETTLE if lost >= hosts else MORE):
-            self._never("start", waiting)
-        return now() + SETTLE
+            self.stop(reason)
 
     def _note_start(self) -> None:
         """With -v, says where the time of the start has gone, once all ranks are there."""
@@ -253,44 +236,64 @@ class Run:
         moment = self._input.waits_until()
         return moment is not None and now() >= moment
 
-    def _look_at_the_clock(self) -> None:
-        """Does the work that is due now."""
-        moment, is_going = now(), self.outcome.stop_reason is None
+    def _deadlines(self) -> Iterator[Deadline]:
+        """All that is to be done at some moment, in this order where several are due."""
         for stream in self._streams if self._input.is_open else ():
-            if moment >= (stream.asks_at() or moment + 1):
-                self._pass_on(stream, stream.show_question)
+            if asks_at := stream.asks_at():
+                yield Deadline(asks_at, partial(self._pass_on, stream, stream.show_question))
+        reads_at = self._input.waits_until()
+        if reads_at and not self._reads_input():
+            yield Deadline(reads_at, lambda: None)  # the loop watches it from then on
         for rank in self._stopped:
-            if rank.stopped_by and moment >= rank.stopped_at + self._peer_timeout:
-                self.ended(rank, f"stopped {rank.stopped_by}", time.monotonic())
-        if self._deadline and moment >= self._deadline and is_going:
-            self.outcome.running_at_timeout = [rank for rank in self.ranks if not rank.end]
-            self.stop("timeout", signal.SIGTERM)
-        if self._settle_at and moment >= self._settle_at:
-            self._settle_at = None
-            if is_going:
-                self.stop("failure", signal.SIGTERM)
-        if self._doubt_at and moment >= self._doubt_at:
-            self._doubt_at = self._look_for_starters()
-        if self._kill_at and (moment >= self._kill_at or self._all_ended()):
-            self._kill()
+            if rank.stopped_by:
+                yield Deadline(rank.stopped_at + self._peer_timeout, partial(self._lose, rank))
+        if self._deadline and self.outcome.stop_reason is None:
+            yield Deadline(self._deadline, self._time_out)
+        if self._settle_at:
+            yield Deadline(self._settle_at, self._fail)
+        if self._starters.look_at:
+            yield Deadline(self._starters.look_at, self._look_for_starters)
+        if self._kill_at:
+            yield Deadline(self._kill_at, self._kill, self._all_ended())
+
+    def _look_at_the_clock(self) -> None:
+        """Does the work that is due now. One piece of it may make the next ones due, or not."""
+        moment = now()
+        for deadline in self._deadlines():
+            if moment >= deadline.at or deadline.is_early:
+                deadline.act()
 
     def _wait_time(self) -> float | None:
         """Seconds until something may be due."""
-        times = [self._settle_at, self._kill_at, self._doubt_at]
-        times += [self._deadline] if self.outcome.stop_reason is None else []
-        times += [rank.stopped_at + self._peer_timeout for rank in self._stopped if rank.stopped_by]
-        if self._input.is_open:
-            times += [stream.asks_at() for stream in self._streams]
-            if not self._reads_input():
-                times.append(self._input.waits_until())
-        due = min((moment for moment in times if moment), default=None)
+        due = min((deadline.at for deadline in self._deadlines()), default=None)
         return None if due is None else until(due)
+
+    def _lose(self, rank: Rank) -> None:
+        """A rank was stopped for so long that its peers have given it up."""
+        self.ended(rank, f"stopped {rank.stopped_by}", time.monotonic())
+
+    def _time_out(self) -> None:
+        self.outcome.running_at_timeout = [rank for rank in self.ranks if not rank.end]
+        self.stop(Stop.TIMEOUT)
+
+    def _fail(self) -> None:
+        """Ranks that failed together have told us by now."""
+        self._settle_at = None
+        if self.outcome.stop_reason is None:
+            self.stop(Stop.FAILURE)
+
+    def _look_for_starters(self) -> None:
+        """Ends the job if mpiexec waits for a host that it will not reach."""
+        if self.outcome.stop_reason is None:
+            self._never(Stop.START, self._starters.look(self._process.pid, self.ranks))
+        else:
+            self._starters.look_at = None
 
     def _pass_on(self, stream: Stream, write: Callable[[], None]) -> None:
         try:
             write()
         except BrokenPipeError:  # `ddlrun ... | head`
-            self.stop(signal.SIGPIPE, signal.SIGTERM)
+            self.stop(signal.SIGPIPE)
         if stream.sink.lost and not self.outcome.lost_output:
             self.outcome.lost_output = stream.sink.lost
             say(f"cannot write the ranks' output: {stream.sink.lost}; the job goes on")
@@ -302,7 +305,8 @@ class Run:
             self._to_pass_on.append(number)
             self._pass_on_signals()
         elif self._kill_at is None:
-            self.stop(number, signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
+            is_int = number == signal.SIGINT
+            self.stop(signal.Signals(number), signal.SIGINT if is_int else signal.SIGTERM)
         else:
             self._kill_at = now()  # asked twice: now
 
