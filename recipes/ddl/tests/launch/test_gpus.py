@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cgroups import ROOT, cgroup
 from ddl.launch.bind import own_gpus
+from ddl.launch.errors import LaunchError
 from ddl.launch.gpus import gpus_of_hosts
 from ddl.launch.hosts import Host
 from ddl.launch.layout import make_job
@@ -104,3 +105,27 @@ def test_hosts_named_once_beside_hosts_named_twice(tmp_path: Path) -> None:
     file.write_text("a\na\nb\n")
     environ = {"PBS_NODEFILE": str(file), "CUDA_VISIBLE_DEVICES": "0,1,2,3"}
     assert counts(environ, reserved_hosts(environ)) == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-mode x true", "-mode x is not understood"),
+        ("-topology none.yaml true", "-topology none.yaml: there is no such file"),
+        ("-no_ddloptions -mode b true", "-no_ddloptions excludes -mode"),
+        ("no-such-program", "the program no-such-program is not found on PATH"),
+    ],
+)
+def test_no_host_is_asked_before_errors_of_the_command_line(words: str, message: str) -> None:
+    asked: list[list[str]] = []
+
+    def ask(hosts: list[str]) -> list[int]:
+        asked.append(hosts)
+        return [1] * len(hosts)
+
+    hosts = ["-H", "localhost,far.invalid"]
+    with pytest.raises(LaunchError, match=message):
+        make_job(parse([*hosts, *words.split()]), {}, [], ask)
+    assert asked == []
+    make_job(parse([*hosts, "true"]), {}, [], ask)
+    assert asked == [["far.invalid"]]

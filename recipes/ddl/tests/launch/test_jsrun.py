@@ -82,6 +82,7 @@ def test_ranks_get_the_variables_that_ddlrun_gives() -> None:
         ("true", {**LSF, "LSB_MCPU_HOSTS": "a 1 b"}, "LSB_MCPU_HOSTS: expected pairs"),
         ("true", {**LSF, "LSB_MCPU_HOSTS": "a x"}, "LSB_MCPU_HOSTS: bad number of slots"),
         ("-H a true", LSF, "-launcher jsrun excludes -host and -hostfile"),
+        ("true", LSF, "-launcher jsrun cannot ask the hosts how many GPUs they have"),
         ("-accelerators 43 true", LSF, "43 ranks on a01n01, but the job has 42 of its cores"),
     ],
 )

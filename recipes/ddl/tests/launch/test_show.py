@@ -28,7 +28,7 @@ case $1 in
   node04) DDL_PLACE=$FOURTH ;;
   *) echo "ssh: $1 is unknown" >&2; exit 255 ;;
 esac
-export DDL_PLACE
+export DDL_PLACE CUDA_VISIBLE_DEVICES=$GPUS
 shift
 exec sh -c "$*"
 """
@@ -46,7 +46,8 @@ def run(tmp_path: Path) -> Run:
     ssh.chmod(0o755)
 
     def start(*words: str, fourth: str = "row/r0", **variables: str) -> Result:
-        env = {**os.environ, "PATH": f"{ssh.parent}:{os.environ['PATH']}", "FOURTH": fourth}
+        path = f"{ssh.parent}:{os.environ['PATH']}"
+        env = {**os.environ, "PATH": path, "FOURTH": fourth, "GPUS": ""}
         for name in ("PYTHONPATH", "DDL_PLACE", "DDL_OPTIONS"):
             env.pop(name, None)
         return subprocess.run(
@@ -103,3 +104,10 @@ def test_hosts_that_do_not_answer(run: Run) -> None:
         "Where the hosts say that they stand is not known, and may change this:",
         "cannot use other: ssh: other is unknown",
     ]
+
+
+def test_ranks_by_the_hosts_gpus(run: Run) -> None:
+    """They are asked, as by a job: this host has none."""
+    shown = run("-show_topology", "-H", HOSTS, GPUS="2,3,5")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("4 hosts with 3 ranks each, grouped as they say themselves\n")

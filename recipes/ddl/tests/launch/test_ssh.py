@@ -164,6 +164,39 @@ def test_hosts_that_are_not_checked(far: Callable[..., Result]) -> None:
     assert "Connection refused" in result.stderr
 
 
+def recording(path: str, folder: Path) -> tuple[str, Path]:
+    """The same PATH with an ssh that adds its words to a file; and that file."""
+    log, ssh = folder / "log", folder / "ssh"
+    ssh.write_text(f'#!/bin/sh\necho "$*" >>{log}\nexec {shutil.which("ssh", path=path)} "$@"\n')
+    ssh.chmod(0o755)
+    return f"{folder}:{path}", log
+
+
+def test_no_host_is_asked_when_there_is_nothing_to_stage(
+    ddlrun: Callable[..., Result], path_with_ssh: str, tmp_path: Path
+) -> None:
+    path, log = recording(path_with_ssh, tmp_path)
+    result = ddlrun("-stage=none.tar.zst", "-H", "localhost,node01", "true", env={"PATH": path})
+    assert result.returncode == 2
+    assert "none.tar.zst" in result.stderr
+    assert not log.exists()
+
+
+@pytest.mark.parametrize("words", [["true"], ["-show_topology"]])
+def test_skipped_checks_are_skipped_where_hosts_are_asked_for_more(
+    ddlrun: Callable[..., Result], path_with_ssh: str, tmp_path: Path, words: list[str]
+) -> None:
+    """For their GPUs, and for their places: the check has an ssh of its own for each host."""
+    path, log = recording(path_with_ssh, tmp_path)
+    for skip in ((), ("-s",)):
+        log.write_text("")
+        result = ddlrun(*skip, "-H", "node01,node02", *words, env={"PATH": path})
+        assert result.returncode == 0, result.stderr
+        asked = log.read_text().splitlines()
+        assert asked
+        assert any("test -r" in line for line in asked) == (not skip)
+
+
 def test_hosts_that_cannot_be_reached(far: Callable[..., Result]) -> None:
     result = far("-H", "node01,closed,name.invalid", "true")
     assert result.returncode == 2

@@ -287,7 +287,7 @@ def test_the_first_rank_is_reached_by_the_users_words(own: str) -> None:
     assert job(*words).environment["MASTER_ADDR"] == own
     cluster = json.loads(job(*words, "-tf_config").environment["DDLRUN_TF_CLUSTER"])
     assert [one.rpartition(":")[0] for one in cluster["worker"]] == [own, "far.invalid"]
-    command = HydraLauncher().command(job(*words))
+    command = HydraLauncher(parse([*words, "true"])).command(job(*words))
     assert command[command.index("-localhost") + 1] == own
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from ddl.launch.errors import LaunchError
+from ddl.launch.errors import HostError
 from ddl.launch.hosts import is_local
 from ddl.launch.hydra import HydraLauncher
 from ddl.launch.layout import Job, make_job
@@ -27,11 +27,15 @@ HINT = "Where -np or -accelerators says how many ranks there are, no host is ask
 T = TypeVar("T", str, int)
 
 
-def ask_places(job: Job) -> list[str]:
-    """The place of each host, "" where nobody tells it; LaunchError if not all have answered."""
+def ask_places(job: Job, options: Options) -> list[str]:
+    """The place of each host of the options' job, "" where nobody tells it.
+
+    Raises:
+        HostError: not all have answered.
+    """
     if len(job.hosts) == 1 and is_local(job.hosts[0]):
         return [""]  # a single host has no place
-    return _ask(job, PLACE, str)
+    return _ask(job, HydraLauncher(options), PLACE, str)
 
 
 def ask_gpus(hosts: list[str], options: Options, environ: Mapping[str, str]) -> list[int]:
@@ -43,7 +47,7 @@ def ask_gpus(hosts: list[str], options: Options, environ: Mapping[str, str]) -> 
         environ: ddlrun's variables, the batch system's among them.
 
     Raises:
-        LaunchError: not all have answered.
+        HostError: not all have answered.
     """
     asking = Options(
         command=own_python(),
@@ -52,12 +56,11 @@ def ask_gpus(hosts: list[str], options: Options, environ: Mapping[str, str]) -> 
         mpi_arguments=options.mpi_arguments,
         tcp=options.tcp,
     )
-    return _ask(make_job(asking, environ, []), GPUS, int)
+    return _ask(make_job(asking, environ, []), HydraLauncher(options), GPUS, int)
 
 
-def _ask(job: Job, code: str, kind: Callable[..., T]) -> list[T]:
+def _ask(job: Job, launcher: HydraLauncher, code: str, kind: Callable[..., T]) -> list[T]:
     """The answer of each host: a line of JSON that this Python code prints there."""
-    launcher = HydraLauncher()
     asked = replace(
         job,
         command=tuple(own_python("-c", code)),
@@ -77,7 +80,7 @@ def _ask(job: Job, code: str, kind: Callable[..., T]) -> list[T]:
         )
     except subprocess.TimeoutExpired as error:
         reason = _last_words(error.stderr)
-        raise LaunchError(f"no answer of the hosts within {SECONDS} s: {reason}", HINT) from None
+        raise HostError(f"no answer of the hosts within {SECONDS} s: {reason}", HINT) from None
     lines: dict[int, bytes] = {}
     for rank, piece in launcher.demultiplexer().feed(done.stdout):
         if rank is not None:
@@ -88,7 +91,7 @@ def _ask(job: Job, code: str, kind: Callable[..., T]) -> list[T]:
             answers.append(kind(json.loads(lines.get(rank, b"").decode())))
         except ValueError:
             reason = _last_words(done.stderr)
-            raise LaunchError(f"{host} has not answered: {reason}", HINT) from None
+            raise HostError(f"{host} has not answered: {reason}", HINT) from None
     return answers
 
 

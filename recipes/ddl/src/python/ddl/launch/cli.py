@@ -55,8 +55,12 @@ def _launch(options: Options, words: list[str]) -> int:
     from ddl.launch.hydra import HydraLauncher
     from ddl.launch.layout import make_job
 
-    launcher = HydraLauncher()
+    launcher = HydraLauncher(options)
     reserved = [] if names_hosts(options) else launcher.reserved_hosts(os.environ)
+    if options.stage:
+        from ddl.launch.stage import check_words
+
+        check_words(options, os.environ)
     ask = None if options.dry_run else partial(ask_gpus, options=options, environ=os.environ)
     job = make_job(options, os.environ, reserved, ask)
     if options.stage:
@@ -69,8 +73,7 @@ def _launch(options: Options, words: list[str]) -> int:
         print(line, file=sys.stdout if options.dry_run else sys.stderr, flush=True)
     if options.dry_run:
         return 0
-    if not options.skip_checks:
-        launcher.check(job)
+    launcher.check(job)
     from ddl.launch.run import Run
 
     return Run(job, launcher, options.timeout, options.verbose, options.grace).supervise()

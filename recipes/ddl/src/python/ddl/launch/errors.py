@@ -8,3 +8,7 @@ class LaunchError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+class HostError(LaunchError):
+    """The same of a job's host: it cannot be used, or has not answered."""

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ddl.launch.batch import SSH, reserved_hosts, starter
-from ddl.launch.errors import LaunchError
+from ddl.launch.errors import HostError, LaunchError
 from ddl.launch.hosts import Host, is_local, is_loopback, parse_hosts
 from ddl.launch.layout import Job
 from ddl.launch.marked_stream import MarkedStream
+from ddl.launch.options import Options
 from ddl.launch.own import find_program
 from ddl.launch.scontrol import gpus_per_host
 from ddl.launch.step import step_environment
@@ -31,10 +32,14 @@ class HydraLauncher:
     PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS are set for each rank. SIGINT and
     SIGTERM to the process reach the process group of every rank. When the process dies, so do the
     ranks.
+
+    Args:
+        options: `-skipchecks` leaves the hosts alone until ranks start there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options) -> None:
         self.mpiexec = find_mpiexec()
+        self._is_checking = not options.skip_checks
         self._mark = f"<{os.urandom(6).hex()}:"
 
     def reserved_hosts(self, environ: Mapping[str, str]) -> list[Host]:
@@ -42,16 +47,22 @@ class HydraLauncher:
         return reserved_hosts(environ)
 
     def check(self, job: Job) -> None:
-        """Asks every other host by ssh, where that starts ranks, for the same installation."""
+        """Asks every other host by ssh, where that starts ranks, for the same installation.
+
+        Raises:
+            HostError: one has not, or does not answer.
+        """
+        if not self._is_checking:
+            return
         remote = [host for host in job.hosts if not is_local(host)]
         way = starter(job.environment, job.hosts)
         if remote and way.name == SSH.name and re.search(r'["$`\\]', str(self.mpiexec)):
             # Hydra puts it between quotation marks.
-            raise LaunchError(f"the path {self.mpiexec} cannot be given to other hosts' shells")
+            raise HostError(f"the path {self.mpiexec} cannot be given to other hosts' shells")
         if way != SSH:
             remote = []  # the batch system gives us its hosts; the ranks say what is missing there
         if remote and not find_program("ssh"):
-            raise LaunchError("ssh is not installed", "Install the OpenSSH client.")
+            raise HostError("ssh is not installed", "Install the OpenSSH client.")
         for start in range(0, len(remote), CHECKS_AT_ONCE):
             _check_remote(remote[start : start + CHECKS_AT_ONCE], [Path(sys.executable), WRAPPER])
 
@@ -160,7 +171,7 @@ def _check_remote(hosts: list[str], files: list[Path]) -> None:
             process.kill()  # at Ctrl-C; else it has ended
             process.wait()
     if problems:
-        raise LaunchError(
+        raise HostError(
             "cannot use " + "; ".join(problems),
             "`ssh HOST true` must work without a password, and every host needs this environment.",
         )

@@ -47,6 +47,11 @@ def show_jsrun(options: Options, environ: Mapping[str, str]) -> str:
     if names_hosts(options):
         raise LaunchError("-launcher jsrun excludes -host and -hostfile", "LSF gives the hosts.")
     cores = _cores(environ)
+    if not (options.np or options.accelerators or options.rankfile):
+        raise LaunchError(
+            "-launcher jsrun cannot ask the hosts how many GPUs they have",
+            "Say by -accelerators how many ranks each takes.",
+        )
     job = make_job(options, environ, reserved_hosts(environ))
     exported = job.environment["DDLRUN_EXPORTED"].split()
     named = [name for name in (*_VARIABLES, *exported) if name in job.added]

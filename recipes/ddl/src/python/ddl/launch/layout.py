@@ -68,6 +68,7 @@ def make_job(
     mpi = read_mpi_arguments(options.mpi_arguments)
     exports = _exports([*options.exports, *mpi.exports], environ)
     hosts = _hosts(options, reserved)
+    _check_words(options)
     slots: list[str] = []
     if options.rankfile:
         given = [host.name for host in hosts] if hosts else None
@@ -78,6 +79,8 @@ def make_job(
             )
     else:
         hosts = hosts or [Host("localhost")]
+        if options.np is None:  # then each host gets ranks; before any is asked for its GPUs
+            _check_program(options.command, [host.name for host in hosts])
         count = partial(gpus_of_hosts, environ=environ, exports=exports, ask=ask)
         counts = _ranks_per_host(hosts, options, count, are_reserved=hosts is reserved)
         names = [host.name for host, count in zip(hosts, counts, strict=True) if count]
@@ -106,6 +109,16 @@ def make_job(
         mpi_arguments=tuple(mpi.words),
         chief=options.parameter_servers,
     )
+
+
+def _check_words(options: Options) -> None:
+    """Errors whatever the hosts are, so that they come before any host is asked."""
+    if options.mode:
+        read_mode(options.mode)
+    if options.topology:
+        _topology_file(options.topology)
+    if options.no_ddl_options and (options.mode or options.ddl_arguments or options.topology):
+        raise LaunchError("-no_ddloptions excludes -mode, -topology and -ddlarg")
 
 
 def _hosts(options: Options, reserved: list[Host]) -> list[Host]:
@@ -163,8 +176,6 @@ def _ddl_options(
     """
     topology = _topology(options, n_hosts, placement)
     if options.no_ddl_options:
-        if options.mode or options.ddl_arguments or options.topology:
-            raise LaunchError("-no_ddloptions excludes -mode, -topology and -ddlarg")
         return {}
     said = bool(
         options.mode

@@ -1,18 +1,19 @@
 """`ddlrun -show_topology`: the tree that a job's hosts make, and the library's schedules on it.
 
 The program is not started. The tree is made and the schedules are found by the library's own code;
-where that goes by the hosts' places, the hosts are asked.
+where that goes by the hosts' places, or their GPUs, the hosts are asked.
 """
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ddl.launch.ask import ask_places
-from ddl.launch.errors import LaunchError
+from ddl.launch.ask import ask_gpus, ask_places
+from ddl.launch.errors import HostError, LaunchError
 from ddl.launch.hosts import MAX_HOSTS, Host
-from ddl.launch.layout import make_job, read_mode
+from ddl.launch.layout import Job, make_job, read_mode
 from ddl.launch.options import Options
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _read_tree(options: Options, environ: Mapping[str, str], reserved: list[Host
             names = [f"host{number}" for number in range(count)]
             tree = _core.tree_of_sizes(names, sizes)
             return _Shown(tree, ranks, f"-mode {options.mode}", schedule)
-    job = make_job(options, environ, reserved)
+    job, why_unasked = _make_job(options, environ, reserved)
     said = _pairs(job.environment.get("DDL_OPTIONS", ""))
     schedule = said.get("schedule", "auto")
     # The hosts in the library's order: by their lowest rank.
@@ -94,14 +95,27 @@ def _read_tree(options: Options, environ: Mapping[str, str], reserved: list[Host
     if sizes:  # the library, too, then asks nobody
         return _Shown(flat, ranks, f"side by side by -mode {said['mode']}", schedule)
     known = "side by side as far as is known"
+    if why_unasked:
+        return _Shown(flat, ranks, known, schedule, why_unasked)
     try:
-        place_of = dict(zip(job.hosts, ask_places(job), strict=True))
+        place_of = dict(zip(job.hosts, ask_places(job, options), strict=True))
     except LaunchError as error:
         return _Shown(flat, ranks, known, schedule, error.message)
     if not any(place_of.values()):
         return _Shown(flat, ranks, known, schedule)
     tree = _core.tree_of_places(hosts, [place_of[host] for host in hosts])
     return _Shown(tree, ranks, "grouped as they say themselves", schedule)
+
+
+def _make_job(
+    options: Options, environ: Mapping[str, str], reserved: list[Host]
+) -> tuple[Job, str]:
+    """The job, and why the hosts could not be asked for their GPUs; "" where they could."""
+    try:
+        ask = partial(ask_gpus, options=options, environ=environ)
+        return make_job(options, environ, reserved, ask), ""
+    except HostError as error:
+        return make_job(options, environ, reserved), error.message
 
 
 def _read(path: Path) -> str:

@@ -48,7 +48,7 @@ class Staging:
                 "-stage: ddlrun must run on one of the job's hosts, and this is none of them",
                 "Start it there, for example by the batch script.",
             )
-        self._launcher = HydraLauncher()
+        self._launcher = HydraLauncher(options)
         self._job = replace(
             job,
             command=self._words(keep_days(options, environ)),
@@ -133,6 +133,12 @@ class Staging:
             f"cannot stage {self.image.path.name}: {words[0] if words else f'exit {status}'}",
             f"It was started by: {shlex.join(self.command()[:6])} ...",
         )
+
+
+def check_words(options: Options, environ: Mapping[str, str]) -> None:
+    """LaunchError where staging cannot go well, whatever the hosts of the job are."""
+    keep_days(options, environ)
+    find_image(options.stage_image, environ, own_prefix())
 
 
 def stage_and_restart(options: Options, job: Job, words: Sequence[str]) -> int:
