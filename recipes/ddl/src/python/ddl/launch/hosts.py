@@ -233,6 +233,18 @@ def is_local(name: str) -> bool:
     return any(_is_own(family, address) for family, _, _, _, address in addresses)
 
 
+def address_towards(name: str) -> str:
+    """The IPv4 address from which this machine goes to another; "" if it cannot be told."""
+    try:
+        addresses = socket.getaddrinfo(name, 9, socket.AF_INET, socket.SOCK_DGRAM)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(addresses[0][4])  # nothing is sent
+            address: str = probe.getsockname()[0]
+    except (OSError, UnicodeError):
+        return ""
+    return "" if is_loopback(address) else address
+
+
 def _is_own(family: int, address: tuple[str | int, ...] | tuple[int, bytes]) -> bool:
     """Whether an address is of this machine. Nothing is sent.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ddl.launch.batch import SSH, reserved_hosts, starter
 from ddl.launch.errors import HostError, LaunchError
-from ddl.launch.hosts import Host, is_local, is_loopback, parse_hosts
+from ddl.launch.hosts import Host, address_towards, is_local, is_loopback, parse_hosts
 from ddl.launch.layout import Job
 from ddl.launch.marked_stream import MarkedStream
 from ddl.launch.options import Options
@@ -93,9 +93,7 @@ class HydraLauncher:
             command += ["-launcher", way.name]
             if way.name == SSH.name:  # Hydra finds the others' programs itself
                 command += ["-launcher-exec", find_program(way.program) or way.program]
-            # The name by which the others reach mpiexec here; its own choice is the short one.
-            own = [host for host in job.hosts if is_local(host) and not is_loopback(host)]
-            command += ["-localhost", own[0]] if own else []
+            command += ["-localhost", own] if (own := _own_name(job)) else []
         counts = job.counts()
         in_blocks = [n for n, count in enumerate(counts) for _ in range(count)]
         if list(job.placement) == in_blocks:
@@ -113,6 +111,16 @@ class HydraLauncher:
     def gone_hosts(self, line: str) -> list[str]:
         """Those where srun has lost Hydra's proxy. Hydra would wait for its word forever."""
         return gone_hosts(line)
+
+
+def _own_name(job: Job) -> str:
+    """The name by which other hosts reach mpiexec here; "": its own choice, the short one."""
+    words = [host for host in job.hosts if is_local(host) and not is_loopback(host)]
+    if words:
+        return words[0]
+    if "-iface" in job.mpi_arguments:  # the user's choice
+        return ""
+    return next(filter(None, map(address_towards, job.hosts)), "")
 
 
 def gone_hosts(line: str) -> list[str]:
