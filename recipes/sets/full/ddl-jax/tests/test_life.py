@@ -156,6 +156,30 @@ def test_a_mesh_of_some_ranks_waits_for_programs_whose_results_nobody_holds(ddlr
     assert result.returncode == 0, result.stderr
 
 
+def test_a_program_of_some_ranks_is_told_of_again_after_a_first_run_that_fails(
+    ddlrun: Run,
+) -> None:
+    """It has asked for no communicator yet: its next run does."""
+    some = """
+if jax.process_index() < 2:
+    mesh = Mesh(jax.devices()[:2], "ranks")
+    add = lambda x: jax.lax.psum(x, "ranks")
+    total = jax.jit(jax.shard_map(add, mesh=mesh, in_specs=P("ranks"), out_specs=P()))
+    def ones(): return jax.make_array_from_callback(
+        (2, 8), NamedSharding(mesh, P("ranks")), lambda i: np.ones((1, 8), np.float32))
+    gone = ones()
+    gone.delete()
+    try:
+        total(gone)
+    except RuntimeError as error:
+        print("failed:", error)
+    print("then", int(total(ones()).addressable_data(0)[0, 0]))
+"""
+    result = ddlrun(3, code=TEN_LINES + some, env=FIRST)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("deleted") == result.stdout.count("then 2") == 2, result.stdout
+
+
 def test_torch_and_jax_share_a_process(ddlrun: Run) -> None:
     pytest.importorskip("torch")
     torch = (

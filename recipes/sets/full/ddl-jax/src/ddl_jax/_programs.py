@@ -30,15 +30,19 @@ def library() -> ctypes.CDLL:
 
 
 def watch() -> None:
-    """Tell the library of each program that some ranks alone run, at its first run."""
+    """Tell the library of each program that some ranks alone run, until a run has gone well."""
     run = pxla.ExecuteReplicated.__call__
-    seen: WeakSet[Any] = WeakSet()
+    has_run: WeakSet[Any] = WeakSet()
 
     @wraps(run)
-    def run_and_tell(self: Any, *args: Any) -> Any:
-        if self in seen:
+    def run_and_remember(self: Any, *args: Any) -> Any:
+        if self in has_run:
             return run(self, *args)
-        seen.add(self)
+        results = run_and_tell(self, *args)
+        has_run.add(self)
+        return results
+
+    def run_and_tell(self: Any, *args: Any) -> Any:
         ranks = _ranks_of(self)
         if len(ranks) == jax.process_count() or (len(ranks) < 2 and not _communicates(self)):
             return run(self, *args)
@@ -49,7 +53,7 @@ def watch() -> None:
         finally:
             library().ddl_jax_set_program(None, 0)
 
-    pxla.ExecuteReplicated.__call__ = run_and_tell
+    pxla.ExecuteReplicated.__call__ = run_and_remember
 
 
 def wait() -> None:
