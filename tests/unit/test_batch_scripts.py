@@ -32,8 +32,11 @@ def test_shellcheck_finds_nothing(
     system: str, module: str, words: list[str], tmp_path: Path
 ) -> None:
     signal = [] if system == "pbs" else ["-signal", "300"]
-    path = tmp_path / "job.sh"
+    path, overlay = tmp_path / "job.sh", tmp_path / "it's mine"
+    (overlay / "bin").mkdir(parents=True)
+    (overlay / "bin" / "activate").write_text("")
     options = ["-script", system, *ALL, "-module", module, *signal, "-output", str(path)]
+    options += ["-overlay", str(overlay)]
     subprocess.run(
         [sys.executable, "-m", "ddl.launch.cli", *options, "python", *words],
         env={"PYTHONPATH": str(SOURCE)},

@@ -12,6 +12,7 @@ Batch scripts (nothing is started here; the other options go into the script):
   -queue NAME         the queue; Slurm's partition
   -account NAME       the account or project
   -module NAME        the module to load; default: the loaded one; none: PATH alone
+  -overlay NAME       the overlay or venv to activate; default: the active one; none: none
   -image NAME         the container image, for Kubernetes
   -output FILE        write there and not to standard output; never over a file
   -submit             submit it, and print the job's number
@@ -30,6 +31,7 @@ SCRIPT_VALUES = {
     "queue": "NAME",
     "account": "NAME",
     "module": "NAME",
+    "overlay": "NAME",
     "image": "NAME",
     "output": "FILE",
 }

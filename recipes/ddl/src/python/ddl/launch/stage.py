@@ -22,6 +22,7 @@ from ddl.launch.image import Image, find_image, own_prefix
 from ddl.launch.layout import Job, staging_options
 from ddl.launch.options import Options
 from ddl.launch.outcome import say
+from ddl.launch.overlay import local_overlay, overlay_of
 from ddl.launch.run import die_with_parent
 
 KEEP_VARIABLE = "DDL_STAGE_KEEP"
@@ -49,6 +50,7 @@ class Staging:
                 "Start it there, for example by the batch script.",
             )
         self._launcher = HydraLauncher(options)
+        self._command = options.command
         self._job = replace(
             job,
             command=self._words(keep_days(options, environ)),
@@ -106,8 +108,12 @@ class Staging:
         aliases = aliases_of(self._prefix, environ)
         local = self.image.prefix
         program = f"{local}/bin/ddlrun"
+        overlay = overlay_of(self._command, environ, self._prefix)
         moved = [moved_path(word, aliases, local) for word in words]
-        os.execve(program, [program, *moved], moved_environment(environ, aliases, local))
+        variables = moved_environment(environ, aliases, local)
+        if overlay:
+            moved, variables = local_overlay(overlay, moved, variables, local)
+        os.execve(program, [program, *moved], variables)
 
     def _words(self, days: float) -> tuple[str, ...]:
         image = self.image

@@ -28,7 +28,7 @@ class Request:
         cores: of each rank; None: not said.
         seconds: the wall time; None: the batch system's default.
         signal: seconds before the end at which ranks get SIGUSR1; None: never.
-        queue, account, module, image: as the user says; None: not said.
+        queue, account, module, overlay, image: as the user says; None: not said.
         words: ddlrun's own words in the job, with the program.
     """
 
@@ -43,6 +43,7 @@ class Request:
     queue: str | None
     account: str | None
     module: str | None
+    overlay: str | None
     image: str | None
     words: tuple[str, ...]
 
@@ -79,6 +80,7 @@ def read_request(options: Options) -> Request:
         queue=_name(given, "queue"),
         account=_name(given, "account"),
         module=_name(given, "module", _PATH_NAME),
+        overlay=given.get("overlay"),
         image=image,
         words=_words(options, gpus),
     )

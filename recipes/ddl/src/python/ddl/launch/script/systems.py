@@ -35,6 +35,7 @@ _NO_IMAGE = {"image": "Only mpijob and trainjob run containers."}
 _MANIFEST = {
     "account": "Kubernetes accounts by namespace: kubectl config set-context --current.",
     "module": "The image has the release: give -image.",
+    "overlay": "The image has all packages: install them there.",
     "signal": "Kubernetes sends SIGTERM before the end, and that ends the ranks: leave it out.",
 }
 

@@ -11,6 +11,7 @@ import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ddl.launch.script.overlay import activation_of
 from ddl.launch.script.release import module_of, programs_folder
 from ddl.launch.script.request import Request
 
@@ -27,7 +28,11 @@ class _Template(string.Template):
 
 
 def script_text(request: Request, environ: Mapping[str, str]) -> str:
-    """The batch script or manifest. LaunchError: no module can be named for this release."""
+    """The batch script or manifest.
+
+    Raises:
+        LaunchError: no module can be named for this release, or its overlay is not there.
+    """
     template = (TEMPLATES / f"{request.system.name}.template").read_text(encoding="utf-8")
     fields = _manifest_fields(request) if request.system.is_manifest else _fields(request, environ)
     return fill(template, fields)
@@ -50,6 +55,7 @@ def _fields(request: Request, environ: Mapping[str, str]) -> Fields:
     slots = (request.ranks or 1) * (request.cores or 1)
     module = request.module or module_of(environ)
     module = None if module == "none" else module
+    activation = activation_of(request.overlay, environ)
     return {
         "name": request.name,
         "hosts": request.hosts,
@@ -69,6 +75,7 @@ def _fields(request: Request, environ: Mapping[str, str]) -> Fields:
         "account": request.account,
         "module": module,
         "path": None if module else shlex.quote(programs_folder()),
+        "overlay": activation and shlex.quote(activation),
         "literal": "" if re.search(r"[$`\\]", "".join(request.words)) else None,
         "command": shlex.join(["ddlrun", *request.words]),
     }
