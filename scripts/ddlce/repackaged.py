@@ -104,15 +104,15 @@ def compiled_for(python: str) -> list[str]:
 
 def requirements(name: str, entry: TableEntry, run: list[str]) -> dict[str, Any]:
     """A recipe's `requirements` with these run dependencies."""
-    found: dict[str, Any] = {"run": run}
+    sections: dict[str, Any] = {"run": run}
     if entry.constrains:
-        found["run_constraints"] = entry.constrains
+        sections["run_constraints"] = entry.constrains
     if re.fullmatch(r"x(\.x)*", entry.run_exports):
         pin = f"pin_subpackage('{name}', upper_bound='{entry.run_exports}')"
-        found["run_exports"] = [f"${{{{ {pin} }}}}"]
+        sections["run_exports"] = [f"${{{{ {pin} }}}}"]
     elif entry.run_exports:
-        found["run_exports"] = [entry.run_exports]
-    return found
+        sections["run_exports"] = [entry.run_exports]
+    return sections
 
 
 def import_tests(entry: TableEntry, imports: list[str]) -> list[dict[str, Any]]:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from ddlce.debs import DebRecipe, deb_recipes
+from ddlce.debs import deb_recipes
 from ddlce.debs.recipe import upstream_version
 from ddlce.errors import InputError
+from ddlce.model.recipe import Recipe
 from ddlce.model.source import Source, SourcesLock
-from ddlce.wheels.depends import Package
+from ddlce.wheels.depends import KnownPackage
 
 POWER = "linux-ppc64le"
 
@@ -49,7 +50,7 @@ PATCHELF = Source.model_validate(
 
 def make(
     tmp_path: Path, debs: dict[str, Any], *sources: Source, subdir: str = POWER
-) -> dict[str, DebRecipe]:
+) -> dict[str, Recipe]:
     """The recipes of a table, with the installer and what compiles bytecode there."""
     (tmp_path / "install_deb.py").write_text("")
     (tmp_path / "relocate.py").write_text("")
@@ -60,7 +61,7 @@ def make(
     manifest.write_text(yaml.safe_dump(table))
     native = source("python3.13-minimal", "linux-64")
     lock = SourcesLock(sources=[PATCHELF, native, *sources])
-    ours = {"jinja2": Package("jinja2", "3.1")}
+    ours = {"jinja2": KnownPackage("jinja2", "3.1")}
     return {recipe.name: recipe for recipe in deb_recipes(manifest, lock, subdir, ours)}
 
 

@@ -14,7 +14,7 @@ from ddlce.errors import InputError
 from ddlce.model.source import WheelMetadata
 from ddlce.model.target import Target
 from ddlce.wheels.depends import (
-    Package,
+    KnownPackage,
     conda_dependencies,
     conda_version,
     conda_version_spec,
@@ -75,7 +75,7 @@ def test_a_translated_specifier_allows_what_pep_440_allows(specs: list[str], tex
         (">=1.0-1", ">=1.0.post1"),
     ],
 )
-def test_translations(pep440: str, conda: str) -> None:
+def test_a_specifier_becomes_a_match_spec(pep440: str, conda: str) -> None:
     assert conda_version_spec(SpecifierSet(pep440)) == conda
 
 
@@ -102,11 +102,11 @@ def wheel(*requirements: str, python: str = ">=3.9") -> WheelMetadata:
 
 
 OURS = {
-    "torch": Package("pytorch", "2.13.0+cpu"),
-    "typing-extensions": Package("typing_extensions", "4.1"),
-    "tomli": Package("tomli", "2.0"),
-    "colorama": Package("colorama", ""),
-    "a": Package("a", "1.0"),
+    "torch": KnownPackage("pytorch", "2.13.0+cpu"),
+    "typing-extensions": KnownPackage("typing_extensions", "4.1"),
+    "tomli": KnownPackage("tomli", "2.0"),
+    "colorama": KnownPackage("colorama", ""),
+    "a": KnownPackage("a", "1.0"),
 }
 
 

@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from ddlce.errors import InputError
+from ddlce.model.recipe import Recipe
 from ddlce.model.source import Source, SourcesLock
 from ddlce.model.target import Target
-from ddlce.wheels import Others, WheelRecipe, wheel_recipes
-from ddlce.wheels.depends import Package
+from ddlce.wheels import Others, wheel_recipes
+from ddlce.wheels.depends import KnownPackage
 from support.wheelfiles import lock_wheel, make_wheel
 
 METADATA = ("License-Expression: MIT", "Home-page: https://d.org")
@@ -20,7 +21,7 @@ METADATA = ("License-Expression: MIT", "Home-page: https://d.org")
 
 def demo_recipe(
     folder: Path, entry: dict[str, Any] | None, *sources: Source, others: Others | None = None
-) -> WheelRecipe:
+) -> Recipe:
     """The recipe of `demo`, the only package of a table in `folder`.
 
     Args:
@@ -60,7 +61,7 @@ def test_a_table_beside_another_finds_its_packages_and_libraries(tmp_path: Path)
     wheel = source.wheel
     assert wheel is not None
     needy = source.model_copy(update={"wheel": wheel.model_copy(update={"needed": ["libx.so.1"]})})
-    others = Others({"other": Package("py-other", "2.0")}, {"libx.so.1": "libx"})
+    others = Others({"other": KnownPackage("py-other", "2.0")}, {"libx.so.1": "libx"})
     recipe = demo_recipe(tmp_path, None, needy, others=others)
     assert {"py-other", "libx"} <= set(recipe.data["requirements"]["run"])
     with pytest.raises(InputError, match=r"demo 1\.0 needs libx\.so\.1"):

@@ -1,6 +1,6 @@
 """Packages made from Debian's binaries, where a platform has no wheels: table to recipe."""
 
 from ddlce.debs.manifest import table_platform
-from ddlce.debs.recipe import DebRecipe, deb_recipes
+from ddlce.debs.recipe import deb_recipes
 
-__all__ = ["DebRecipe", "deb_recipes", "table_platform"]
+__all__ = ["deb_recipes", "table_platform"]

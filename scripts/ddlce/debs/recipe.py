@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ from packaging.version import Version
 
 from ddlce.debs.manifest import DebEntry, DebsManifest
 from ddlce.errors import InputError
+from ddlce.model.recipe import Recipe
 from ddlce.model.source import DebMetadata, Source, SourcesLock, WheelMetadata
 from ddlce.model.target import Target
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.repackaged import command_tests, compiled_for, import_tests, requirements
 from ddlce.settings import OWN_GLIBC
-from ddlce.wheels.depends import Package, conda_dependencies
+from ddlce.wheels.depends import KnownPackage, conda_dependencies
 
 #: Unpacks any Debian package, and the part of it that edits ELF files. They are beside the
 #: manifest, so that they are part of every such package.
@@ -39,23 +40,6 @@ LIBRARIES = {
     "libyaml-0.so.2": "yaml",
     "libz.so.1": "libzlib",
 }
-
-
-@dataclass(frozen=True)
-class DebRecipe:
-    """A recipe that nobody wrote.
-
-    Attributes:
-        name: the package.
-        data: a v1 recipe, with the same keys as a recipe.yaml.
-        files: the files that the package depends on, beside its sources.
-        instead_of_recipe: whether it takes the place of a hand-written one.
-    """
-
-    name: str
-    data: dict[str, Any] = field(repr=False)
-    files: tuple[Path, ...]
-    instead_of_recipe: bool
 
 
 @dataclass(frozen=True)
@@ -81,7 +65,7 @@ class _Made:
 
     @property
     def python(self) -> WheelMetadata | None:
-        """What a wheel would say, of a Python package."""
+        """The metadata that a wheel of the same Python package would have."""
         return next((deb.python for deb in self.metadata if deb.python), None)
 
 
@@ -89,16 +73,16 @@ class _Made:
 class _Context:
     """What all recipes share: the manifest, the lock, and who has which library."""
 
+    path: Path
     manifest: DebsManifest
-    folder: Path
     lock: SourcesLock
     libraries: Mapping[str, str]
-    ours: Mapping[str, Package]
+    ours: Mapping[str, KnownPackage]
 
 
 def deb_recipes(
-    manifest: Path, lock: SourcesLock, subdir: str, wheels: Mapping[str, Package]
-) -> list[DebRecipe]:
+    manifest: Path, lock: SourcesLock, subdir: str, wheels: Mapping[str, KnownPackage]
+) -> list[Recipe]:
     """Recipes of all packages made from Debian's, sorted by name; none for other platforms.
 
     Args:
@@ -114,19 +98,21 @@ def deb_recipes(
     if parsed.subdir != subdir:
         return []
     try:
-        made = [_made(name, entry, parsed, lock) for name, entry in sorted(parsed.debs.items())]
+        packages = [_made(name, entry, parsed, lock) for name, entry in sorted(parsed.debs.items())]
         libraries = LIBRARIES | {
             soname: package.name
-            for package in made
+            for package in packages
             for deb in package.metadata
             for soname in deb.sonames
         }
-        debs: dict[str, Package] = {
-            canonicalize_name(m.python.name): Package(m.name, m.version) for m in made if m.python
+        debs: dict[str, KnownPackage] = {
+            canonicalize_name(m.python.name): KnownPackage(m.name, m.version)
+            for m in packages
+            if m.python
         }
-        context = _Context(parsed, manifest.parent, lock, libraries, {**wheels, **debs})
-        floors = {package.name: package.version for package in made}
-        return [_recipe(package, context, floors) for package in made]
+        context = _Context(manifest, parsed, lock, libraries, {**wheels, **debs})
+        floors = {package.name: package.version for package in packages}
+        return [_recipe(package, context, floors) for package in packages]
     except InputError as error:
         raise InputError(f"{manifest}: {error.message}", error.hint) from error
 
@@ -155,7 +141,7 @@ def upstream_version(version: str) -> str:
     return re.split(r"[+~](?:ds|dfsg|debian)", version)[0]
 
 
-def _recipe(package: _Made, context: _Context, floors: Mapping[str, str]) -> DebRecipe:
+def _recipe(package: _Made, context: _Context, floors: Mapping[str, str]) -> Recipe:
     name, entry = package.name, package.entry
     try:
         run = sorted({*_run(package, context, floors), *entry.add})
@@ -178,11 +164,13 @@ def _recipe(package: _Made, context: _Context, floors: Mapping[str, str]) -> Deb
         "extra": {"recipe-maintainers": ["ddl-ce"]},
     }
     scripts = (AS_IT_IS,) if entry.unmodified else ()
-    files = [context.folder / name for name in (INSTALLER, RELOCATOR, *scripts, *entry.patches)]
+    files = [
+        context.path.parent / name for name in (INSTALLER, RELOCATOR, *scripts, *entry.patches)
+    ]
     for file in files:
         if not file.is_file():
             raise InputError(f"{name}: {file} does not exist")
-    return DebRecipe(name, data, tuple(files), entry.instead_of_recipe)
+    return Recipe.of_table(context.path, name, data, files, replaces=entry.instead_of_recipe)
 
 
 def _sources(debs: Iterable[Source], package: _Made, context: _Context) -> list[dict[str, Any]]:
@@ -236,16 +224,16 @@ def _build(package: _Made, context: _Context) -> dict[str, Any]:
 
 def _run(package: _Made, context: _Context, floors: Mapping[str, str]) -> list[str]:
     """Run dependencies: glibc, Python and what it requires, libraries."""
-    found: list[str] = []
+    specs: list[str] = []
     glibc = max((d.glibc for d in package.metadata if d.glibc), key=Version, default="")
     if glibc:
-        found.append(f"{OWN_GLIBC} >={glibc}")  # Debian's own, in the prefix
+        specs.append(f"{OWN_GLIBC} >={glibc}")  # Debian's own, in the prefix
     if package.python:
         python = context.manifest.python
-        found += compiled_for(python)
+        specs += compiled_for(python)
         target = Target(context.manifest.subdir, python)
-        found += conda_dependencies(package.python, target, package.entry.drop, context.ours)
-    return found + _library_dependencies(package, context, floors)
+        specs += conda_dependencies(package.python, target, package.entry.drop, context.ours)
+    return specs + _library_dependencies(package, context, floors)
 
 
 def _library_dependencies(

@@ -25,6 +25,7 @@ class Recipe:
         generated: True where `data` was made from a wheel's or a Debian package's metadata.
         cuda: the version of CUDA that it is rendered for, "13.0"; "" as the variants say.
         versions: variant key → the version for that CUDA, where the variants say another.
+        replaces: whether a generated recipe takes the place of a hand-written one of its name.
     """
 
     name: str
@@ -35,6 +36,21 @@ class Recipe:
     generated: bool = False
     cuda: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    replaces: bool = False
+
+    @classmethod
+    def of_table(
+        cls,
+        table: Path,
+        name: str,
+        data: dict[str, Any],
+        files: Iterable[Path],
+        *,
+        replaces: bool = False,
+    ) -> Recipe:
+        """The recipe of a package that a table makes; `data` are as in a recipe.yaml."""
+        files = tuple(files)
+        return cls(name, table, table.parent, data, files, generated=True, replaces=replaces)
 
     def sources(self) -> list[dict[str, Any]]:
         """The `source` entries of the recipe and of its outputs, those of all platforms."""

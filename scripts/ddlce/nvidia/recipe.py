@@ -11,13 +11,13 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from ddlce.errors import InputError
+from ddlce.model.recipe import Recipe
 from ddlce.model.source import Source, SourcesLock, WheelMetadata
 from ddlce.model.target import Target
 from ddlce.nvidia.manifest import NvidiaEntry, NvidiaManifest
 from ddlce.repackaged import command_tests, requirements
-from ddlce.wheels.depends import Package, conda_dependencies, conda_version
+from ddlce.wheels.depends import KnownPackage, conda_dependencies, conda_version
 from ddlce.wheels.recipe import (
-    WheelRecipe,
     glibc_dependency,
     library_dependencies,
     refuse_newer,
@@ -39,10 +39,10 @@ class Toolkit:
     sources: dict[str, Source] = field(repr=False)
 
     @property
-    def packages(self) -> dict[str, Package]:
+    def packages(self) -> dict[str, KnownPackage]:
         """What a requirement may mean: canonical PyPI name → the package that has its metadata."""
         return {
-            canonicalize_name(entry.pypi): Package(name, self.sources[name].version)
+            canonicalize_name(entry.pypi): KnownPackage(name, self.sources[name].version)
             for name, entry in self.manifest.packages.items()
             if entry.part != "development"
         }
@@ -85,7 +85,7 @@ def read_toolkit(path: Path, lock: SourcesLock, subdir: str) -> Toolkit:
     return Toolkit(path, manifest, sources)
 
 
-def nvidia_recipes(toolkit: Toolkit, target: Target) -> list[WheelRecipe]:
+def nvidia_recipes(toolkit: Toolkit, target: Target) -> list[Recipe]:
     """The recipes of a toolkit's packages.
 
     Args:
@@ -98,14 +98,14 @@ def nvidia_recipes(toolkit: Toolkit, target: Target) -> list[WheelRecipe]:
     """
     # Beside the manifests, and a part of every such package's digest.
     installer = tuple(toolkit.path.parent / name for name in toolkit.manifest.installer)
-    made: list[WheelRecipe] = []
+    recipes: list[Recipe] = []
     for name, entry in sorted(toolkit.manifest.packages.items()):
         try:
             data = _recipe(name, entry, toolkit, target)
         except InputError as error:
             raise InputError(f"{toolkit.path}: {name}: {error.message}", error.hint) from error
-        made.append(WheelRecipe(name, data, installer))
-    return made
+        recipes.append(Recipe.of_table(toolkit.path, name, data, installer))
+    return recipes
 
 
 def _recipe(name: str, entry: NvidiaEntry, toolkit: Toolkit, target: Target) -> dict[str, Any]:
@@ -124,8 +124,8 @@ def _recipe(name: str, entry: NvidiaEntry, toolkit: Toolkit, target: Target) -> 
     command = f'python3 "$RECIPE_DIR/{installer}" --python {target.python} --part {entry.part}'
     command += " --libraries-in-place" if entry.libraries_in_place else ""
     command += "".join(f" --exclude {shlex.quote(glob)}" for glob in entry.exclude)
-    found = requirements(name, entry, sorted(set(run)))
-    found |= _exports(name, entry, toolkit)
+    required = requirements(name, entry, sorted(set(run)))
+    required |= _exports(name, entry, toolkit)
     return {
         "schema_version": 1,
         "package": {"name": name, "version": conda_version(wheel.version)},
@@ -143,7 +143,7 @@ def _recipe(name: str, entry: NvidiaEntry, toolkit: Toolkit, target: Target) -> 
             },
             "prefix_detection": {"ignore_binary_files": True},
         },
-        "requirements": found,
+        "requirements": required,
         "tests": _tests(entry, wheel),
         "about": {
             "homepage": wheel.homepage,

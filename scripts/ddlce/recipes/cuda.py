@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from ddlce.model.recipe import CUDA, Recipe
 from ddlce.model.source import SourcesLock
 from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
 from ddlce.recipes.folders import find_recipes, load_recipe
-from ddlce.recipes.tables import WHEELS, generated
+from ddlce.recipes.tables import WHEELS
 from ddlce.settings import Settings
 
 if TYPE_CHECKING:
@@ -87,36 +87,34 @@ def load_cuda_recipes(
         from ddlce.nvidia import read_toolkit
 
         toolkit = read_toolkit(tables[cuda], lock, subdir)
-        found = [*_from_nvidia(settings, lock, tables[cuda], toolkit)]
+        recipes = _from_nvidia(settings, lock, tables[cuda], toolkit)
         versions, without = toolkit.manifest.variants, set(toolkit.manifest.without)
     else:
         from ddlce.debs import deb_recipes
 
-        made = deb_recipes(tables[cuda], lock, subdir, {})
-        found = [generated(tables[cuda], each.name, each.data, each.files) for each in made]
-    found += [load_recipe(path) for path in _cuda_paths(settings, cuda, versions, without)]
+        recipes = deb_recipes(tables[cuda], lock, subdir, {})
+    recipes += [load_recipe(path) for path in _cuda_paths(settings, cuda, versions, without)]
     return {
         f"{r.name}-{key}": replace(r, name=f"{r.name}-{key}", cuda=cuda, versions=versions)
-        for r in found
+        for r in recipes
     }
 
 
 def _from_nvidia(
     settings: Settings, lock: SourcesLock, table: Path, toolkit: Toolkit
-) -> Iterator[Recipe]:
+) -> list[Recipe]:
     """Recipes of NVIDIA's wheels, and of those that are built for their CUDA."""
     from ddlce.nvidia import nvidia_recipes
     from ddlce.wheels import Others, wheel_packages, wheel_recipes
 
     target = target_of(settings.recipes)
-    made = [(table, each) for each in nvidia_recipes(toolkit, target)]
+    recipes = nvidia_recipes(toolkit, target)
     wheels = settings.recipes / "wheels" / table.name
     if wheels.exists():
         packages = {**wheel_packages(settings.recipes / WHEELS, lock), **toolkit.packages}
         others = Others(packages, toolkit.libraries)
-        made += [(wheels, each) for each in wheel_recipes(wheels, lock, target, others)]
-    for path, each in made:
-        yield generated(path, each.name, each.data, each.files)
+        recipes += wheel_recipes(wheels, lock, target, others)
+    return recipes
 
 
 def _cuda_paths(

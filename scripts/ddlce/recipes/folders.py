@@ -29,13 +29,13 @@ def load_recipe(path: Path) -> Recipe:
     folder = path.parent
     recipe = Recipe(folder.name, path, folder, data, ())
     local = [str(source["path"]) for source in recipe.sources() if source.get("path")]
-    taken = [*_packaged_tests(data), *local]
+    in_tests = [*_packaged_tests(data), *local]
     # Tests for developers make no package: another word in one must not rebuild what stands on it.
     files = [
         file
         for file in _walk(folder)
         if not file.is_relative_to(folder / "tests")
-        or any(_is_taken(str(file.relative_to(folder)), words) for words in taken)
+        or any(_is_taken(str(file.relative_to(folder)), words) for words in in_tests)
     ]
     for name in local:
         if not (folder / name).resolve().is_relative_to(folder):

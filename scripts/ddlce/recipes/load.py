@@ -31,8 +31,8 @@ def load_recipes(settings: Settings, subdir: str = BUILD_PLATFORM) -> dict[str, 
     load_lock = functools.cache(lambda: SourcesLock.load(settings.sources_lock))
     wheels = from_wheels(settings, load_lock, subdir)
     debs = from_debs(settings, load_lock, subdir)
-    for recipe, replaces in (*((wheel, False) for wheel in wheels), *debs):
-        if recipe.name in recipes and not replaces:
+    for recipe in (*wheels, *debs):
+        if recipe.name in recipes and not recipe.replaces:
             raise InputError(
                 f"{recipe.path}: {recipe.name!r} has another recipe too, "
                 f"at {recipes[recipe.name].path}",

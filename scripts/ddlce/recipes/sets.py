@@ -17,10 +17,10 @@ from ddlce.model.recipe import Recipe
 from ddlce.model.source import SourcesLock
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.recipes.folders import load_recipe
-from ddlce.recipes.tables import WHEELS, generated
+from ddlce.recipes.tables import WHEELS
 from ddlce.settings import Settings
 from ddlce.wheels import Others, wheel_packages, wheel_recipes
-from ddlce.wheels.depends import Package
+from ddlce.wheels.depends import KnownPackage
 
 #: The folder of the sets' recipes, below recipes/.
 SETS = "sets"
@@ -53,7 +53,7 @@ def set_table(settings: Settings, name: str) -> Path:
     return settings.recipes / "wheels" / f"{name}.yaml"
 
 
-def known_wheels(settings: Settings, name: str = "") -> dict[str, Package]:
+def known_wheels(settings: Settings, name: str = "") -> dict[str, KnownPackage]:
     """The packages made from wheels, by canonical PyPI name: of a set, those below it too.
 
     Args:
@@ -68,7 +68,7 @@ def known_wheels(settings: Settings, name: str = "") -> dict[str, Package]:
         else SourcesLock()
     )
     tables = [settings.recipes / WHEELS, *([set_table(settings, name)] if name else [])]
-    found: dict[str, Package] = {}
+    found: dict[str, KnownPackage] = {}
     for table in tables:
         found |= wheel_packages(table, lock) if table.is_file() else {}
     return found
@@ -84,7 +84,7 @@ def load_set_recipes(
     """
     table = set_table(settings, name)
     paths = sorted((settings.recipes / SETS / name).glob("*/recipe.yaml"))
-    found = {recipe.name: recipe for recipe in map(load_recipe, paths)}
+    recipes = {recipe.name: recipe for recipe in map(load_recipe, paths)}
     below = known_wheels(settings)
     if table.is_file():
         lock = SourcesLock.load(settings.sources_lock)
@@ -95,14 +95,15 @@ def load_set_recipes(
                 f"{table}: {twice[0]}: {settings.recipes / WHEELS} makes it too",
                 "take it out of one of the two",
             )
-        for made in wheel_recipes(table, lock, target, Others(below)):
-            if made.name in found:
+        for wheel in wheel_recipes(table, lock, target, Others(below)):
+            if wheel.name in recipes:
                 raise InputError(
-                    f"{table}: {made.name!r} has another recipe too, at {found[made.name].path}",
+                    f"{table}: {wheel.name!r} has another recipe too, "
+                    f"at {recipes[wheel.name].path}",
                     "delete one of the two",
                 )
-            found[made.name] = generated(table, made.name, made.data, made.files)
-    return found
+            recipes[wheel.name] = wheel
+    return recipes
 
 
 def set_of(settings: Settings, specs: Iterable[str]) -> str:

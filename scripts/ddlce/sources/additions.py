@@ -18,7 +18,7 @@ from ddlce.settings import Settings
 from ddlce.sources.closure import Closure, find_missing
 from ddlce.sources.locking import changing, load_lock
 from ddlce.sources.resolve import Request, Resolver, merged
-from ddlce.wheels.depends import Package, applying, conda_version_spec, marker_environment
+from ddlce.wheels.depends import KnownPackage, applying, conda_version_spec, marker_environment
 from ddlce.wheels.gaps import find_gaps
 from ddlce.wheels.manifest import WheelEntry
 from ddlce.wheels.recipe import library_dependencies, refuse_newer
@@ -55,7 +55,7 @@ def add_with_dependencies(
     requests: Sequence[Request],
     subdir: str,
     table: Path,
-    known: Mapping[str, Package],
+    known: Mapping[str, KnownPackage],
     without: Collection[str] = (),
 ) -> list[Addition]:
     """Lock wheels and all that they need and that is not there, and write their lines.
@@ -99,7 +99,7 @@ def _addition(
     source: Source,
     subdir: str,
     closure: Closure,
-    known: Mapping[str, Package],
+    known: Mapping[str, KnownPackage],
     without: Collection[str],
 ) -> Addition:
     assert source.wheel is not None  # the resolver was asked for a wheel
@@ -132,7 +132,7 @@ def _extras(
     wheel: WheelMetadata,
     target: Target,
     closure: Closure,
-    known: Mapping[str, Package],
+    known: Mapping[str, KnownPackage],
 ) -> Iterator[str]:
     """The entry's lines for requirements with extras, which conda does not have."""
     environment = marker_environment(target)

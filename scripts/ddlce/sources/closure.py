@@ -16,7 +16,7 @@ from ddlce.settings import Settings
 from ddlce.sources.client import DownloadError
 from ddlce.sources.pip import Resolved, pip_resolve
 from ddlce.sources.resolve import Request
-from ddlce.wheels.depends import Package, applying, marker_environment
+from ddlce.wheels.depends import KnownPackage, applying, marker_environment
 
 #: Runs pip's resolver with some versions held.
 Resolve = Callable[[Mapping[str, str]], dict[str, Resolved]]
@@ -41,7 +41,7 @@ class Closure:
 def find_missing(
     settings: Settings,
     requests: Sequence[Request],
-    known: Mapping[str, Package],
+    known: Mapping[str, KnownPackage],
     subdir: str,
     without: Collection[str] = (),
 ) -> Closure:
@@ -78,7 +78,7 @@ def find_missing(
     return Closure(missing, chosen)
 
 
-def _refuse_other_versions(requests: Sequence[Request], known: Mapping[str, Package]) -> None:
+def _refuse_other_versions(requests: Sequence[Request], known: Mapping[str, KnownPackage]) -> None:
     for request in requests:
         if request.client != "pypi-wheel":
             raise InputError(
@@ -137,7 +137,7 @@ def _reachable(
     environment: Mapping[str, str],
 ) -> set[str]:
     """The canonical names that the roots need, what is left out and its needs apart."""
-    found: set[str] = set()
+    reached: set[str] = set()
     seen: set[tuple[str, str]] = set()
     todo = [Requirement(root) for root in roots]
     while todo:
@@ -145,9 +145,9 @@ def _reachable(
         name = canonicalize_name(requirement.name)
         if name in left_out or name not in chosen:
             continue
-        found.add(name)
+        reached.add(name)
         for extra in ("", *requirement.extras):
             if (name, extra) not in seen:
                 seen.add((name, extra))
                 todo += applying(chosen[name].requires, environment, extra)
-    return found
+    return reached

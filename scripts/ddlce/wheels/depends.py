@@ -21,7 +21,7 @@ OTHER_PYTHONS = tuple(f"3.{minor}" for minor in range(8, 16))
 
 
 @dataclass(frozen=True)
-class Package:
+class KnownPackage:
     """A package that a requirement may mean.
 
     Attributes:
@@ -85,7 +85,7 @@ def conda_dependencies(
     wheel: WheelMetadata,
     target: Target,
     drop: Iterable[str],
-    ours: Mapping[str, Package],
+    ours: Mapping[str, KnownPackage],
 ) -> list[str]:
     """Match specs for a wheel's requirements, sorted.
 

@@ -15,12 +15,13 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from ddlce.errors import InputError
+from ddlce.model.recipe import Recipe
 from ddlce.model.source import Source, SourcesLock, WheelMetadata
 from ddlce.model.target import Target
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.repackaged import TableEntry, command_tests, compiled_for, import_tests, requirements
 from ddlce.wheels.depends import (
-    Package,
+    KnownPackage,
     conda_dependencies,
     conda_version,
     conda_version_spec,
@@ -50,21 +51,6 @@ LIBRARIES = {
 
 
 @dataclass(frozen=True)
-class WheelRecipe:
-    """A recipe that nobody wrote.
-
-    Attributes:
-        name: the package.
-        data: a v1 recipe, with the same keys as a recipe.yaml.
-        files: the files that the package depends on, beside its source.
-    """
-
-    name: str
-    data: dict[str, Any] = field(repr=False)
-    files: tuple[Path, ...]
-
-
-@dataclass(frozen=True)
 class Others:
     """What the wheels of a table may stand on, besides each other.
 
@@ -73,7 +59,7 @@ class Others:
         libraries: soname → the package that has the library.
     """
 
-    packages: Mapping[str, Package] = field(default_factory=dict)
+    packages: Mapping[str, KnownPackage] = field(default_factory=dict)
     libraries: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -82,7 +68,7 @@ def wheel_recipes(
     lock: SourcesLock,
     target: Target,
     others: Others | None = None,
-) -> list[WheelRecipe]:
+) -> list[Recipe]:
     """Recipes of all wheel packages that exist for a platform, sorted by name.
 
     Args:
@@ -98,7 +84,7 @@ def wheel_recipes(
     parsed = WheelsManifest.load(manifest)
     others = others or Others()
     ours = {**others.packages, **_packages(parsed, lock)}
-    made: list[WheelRecipe] = []
+    recipes: list[Recipe] = []
     for name, entry in sorted(parsed.wheels.items()):
         source = _find(lock, name, entry, target.subdir, manifest)
         if source is None:
@@ -112,11 +98,11 @@ def wheel_recipes(
             files = (*(manifest.parent / tool for tool in tools), *_texts(entry, manifest.parent))
         except InputError as error:
             raise InputError(f"{manifest}: {name}: {error.message}", error.hint) from error
-        made.append(WheelRecipe(name, data, files))
-    return made
+        recipes.append(Recipe.of_table(manifest, name, data, files))
+    return recipes
 
 
-def wheel_packages(manifest: Path, lock: SourcesLock) -> dict[str, Package]:
+def wheel_packages(manifest: Path, lock: SourcesLock) -> dict[str, KnownPackage]:
     """The packages made from wheels, by canonical PyPI name.
 
     Raises:
@@ -125,15 +111,15 @@ def wheel_packages(manifest: Path, lock: SourcesLock) -> dict[str, Package]:
     return _packages(WheelsManifest.load(manifest), lock)
 
 
-def _packages(manifest: WheelsManifest, lock: SourcesLock) -> dict[str, Package]:
-    """What a requirement may mean, by canonical PyPI name."""
+def _packages(manifest: WheelsManifest, lock: SourcesLock) -> dict[str, KnownPackage]:
+    """The packages that a requirement may mean, by canonical PyPI name."""
     locked = {canonicalize_name(s.package): s.version for s in lock.sources if s.wheel}
-    found: dict[str, Package] = {}
+    packages: dict[str, KnownPackage] = {}
     for name, entry in manifest.wheels.items():
         pypi = canonicalize_name(entry.pypi or name)
         for known in {pypi, canonicalize_name(entry.distribution or pypi)}:
-            found[known] = Package(name, entry.version or locked.get(pypi, ""))
-    return found
+            packages[known] = KnownPackage(name, entry.version or locked.get(pypi, ""))
+    return packages
 
 
 def _find(
@@ -169,7 +155,7 @@ def _recipe(
     source: Source,
     wheel: WheelMetadata,
     target: Target,
-    ours: Mapping[str, Package],
+    ours: Mapping[str, KnownPackage],
     libraries: list[str],
 ) -> dict[str, Any]:
     if not SpecifierSet(wheel.requires_python).contains(f"{target.python}.99"):
@@ -216,7 +202,7 @@ def refuse_newer(wheel: WheelMetadata, target: Target) -> None:
 
 
 def _is_compiled(wheel: WheelMetadata, target: Target) -> bool:
-    """Whether the package gets bytecode: for one Python, which runs on the build machine."""
+    """Whether the package gets bytecode: it is for one Python, which the build machine runs."""
     return not wheel.pure and target.subdir == BUILD_PLATFORM
 
 
@@ -316,9 +302,9 @@ def library_dependencies(
     Raises:
         InputError: no package is known to have a library.
     """
-    known = {**LIBRARIES, **others}
+    packages = {**LIBRARIES, **others}
     needed = _needed(wheel, entry)
-    unknown = [soname for soname in needed if soname not in known]
+    unknown = [soname for soname in needed if soname not in packages]
     if unknown:
         raise InputError(
             f"{wheel.name} {wheel.version} needs {', '.join(unknown)}, which it does not bundle "
@@ -326,7 +312,7 @@ def library_dependencies(
             "if it is optional at run time, name it under 'ignore_needed' in wheels.yaml; else "
             "make a package of it and add it to LIBRARIES in scripts/ddlce/wheels/recipe.py",
         )
-    return sorted({known[soname] for soname in needed})
+    return sorted({packages[soname] for soname in needed})
 
 
 def _needed(wheel: WheelMetadata, entry: TableEntry) -> list[str]:
