@@ -19,10 +19,8 @@ from pathlib import Path
 import pytest
 
 from bench.environment import built
-from ddlce.locks import locked
-from support.modulesystems import UNPACKED
 from support.run import run
-from support.userlands import mirror
+from support.userlands import debootstrap, kept
 
 RECIPE = Path(__file__).parents[2] / "docs/kubernetes/Containerfile"
 SUITE = "bookworm"
@@ -88,22 +86,8 @@ class Store:
 
 def base() -> Path:
     """The root of Debian with OpenSSH, made once on this machine."""
-    target = UNPACKED / "userlands" / f"ssh-{SUITE}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(target.with_suffix(".lock")):
-        if not target.exists():
-            unfinished = target.with_suffix(".unfinished")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            asked = ["--variant=minbase", "--include=openssh-server,openssh-client"]
-            subprocess.run(
-                ["unshare", "--mount", "debootstrap", *asked, SUITE, str(unfinished), mirror()],
-                env={**os.environ, "PATH": PATH},
-                stdout=subprocess.DEVNULL,
-                check=True,
-            )
-            shutil.rmtree(unfinished / "var/cache/apt")
-            unfinished.rename(target)
-    return target
+    asked = ["openssh-server", "openssh-client"]
+    return kept(f"ssh-{SUITE}", lambda target: debootstrap(target, SUITE, asked))
 
 
 def small_environment(target: Path) -> None:

@@ -5,27 +5,17 @@ It takes what `ddlce build --platform linux-ppc64le` left in the store, and buil
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from ddlce.plan import make_plan
-from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
-from support.storeprefix import prefix_of, run_emulated
+from support.storeprefix import POWER, POWER_MARKS, prefix_of, run_emulated
 
-POWER = "linux-ppc64le"
 SPECS = ["pytorch", "scipy", "scikit-learn", "psutil", "pyyaml"]
 
-pytestmark = [
-    pytest.mark.built,
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not any(map(shutil.which, PLATFORMS[POWER].emulators)),
-        reason="no qemu-user on this machine",
-    ),
-]
+pytestmark = POWER_MARKS
 
 #: Two ranks, started by multiprocessing, each checked against what it must get.
 RANKS = """

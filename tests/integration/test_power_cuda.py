@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from ddlce.elf import read_elf
 from ddlce.plan import make_plan
-from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
-from support.storeprefix import prefix_of, run_emulated
+from support.storeprefix import POWER, POWER_MARKS, prefix_of, run_emulated
 
-POWER = "linux-ppc64le"
 CUDA = "12.4"
 SPECS = ["ddl=*=cuda124*", "mpich"]
 ORACLE = Path(__file__).parents[2] / "recipes" / "ddl" / "tests" / "package" / "oracle.py"
@@ -27,14 +24,7 @@ ORACLE = Path(__file__).parents[2] / "recipes" / "ddl" / "tests" / "package" / "
 #: NVIDIA's file in Debian's libcudart12 for ppc64el, which its licence lets nobody modify.
 CUDART = "24764f91ecf7d369aa83590666cc2877fef8f12bdc07f9301635daf202eb4054"
 
-pytestmark = [
-    pytest.mark.built,
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not any(map(shutil.which, PLATFORMS[POWER].emulators)),
-        reason="no qemu-user on this machine",
-    ),
-]
+pytestmark = POWER_MARKS
 
 ASK = """
 import ctypes, ddl

@@ -9,6 +9,23 @@ from support.wheelfiles import make_wheel
 
 EULA = ("License-Expression: LicenseRef-NVIDIA-Proprietary", "Home-page: https://nvidia.org")
 
+#: conda_build_config.yaml, and a recipe that makes a package for CUDA alone.
+VARIANTS = """
+cuda_compiler_version: [None]
+python: ["3.11.* *_cpython"]
+c_stdlib_version: ["2.28"]
+"""
+
+CUDA_VERSION = """\
+package: {name: cuda-version, version: "${{ cuda_compiler_version }}"}
+build:
+  number: 0
+  string: h${{ digest }}_0
+  noarch: generic
+  skip: cuda_compiler_version == "None"
+about: {license: MIT, license_file: LICENSE, summary: A toy., homepage: "https://example.org"}
+"""
+
 
 def library(folder: Path, soname: str) -> bytes:
     """A real shared library of this name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,22 @@ from ddlce.engine.install import CacheLayer, InstallRequest, install
 from ddlce.engine.solve import solve
 from ddlce.files import link_or_copy
 from ddlce.plan import Plan
+from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
 from ddlce.store import Store
 from support.run import run
+
+POWER = "linux-ppc64le"
+
+#: Marks of tests that run programs for POWER from the store.
+POWER_MARKS = [
+    pytest.mark.built,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not any(map(shutil.which, PLATFORMS[POWER].emulators)),
+        reason="no qemu-user on this machine",
+    ),
+]
 
 #: RHEL 8: an older glibc than any of Debian's binaries was made for.
 MACHINE = {"__unix": "0", "__linux": "4.18", "__glibc": "2.28"}

@@ -141,7 +141,7 @@ def userland(name: str) -> Userland:
     Raises:
         RuntimeError: debootstrap failed; its last words.
     """
-    first = Userland("debian-11", "2.31", _kept("debian-11", _debootstrap))
+    first = Userland("debian-11", "2.31", _kept("debian-11", _debian_11))
     if name == first.name:
         return first
     return Userland(name, "2.28", _kept(name, functools.partial(_pretending, first.root)))
@@ -150,7 +150,12 @@ def userland(name: str) -> Userland:
 def _kept(name: str, make: Callable[[Path], None]) -> Path:
     files = (Path(__file__), Path(__file__).with_name("glibcnames.py"))
     code = b"".join(file.read_bytes() for file in files)
-    target = UNPACKED / "userlands" / f"{name}-{hashlib.sha256(code).hexdigest()[:10]}"
+    return kept(f"{name}-{hashlib.sha256(code).hexdigest()[:10]}", make)
+
+
+def kept(name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that `make` fills once on this machine, for all tests."""
+    target = UNPACKED / "userlands" / name
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(target.with_suffix(".lock")):
         if not target.exists():
@@ -161,23 +166,37 @@ def _kept(name: str, make: Callable[[Path], None]) -> Path:
     return target
 
 
-def _debootstrap(target: Path) -> None:
+def debootstrap(target: Path, suite: str, packages: Sequence[str]) -> None:
+    """Make a small Debian with further packages; the test is skipped where the mirror has none.
+
+    Raises:
+        RuntimeError: debootstrap failed; its last words.
+    """
     with tempfile.TemporaryDirectory() as folder:
         # In a name space of its own: what it mounts goes with it, however it ends.
         done = run(
             [
                 *("unshare", "--mount", "debootstrap", "--variant=minbase", f"--keyring={KEYRING}"),
-                *(f"--include={','.join(PACKAGES)}", f"--cache-dir={folder}", SUITE, target),
+                *(f"--include={','.join(packages)}", f"--cache-dir={folder}", suite, target),
                 mirror(),
             ],
             env={**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"},
         )
     if "Failed getting release file" in done.stdout + done.stderr:
-        pytest.skip(f"this machine's Debian mirror has no {SUITE} any more")
+        pytest.skip(f"this machine's Debian mirror has no {suite} any more")
     if done.returncode:
-        raise RuntimeError(f"debootstrap {SUITE}: {(done.stdout + done.stderr)[-2000:]}")
-    (target / "etc/hosts").write_text("127.0.0.1 localhost old\n")
+        raise RuntimeError(f"debootstrap {suite}: {(done.stdout + done.stderr)[-2000:]}")
     shutil.rmtree(target / "var/cache/apt")
+
+
+def old_host(target: Path, suite: str, packages: Sequence[str]) -> None:
+    """Make a small Debian that calls itself `old`."""
+    debootstrap(target, suite, packages)
+    (target / "etc/hosts").write_text("127.0.0.1 localhost old\n")
+
+
+def _debian_11(target: Path) -> None:
+    old_host(target, SUITE, PACKAGES)
     # Debian 11's Lmod is older than modulefiles need: the machine's is seen there.
     (target / LMOD.relative_to("/")).mkdir()
 

@@ -15,14 +15,8 @@ from ddlce.recipes import cuda_versions, load_cuda_recipes
 from ddlce.settings import load_settings
 from ddlce.sources.locking import cuda_sources
 from support.minitree import MiniTree
-from support.nvidiafiles import toolkit_wheel
+from support.nvidiafiles import CUDA_VERSION, VARIANTS, toolkit_wheel
 from support.wheelfiles import lock_wheel
-
-VARIANTS = """
-cuda_compiler_version: [None]
-python: ["3.11.* *_cpython"]
-c_stdlib_version: ["2.28"]
-"""
 
 USES_CUDA = """\
 package: {name: app, version: "1.0"}
@@ -43,16 +37,6 @@ PACKAGES = {
     "libdemo": {"pypi": "nvidia-demo", "part": "runtime"},
     "libdemo-dev": {"pypi": "nvidia-demo", "part": "development", "exports": "libdemo"},
 }
-
-CUDA_VERSION = """\
-package: {name: cuda-version, version: "${{ cuda_compiler_version }}"}
-build:
-  number: 0
-  string: h${{ digest }}_0
-  noarch: generic
-  skip: cuda_compiler_version == "None"
-about: {license: MIT, license_file: LICENSE, summary: A toy., homepage: "https://example.org"}
-"""
 
 
 @pytest.fixture

@@ -14,17 +14,11 @@ from ddlce.recipes import cuda_variants, cuda_versions, load_cuda_recipes
 from ddlce.settings import load_settings
 from ddlce.sources.locking import cuda_sources, used_sources
 from support.minitree import MiniTree
-from support.nvidiafiles import toolkit_wheel
+from support.nvidiafiles import CUDA_VERSION, VARIANTS, toolkit_wheel
 from support.wheelfiles import lock_wheel
 
 POWER = "linux-ppc64le"
 VERSION = "12.4"
-
-VARIANTS = """
-cuda_compiler_version: [None]
-python: ["3.11.* *_cpython"]
-c_stdlib_version: ["2.28"]
-"""
 
 #: A library with a build for CUDA, and a noarch package for CUDA alone.
 APP = """\
@@ -39,15 +33,6 @@ requirements:
     - lib
     - if: cuda_compiler_version != "None"
       then: libdemo
-about: {license: MIT, license_file: LICENSE, summary: A toy., homepage: "https://example.org"}
-"""
-CUDA_VERSION = """\
-package: {name: cuda-version, version: "${{ cuda_compiler_version }}"}
-build:
-  number: 0
-  string: h${{ digest }}_0
-  noarch: generic
-  skip: cuda_compiler_version == "None"
 about: {license: MIT, license_file: LICENSE, summary: A toy., homepage: "https://example.org"}
 """
 #: Needs what there is not for POWER.
