@@ -63,7 +63,9 @@ def passes(launch: Launch) -> Launch:
 
 @pytest.mark.parametrize(("n", "hosts", "gpus", "way"), LAYOUTS)
 @pytest.mark.parametrize("program", ["values", "order", "refused", "captured"])
-def test_results(passes: Launch, program: str, n: int, hosts: int, gpus: int, way: str) -> None:
+def test_results_are_right_each_way(
+    passes: Launch, program: str, n: int, hosts: int, gpus: int, way: str
+) -> None:
     done = passes(program, n=n, hosts=hosts, gpus=gpus)
     assert f"collectives go {way}" in done.stderr
 

@@ -26,7 +26,9 @@ def run(prefix: Path, *command: str | Path, **env: str) -> str:
 
 
 @pytest.mark.parametrize("options", [[], ["--system-site-packages"]])
-def test_venv(prefix: Path, tmp_path: Path, options: list[str]) -> None:
+def test_a_venv_has_pip_and_sees_the_release_if_asked(
+    prefix: Path, tmp_path: Path, options: list[str]
+) -> None:
     """It has a pip of its own, which needs no network, and sees the release where asked."""
     mine = tmp_path / "mine"
     run(prefix, prefix / "bin/python", "-m", "venv", *options, mine)
@@ -40,7 +42,7 @@ def test_venv(prefix: Path, tmp_path: Path, options: list[str]) -> None:
         assert said.count("Requirement already satisfied: ") >= 2
 
 
-def test_virtualenv(prefix: Path, tmp_path: Path) -> None:
+def test_virtualenv_makes_one_too(prefix: Path, tmp_path: Path) -> None:
     """Its seeds are wheels inside of it."""
     packages = tmp_path / "packages"
     packages_alone(packages, *VIRTUALENV)
@@ -51,7 +53,7 @@ def test_virtualenv(prefix: Path, tmp_path: Path) -> None:
     assert "Successfully installed hello" in said
 
 
-def test_uv(prefix: Path, tmp_path: Path) -> None:
+def test_uv_installs_into_a_venv(prefix: Path, tmp_path: Path) -> None:
     uv = Path(sys.executable).with_name("uv")
     mine = tmp_path / "mine"
     run(prefix, uv, "venv", "--offline", "--python", prefix / "bin/python", mine)

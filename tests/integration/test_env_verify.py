@@ -191,7 +191,7 @@ def test_an_added_file(prefix: Path, name: str) -> None:
     assert (report.extra, report.problems) == ([name], [f"{name} is in a record and in no package"])
 
 
-def test_permissions(prefix: Path) -> None:
+def test_other_permissions_are_told(prefix: Path) -> None:
     plain, script = prefix / "share/mini/plain.txt", prefix / "bin/miniarch"
     edit(plain, plain.read_bytes(), 0o555)
     edit(script, script.read_bytes(), 0o444)
@@ -202,7 +202,7 @@ def test_permissions(prefix: Path) -> None:
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_attributes(prefix: Path, quick: bool) -> None:
+def test_capabilities_and_access_lists_are_told(prefix: Path, quick: bool) -> None:
     """What `setcap` and `setfacl` write: Linux's `vfs_cap_data` and `posix_acl_xattr`."""
     # cap_net_raw in both masks; user::r-x, user:65534:rwx, group::r-x, mask::rwx, other::r-x.
     capability = struct.pack("<5I", 0x02000001, 1 << 13, 1 << 13, 0, 0)

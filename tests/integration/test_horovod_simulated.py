@@ -97,7 +97,9 @@ def test_cudas_runtime_is_shared(simulated: Simulated) -> None:
     [{}, {"HOROVOD_BATCH_D2D_MEMCOPIES": "0"}, {"HOROVOD_GPU_OPERATIONS": "NCCL"}],
     ids=["DDL", "a copy for each tensor", "NCCL"],
 )
-def test_results(simulated: Simulated, ranks: int, settings: dict[str, str]) -> None:
+def test_results_are_right_with_each_setting(
+    simulated: Simulated, ranks: int, settings: dict[str, str]
+) -> None:
     passes(simulated.run(ranks, PROGRAM, **settings), ranks)
 
 

@@ -144,7 +144,7 @@ def test_options_that_name_a_folder(tree: MiniTree, plain: Path) -> None:
     check(tree.ddlce("serve", "--channel", str(plain / "x")), plain, code=2)
 
 
-def test_modulefiles(installed: Site, plain: Path) -> None:
+def test_a_folder_of_modulefiles_below_a_file(installed: Site, plain: Path) -> None:
     check(installed.ddlce("module", "mini", "--out", plain / "x"), plain)
 
 

@@ -89,7 +89,7 @@ def test_it_is_open_mpi_s(prefix: Path, variables: dict[str, str]) -> None:
         "probe",
     ],  # a word of -k in a folder's name takes all
 )
-def test_ranks(
+def test_the_tests_of_ranks_pass(
     prefix: Path, variables: dict[str, str], tmp_path: Path, file: str, chosen: str
 ) -> None:
     arguments = [file, "-m", "not slow", *(["-k", chosen] if chosen else [])]

@@ -72,7 +72,7 @@ def test_rattler_solves_and_installs(served: Served, tmp_path: Path, kind: str, 
     assert any("/shards/" in path for path in asked) == (kind == "shards")
 
 
-def test_pages(served: Served) -> None:
+def test_the_pages_show_and_escape_the_channel(served: Served) -> None:
     index = served.get("/").text
     assert "&lt;script&gt;" in index
     assert "<script" not in index

@@ -81,7 +81,7 @@ def test_about_json(channel: Path, prefix: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, ""])
-def test_licence(channel: Path, prefix: Path, text: str | None) -> None:
+def test_a_package_without_a_licence_text(channel: Path, prefix: Path, text: str | None) -> None:
     package = make_package(channel / "linux-64", prefix, "one", depends=(GLIBC,), license_text=text)
     rewrite(package, {"run_exports.json": {"weak": ["one"]}})
     assert says(package) == ["licence-file info/licenses: holds no licence text"]
@@ -110,7 +110,7 @@ def test_paths_json_sizes_and_types(channel: Path, prefix: Path) -> None:
     ]
 
 
-def test_links(channel: Path, prefix: Path) -> None:
+def test_links_that_lead_out_or_nowhere(channel: Path, prefix: Path) -> None:
     (prefix / "share/absolute").symlink_to("/etc/passwd")
     (prefix / "share/out").symlink_to("../../x")
     (prefix / "share/nowhere").symlink_to("nothing")
@@ -163,7 +163,7 @@ def test_a_compiled_package_is_checked_beside_those_of_its_platform(
 
 
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o666])
-def test_permissions(channel: Path, prefix: Path, mode: int) -> None:
+def test_modes_that_no_file_may_have(channel: Path, prefix: Path, mode: int) -> None:
     package = rewrite(pack(channel, prefix), modes={"share/one.txt": mode})
     assert says(package) == [f"permissions share/one.txt: has mode {mode:o}"]
 
@@ -180,7 +180,7 @@ def test_build_paths_in_text_and_binaries(channel: Path, prefix: Path) -> None:
     ]
 
 
-def test_placeholders(channel: Path, prefix: Path) -> None:
+def test_placeholders_that_are_not_as_registered(channel: Path, prefix: Path) -> None:
     pad = "/opt/" + "placehold_" * 20
     (prefix / "share/good").write_text(f"{pad}/lib\n")
     (prefix / "share/absent").write_text("x\n")
@@ -199,14 +199,14 @@ def test_placeholders(channel: Path, prefix: Path) -> None:
     ]
 
 
-def test_machine(channel: Path, prefix: Path) -> None:
+def test_a_library_for_another_platform(channel: Path, prefix: Path) -> None:
     package = make_package(channel / "linux-ppc64le", prefix, "one", depends=(GLIBC,))
     assert [s for s in says(package) if s.startswith("machine")] == [
         "machine lib/libone.so.1: is for EM_X86_64, not for linux-ppc64le"
     ]
 
 
-def test_rpaths(channel: Path, prefix: Path) -> None:
+def test_rpaths_that_leave_the_prefix(channel: Path, prefix: Path) -> None:
     main = "int main(void){return 0;}"
     for name, rpath in {
         "good": "$ORIGIN/../lib",
@@ -316,7 +316,7 @@ def test_an_unreadable_package_is_a_designed_error(channel: Path, prefix: Path) 
     assert caught.value.hint == "build the package again"
 
 
-def test_clobbering(channel: Path, prefix: Path, tmp_path: Path) -> None:
+def test_two_packages_with_one_path(channel: Path, prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "py/site-packages/m").mkdir(parents=True)
     (tmp_path / "py/site-packages/m/a.py").write_text("a")
     (tmp_path / "arch/lib/python3.11/site-packages/m").mkdir(parents=True)

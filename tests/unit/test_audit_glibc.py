@@ -151,7 +151,7 @@ def test_glibc_floor_agrees_with_objdump(tmp_path: Path) -> None:
     assert f"GLIBC_{elf.glibc})" in dump
 
 
-def test_versions() -> None:
+def test_a_symbol_version_names_its_glibc() -> None:
     assert glibc_version("GLIBC_2.2.5") == Version("2.2.5")
     assert glibc_version("GLIBC_ABI_DT_RELR") == Version("2.36")
     assert glibc_version("GLIBC_PRIVATE") is None

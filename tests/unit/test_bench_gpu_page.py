@@ -24,7 +24,7 @@ def step(code: str, needs: str = "json", seconds: float = 60) -> Step:
     return Step("one: a step", needs, [sys.executable, "-c", code], seconds)
 
 
-def test_outcomes(tmp_path: Path) -> None:
+def test_each_end_of_a_step_has_its_outcome(tmp_path: Path) -> None:
     prefix = in_prefix(tmp_path / "prefix")
     results = [
         run(prefix, step("print('fine')"), os.environ),

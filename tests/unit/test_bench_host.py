@@ -47,7 +47,7 @@ def test_a_peer_near_the_memorys_rate_cannot_be_beaten_by_far() -> None:
     }
 
 
-def test_table() -> None:
+def test_the_table_has_a_row_for_each_size() -> None:
     times = {
         (2, 64 * MIB, "ddl"): 20e-3,
         (2, 64 * MIB, "mpich"): 33e-3,

@@ -69,7 +69,7 @@ def test_hosts_are_numbered_rack_by_rack() -> None:
     assert [list(layout.in_rack(rack)) for rack in range(3)] == [[0, 1, 2], [3], [4, 5]]
 
 
-def test_orders() -> None:
+def test_ranks_are_placed_in_each_order() -> None:
     layout = parse_layout("racks-2x2x2")
     assert rank_order(layout, "sorted") == [0, 0, 1, 1, 2, 2, 3, 3]
     assert rank_order(layout, "interleaved") == [0, 2, 1, 3, 0, 2, 1, 3]
@@ -116,7 +116,7 @@ def test_the_daily_cells_have_every_row_of_the_bar() -> None:
     assert found == {SHAPED, SORTED, MIXED, RAGGED, SLOW, FLAT}
 
 
-def test_sizes() -> None:
+def test_a_size_is_read() -> None:
     assert [parse_size(text) for text in ("12", "64K", "4M")] == [12, 64 << 10, 4 << 20]
     for text in ("", "0", "4G", "1.5M", "-1"):
         with pytest.raises(argparse.ArgumentTypeError):
@@ -215,7 +215,7 @@ def shown(cells: list[Cell]) -> list[list[str]]:
     return [[part.strip() for part in line.strip("│").split("│")] for line in lines if "│" in line]
 
 
-def test_table() -> None:
+def test_the_table_has_a_row_for_each_way() -> None:
     cells = [
         cell("ddl", 0.7, 0.72, cores=1.2),
         cell("gloo", failure="not done after 60 s", orphans=2),

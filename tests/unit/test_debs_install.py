@@ -64,7 +64,9 @@ def unpacked(tmp_path: Path, installer: ModuleType, files: dict[str, bytes | str
         ("usr/lib/m/openblas/libblas.so.3", "lib/libblas.so.3"),
     ],
 )
-def test_folders(installer: ModuleType, debian: str, prefix: str) -> None:
+def test_a_debian_path_has_its_place_in_the_prefix(
+    installer: ModuleType, debian: str, prefix: str
+) -> None:
     moves = [("usr/lib/m/openblas/", "lib/")]
     assert installer.place(debian, moves, "3.13") == prefix
 

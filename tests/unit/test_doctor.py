@@ -60,7 +60,9 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("echo 'bzip2, Version 1.0.8' >&2; cat; printf 'BZh9\\027rE8P\\220'", "1.0.8"),
     ],
 )
-def test_versions(path: Path, printed: str, version: str) -> None:
+def test_a_version_is_read_from_what_a_program_prints(
+    path: Path, printed: str, version: str
+) -> None:
     program(path, "tool", printed)
     assert check_package(requirement("tool")) == Check(
         "tool", "ok", version, "the test", "required", tuple(sorted(NAMES.items()))
@@ -147,7 +149,7 @@ def test_the_list_is_well_formed() -> None:
         assert any(w.check == name and w.need == "required" for w in wanted)
 
 
-def test_disk(tmp_path: Path) -> None:
+def test_too_little_disk_is_told(tmp_path: Path) -> None:
     assert check_disk("d", tmp_path / "not" / "yet", 0, "why").state == "ok"
     full = check_disk("d", tmp_path / "not", 10**9, "why")
     assert full.state == "missing"
@@ -189,7 +191,7 @@ def test_the_module_system_of_this_shell(monkeypatch: pytest.MonkeyPatch) -> Non
     assert check_modules().found == "Lmod 8.6.19"
 
 
-def test_gpus(path: Path) -> None:
+def test_gpus_that_are_too_old_are_told(path: Path) -> None:
     settings = load_settings()
     assert machine.check_gpus(settings).state == "optional"
     program(path, "nvidia-smi", "echo 'NVIDIA H100, 580.1, 9.0'; echo 'NVIDIA H100, 580.1, 9.0'")

@@ -50,7 +50,7 @@ def test_a_broken_file(data: bytes) -> None:
         parse_elf(io.BytesIO(data))
 
 
-def test_machines() -> None:
+def test_machines_have_their_numbers() -> None:
     assert (machine_number("EM_X86_64"), machine_number("EM_PPC64")) == (62, 21)
 
 

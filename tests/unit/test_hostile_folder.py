@@ -180,7 +180,7 @@ def test_a_tree_that_others_may_write_is_not_used(
 
 
 @root_only
-def test_groups(tmp_path: Path) -> None:
+def test_a_group_with_other_members_is_a_danger(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("")
     path.chmod(0o664)

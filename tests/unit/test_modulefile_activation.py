@@ -51,7 +51,7 @@ def test_without_scripts_only_path(prefix: Path) -> None:
         ("export CONDA_SHLVL=7 CONDA_PROMPT_MODIFIER=x; V=1", None),
     ],
 )
-def test_classes(prefix: Path, script: str, expected: Change | None) -> None:
+def test_a_script_s_change_has_its_kind(prefix: Path, script: str, expected: Change | None) -> None:
     found = changes(prefix, script)
     assert found.pop("PATH").elements == (str(prefix / "bin"),)
     assert found == ({"V": expected} if expected else {})

@@ -21,7 +21,7 @@ from ddlce.sources.resolve import Request, merged, request_for
         ("url:https://x.org/a=b", Request("url", "https://x.org/a=b")),
     ],
 )
-def test_requests(text: str, request_: Request) -> None:
+def test_a_request_is_read(text: str, request_: Request) -> None:
     assert Request.parse(text) == request_
 
 

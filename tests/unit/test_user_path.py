@@ -18,7 +18,7 @@ from support.run import run
 NOBODY_KNOWS = 54_321
 
 
-def test_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     assert absolute("~/x", "--root") == Path("/home/me/x")
     assert absolute("~", "--root") == Path("/home/me")
