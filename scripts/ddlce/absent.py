@@ -27,7 +27,7 @@ def load_absent(path: Path, subdir: str) -> dict[str, str]:
 
 
 def load_all_absent(path: Path) -> dict[str, dict[str, str]]:
-    """Platform → what is absent there → the reason; those of every platform under "".
+    """Platform → what is absent there → the reason. The key "" stands for every platform.
 
     Raises:
         InputError: as `load_absent`.

@@ -47,7 +47,8 @@ def source_name(cached: str) -> str:
 
 
 def _heads(text: bytes, time: int) -> tuple[bytes, bytes]:
-    """How bytecode of this source begins: checked by time and size, or by nothing, as it once was.
+    """The two headers that bytecode of this source may have: one that Python checks by time and
+    size, and one that holds the source's hash and is not checked.
 
     Source: PEP 552.
     """

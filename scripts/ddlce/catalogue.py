@@ -57,13 +57,13 @@ def list_packages(settings: Settings) -> list[Listed]:
     Raises:
         InputError: a lock is damaged, or there is neither a tree nor a release.
     """
-    found: dict[tuple[str, str], list[tuple[EnvLock, LockedPackage]]] = {}
+    by_version: dict[tuple[str, str], list[tuple[EnvLock, LockedPackage]]] = {}
     installed = [] if settings.repo else _installed_locks(settings)
     for path in installed or sorted((settings.tree / "envs" / "locks").glob("*.lock")):
         lock = EnvLock.load(path)
         for package in lock.packages:
-            found.setdefault((package.name, package.version), []).append((lock, package))
-    return [_listed(name, version, uses) for (name, version), uses in sorted(found.items())]
+            by_version.setdefault((package.name, package.version), []).append((lock, package))
+    return [_listed(name, version, uses) for (name, version), uses in sorted(by_version.items())]
 
 
 def list_missing(settings: Settings) -> list[Missing]:

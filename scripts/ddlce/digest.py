@@ -59,7 +59,7 @@ def digest_parts(
 
 
 def file_parts(recipe: Recipe) -> Parts:
-    """What the digest says of the recipe's files: content, and whether they may be executed.
+    """The digest's parts for the recipe's files: their content, and whether they are executable.
 
     `recipes/folders.py` chooses the files, and leaves out those of IGNORED.
     """
@@ -78,7 +78,7 @@ def combine(parts: Parts) -> str:
 
 
 def changes(old: Parts, new: Parts) -> list[str]:
-    """What differs between two sets of parts, as short phrases for a person."""
+    """The differences between two sets of parts, as short phrases for a person."""
     found = [f"{key} changed" for key in new if key in old and old[key] != new[key]]
     found += [f"{key} is new" for key in new if key not in old]
     found += [f"{key} is gone" for key in old if key not in new]

@@ -100,7 +100,7 @@ def sync_path(path: Path) -> None:
 
 @contextlib.contextmanager
 def not_yet_on_disk() -> Iterator[None]:
-    """Within, this thread brings nothing to the disk: what it writes is needed for a while only."""
+    """In this context, the thread syncs nothing: what it writes is needed for a while only."""
     token = _in_stage.set(True)
     try:
         yield
@@ -110,7 +110,7 @@ def not_yet_on_disk() -> Iterator[None]:
 
 @contextlib.contextmanager
 def on_disk_at_end(folder: Path) -> Iterator[None]:
-    """Fill a folder that nobody reads yet: all of it is brought to the disk at the block's end."""
+    """A context to fill a folder that nobody reads yet; its end brings all of it to the disk."""
     with not_yet_on_disk():
         yield
     with explain_os_errors(folder):
@@ -129,7 +129,7 @@ def rename_synced(old: Path, new: Path) -> None:
 
 
 def partial_name(path: Path) -> Path:
-    """What a file is called while it is written: the next run meets what a killed one left."""
+    """The name of a file while it is written; fixed, so that a run meets what a killed one left."""
     return path.with_name(f".{path.name}.{os.geteuid()}.new")
 
 
@@ -150,7 +150,7 @@ def write_atomic(path: Path, data: str | bytes, mode: int = 0o644) -> None:
 
 @contextlib.contextmanager
 def _written_alone(partial: Path) -> Iterator[tuple[Path, int]]:
-    """A file's descriptor that no other writer of the same file has; it is renamed or removed."""
+    """A descriptor of `partial` that no other writer has; the caller renames or removes it."""
     with contextlib.ExitStack() as stack:
         while True:
             try:
@@ -256,7 +256,7 @@ def explain_os_errors(path: Path) -> Iterator[None]:
 
 
 def explain_os_error(error: OSError, path: Path | None = None) -> MachineError:
-    """What an error of the operating system means, and what to do.
+    """The message for an error of the operating system: its meaning, and what to do.
 
     Args:
         error: of any kind; not all of them name a file.

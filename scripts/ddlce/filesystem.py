@@ -32,7 +32,7 @@ def obstacle(folder: Path) -> str | None:
 
 
 def no_locks(folder: Path, error: OSError) -> str:
-    """What is to be said where the kernel refuses a lock."""
+    """The message where the kernel refuses a lock."""
     return (
         f"the file system of {folder} has no file locks (flock: {error.strerror}); Lustre has "
         "them when it is mounted with -o flock"

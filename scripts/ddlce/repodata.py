@@ -1,4 +1,4 @@
-"""Reading a subdir's index, which may be another program's or damaged."""
+"""Reading a subdir's index, which another program may have written, and which may be damaged."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The report of a release: its packages on every platform, side by side.
 
-Told is what the store and the reports of the smoke suite hold: a package is in the store only
+It is drawn from the store and from the smoke suite's reports. A package is in the store only
 after its tests have passed, on the platform's own processor or, as here, under emulation.
 """
 
@@ -94,7 +94,7 @@ def make_side(settings: Settings, plan: Plan, env: str) -> Side:
     for step in plan.steps.values():
         if step.name != step.recipe.name:
             continue  # the build platform's
-        record = store.last_record(step.record)
+        record = store.last_build(step.record_name)
         seconds = record.seconds if record and record.digest == step.digest else None
         for output in step.outputs:
             path = store.package(output.subdir, output.filename)
@@ -162,13 +162,13 @@ def _label(output: Output) -> str:
 
 
 def _sums(side: Side) -> str:
-    made = side.packages.values()
-    own = [package for package in made if not package.noarch]
+    packages = side.packages.values()
+    own = [package for package in packages if not package.noarch]
     text = (
-        f"{len(made)} packages, {len(own)} of them not noarch; "
-        f"{sum(package.size for package in made) / 1e6:.0f} MB; "
-        f"{sum(package.seconds or 0 for package in made) / 60:.0f} minutes of builds, one after "
-        f"the other; {sum(package.tests for package in made)} tests."
+        f"{len(packages)} packages, {len(own)} of them not noarch; "
+        f"{sum(package.size for package in packages) / 1e6:.0f} MB; "
+        f"{sum(package.seconds or 0 for package in packages) / 60:.0f} minutes of builds, one "
+        f"after the other; {sum(package.tests for package in packages)} tests."
     )
     if side.env is not None:
         text += f" Environment: {side.env} packages, {side.env_size / 1e6:.0f} MB."

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ddlce.files import write_atomic
 
 
-class Record(BaseModel):
+class BuildRecord(BaseModel):
     """What is remembered of the last build of a recipe.
 
     Attributes:
@@ -54,10 +54,10 @@ class Store:
         """The file to lock while building this digest, so that two builders share the work."""
         return self.folder / "locks" / digest
 
-    def last_record(self, recipe: str) -> Record | None:
+    def last_build(self, recipe: str) -> BuildRecord | None:
         """The record of the recipe's newest build, or None."""
         try:
-            return Record.model_validate_json(self._record_path(recipe).read_text())
+            return BuildRecord.model_validate_json(self._record_path(recipe).read_text())
         except (FileNotFoundError, ValidationError):
             return None
 
@@ -65,7 +65,7 @@ class Store:
         self, recipe: str, digest: str, parts: dict[str, str], packages: list[str], seconds: float
     ) -> None:
         """Write the record of a build."""
-        record = Record(
+        record = BuildRecord(
             recipe=recipe,
             digest=digest,
             parts=parts,

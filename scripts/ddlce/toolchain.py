@@ -28,7 +28,7 @@ if test "${cross_compiling-}" = yes; then cross_compiling=maybe; fi
 
 
 def settings_id() -> str:
-    """Stands for what every build is told: it differs where another package may come of it.
+    """A digest of the settings that every build gets; it changes where they may change a package.
 
     `LDD` and `COMPILERS` are for tests, which leave nothing in a package.
     """
@@ -40,9 +40,9 @@ def toolchain(subdir: str = BUILD_PLATFORM) -> dict[str, str]:
     """Identity of the machine's compilers and build tools: name → first line of --version.
 
     Args:
-        subdir: the platform that they compile for. For another than the build platform, there
-            are its emulator and what builders are told of it, too; its C library is named by the
-            sha256 of what programs are linked with, as no tool of it can be asked.
+        subdir: the platform that they compile for. For a foreign one, the emulator and the
+            settings of builders are listed, too. No tool can be asked for its C library's
+            version: it has the sha256 of the files that programs are linked with.
 
     Raises:
         InputError: the platform is not known.
@@ -52,15 +52,15 @@ def toolchain(subdir: str = BUILD_PLATFORM) -> dict[str, str]:
     if subdir != BUILD_PLATFORM:
         prefix = get_platform(subdir).triple
         tools = (f"{prefix}-gcc", f"{prefix}-g++", f"{prefix}-ld", "cmake", "make")
-    found = {tool: _first_line(tool, "--version") for tool in tools}
+    versions = {tool: _first_line(tool, "--version") for tool in tools}
     if subdir != BUILD_PLATFORM:
         library = Path(_first_line(tools[0], "-print-file-name=libc.so.6"))
-        found["glibc"] = sha256_file(library) if library.is_file() else "absent"
+        versions["glibc"] = sha256_file(library) if library.is_file() else "absent"
         # What it compiles, a build also runs: in configure scripts, and to fill databases.
         emulators = [p for n in get_platform(subdir).emulators if (p := shutil.which(n))]
-        found["emulator"] = _first_line(emulators[0], "--version") if emulators else "absent"
-        found["cross settings"] = settings_id()
-    return found
+        versions["emulator"] = _first_line(emulators[0], "--version") if emulators else "absent"
+        versions["cross settings"] = settings_id()
+    return versions
 
 
 def _first_line(tool: str, argument: str) -> str:

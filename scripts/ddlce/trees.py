@@ -108,29 +108,29 @@ def running_from(prefixes: Iterable[Path], python: Path | None = None) -> dict[P
     """Which of these folders a process of this machine runs from, and one such process.
 
     Args:
-        python: the environment whose Python they use, where they are overlays: of a program that
-            was found by PATH, only its variables say which overlay it runs in.
+        python: the environment whose Python they use, where `prefixes` are overlays. A program
+            that was found by PATH shows its overlay in its variables only.
 
     Root sees every process. Others see what their own have loaded, and of other users' processes
     the command lines only.
     """
     wanted = {os.fsencode(prefix) + b"/": prefix for prefix in prefixes}
-    found: dict[Path, str] = {}
+    processes: dict[Path, str] = {}
     for process in Path("/proc").glob("[0-9]*"):
         if not wanted or process.name == str(os.getpid()):
             continue
         loaded = _read(process / "maps") + b"\n" + _read(process / "cmdline").replace(b"\0", b"\n")
         inside = _overlay_of(process, loaded, python) if python else b""
         for text, prefix in wanted.items():
-            if (text not in loaded and text != inside) or prefix in found:
+            if (text not in loaded and text != inside) or prefix in processes:
                 continue
             program = os.fsdecode(_read(process / "comm")).strip()
             try:
                 owner = user_name(process.stat().st_uid)
             except OSError:  # it has ended
                 continue
-            found[prefix] = f"process {process.name} ({program}) of {owner}"
-    return found
+            processes[prefix] = f"process {process.name} ({program}) of {owner}"
+    return processes
 
 
 def refuse_in_use(prefix: Path, python: Path | None = None) -> None:
@@ -146,7 +146,7 @@ def refuse_in_use(prefix: Path, python: Path | None = None) -> None:
 
 
 def _overlay_of(process: Path, loaded: bytes, python: Path) -> bytes:
-    """The overlay on the environment `python` that a program was started in, with a slash."""
+    """The overlay that a process runs in, ending in a slash, if its environment is `python`."""
     if os.fsencode(python) + b"/" not in loaded:
         return b""
     marker = b"VIRTUAL_ENV="

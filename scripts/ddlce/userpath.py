@@ -49,10 +49,10 @@ def home() -> Path:
         MachineError: HOME is not set, and the system does not know this user.
     """
     # Without HOME, the system is asked. An empty one is the current folder to pathlib.
-    found = os.path.expanduser("~") if os.environ.get("HOME") != "" else ""  # noqa: PTH111
-    if not found.startswith("/"):
+    path = os.path.expanduser("~") if os.environ.get("HOME") != "" else ""  # noqa: PTH111
+    if not path.startswith("/"):
         raise MachineError(
-            f"HOME is {found!r}, which is no folder: user {os.getuid()} has no home",
+            f"HOME is {path!r}, which is no folder: user {os.getuid()} has no home",
             "set HOME, or DDLCE_CACHE and DDLCE_ROOT and a whole path for each environment",
         )
-    return Path(found)
+    return Path(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ddlce.env.layout import ORIGIN, Layout, Origin
 
@@ -41,7 +42,14 @@ def sh_quote(value: str) -> str:
 
 def add_package(prefix: Path, name: str, version: str, **fields: object) -> None:
     """A conda-meta record."""
-    record = {"name": name, "version": version, "build": "h_0", "files": [], **fields}
+    record: dict[str, Any] = {
+        "name": name,
+        "version": version,
+        "build": "h_0",
+        "files": [],
+        **fields,
+    }
+    record["paths_data"] = {"paths": [{"_path": file} for file in record["files"]]}
     path = prefix / "conda-meta" / f"{name}-{version}-h_0.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record))

@@ -21,7 +21,7 @@ def write(tree: MiniTree, **seconds: float) -> None:
 
 def remember(settings: Settings, plan: Plan, name: str, seconds: float) -> None:
     step = plan.steps[name]
-    Store(settings.store).remember(step.record, step.digest, step.parts, [], seconds)
+    Store(settings.store).remember(step.record_name, step.digest, step.parts, [], seconds)
 
 
 def log(settings: Settings, name: str, text: str) -> None:

@@ -179,7 +179,7 @@ def test_selectors_choose_the_platforms_variants(compiled: MiniTree) -> None:
 
 def test_the_store_remembers_each_platform_apart(compiled: MiniTree) -> None:
     step = make_plan(compiled.settings, PPC).steps["lib"]
-    Store(compiled.settings.store).remember(step.record, step.digest, step.parts, [], 1.0)
+    Store(compiled.settings.store).remember(step.record_name, step.digest, step.parts, [], 1.0)
     assert make_plan(compiled.settings).steps["lib"].why == ("never built",)
     assert make_plan(compiled.settings, PPC).steps["lib"].why == ("not in the store",)
 

@@ -23,7 +23,9 @@ def plan(folder: Path) -> PackagePlan:
     """A package with a program, a source, a link and a file that holds the prefix."""
     record = folder / "conda-meta" / "tool-1.0-h0_0.json"
     record.parent.mkdir(parents=True)
-    record.write_text(json.dumps({"name": "tool", "files": [], "paths_data": {"paths": []}}))
+    record.write_text(
+        json.dumps({"name": "tool", "version": "1", "files": [], "paths_data": {"paths": []}})
+    )
     for name, mode in (("tool", 0o755), ("source.py", 0o644)):
         (folder / name).write_text(f"{name}\n")
         (folder / name).chmod(mode)

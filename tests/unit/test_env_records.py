@@ -11,6 +11,16 @@ from ddlce.env.records import read_records, refuse_copies, unhash_links
 from ddlce.errors import InputError, WorkError
 from ddlce.safepath import below_link, is_inside
 
+NAMED = {"name": "a", "version": "1"}
+
+
+def test_a_record_without_a_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "conda-meta").mkdir()
+    path = tmp_path / "conda-meta" / "a-1-0.json"
+    path.write_text(json.dumps({"version": "1", "paths_data": {"paths": []}}))
+    with pytest.raises(InputError, match=f"{path}: not a package record .no name or no version"):
+        read_records(tmp_path)
+
 
 @pytest.mark.parametrize(
     "name", ["../evil", "/etc/evil", "a/../../evil", "", "a//b", "./a", "a/", "..", "a\0b", 7, None]
@@ -19,7 +29,7 @@ def test_a_record_with_a_path_outside_is_refused(tmp_path: Path, name: object) -
     (tmp_path / "conda-meta").mkdir()
     path = tmp_path / "conda-meta" / "a-1-0.json"
     data = {"paths_data": {"paths": [{"_path": "lib/good"}, {"_path": name}]}}
-    path.write_text(json.dumps(data))
+    path.write_text(json.dumps(NAMED | data))
     with pytest.raises(InputError, match=f"{path}: not a package record") as caught:
         read_records(tmp_path)
     assert "outside the environment" in caught.value.message
@@ -37,7 +47,9 @@ def test_a_copy_in_place_of_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to("file")
     entry = {"_path": "link", "path_type": "softlink", "sha256_in_prefix": "0" * 64}
-    (tmp_path / "conda-meta/a-1-0.json").write_text(json.dumps({"paths_data": {"paths": [entry]}}))
+    (tmp_path / "conda-meta/a-1-0.json").write_text(
+        json.dumps(NAMED | {"paths_data": {"paths": [entry]}})
+    )
     records = read_records(tmp_path)
     refuse_copies(records)
     unhash_links(records)

@@ -25,13 +25,13 @@ OWN_FIELDS = (
 def clobbered(packages: Iterable[Info]) -> list[Finding]:
     """Paths that two packages of one environment would both install."""
     owners: dict[str, str] = {}
-    found = []
+    findings = []
     for info in packages:
         for path in sorted(info.paths):
             other = owners.setdefault(path, info.name)
             if other != info.name:
-                found.append(Finding("clobber", path, f"is in {other} and in {info.name}"))
-    return found
+                findings.append(Finding("clobber", path, f"is in {other} and in {info.name}"))
+    return findings
 
 
 def unknown_dependencies(packages: Iterable[Info]) -> list[Finding]:
@@ -64,16 +64,16 @@ def audit_index(folder: Path) -> list[Finding]:
         folder: a subdir of a channel, with repodata.json and repodata.json.zst.
     """
     text = (folder / "repodata.json").read_bytes()
-    found = list(_zst(folder, text))
+    findings = list(_zst(folder, text))
     records = read_records(folder / "repodata.json")
     present = {path.name for path in folder.iterdir() if path.suffix == ".conda"}
     for name in sorted(records.keys() - present):
-        found.append(
+        findings.append(
             Finding("index", f"{folder.name}/{name}", "is in the index, but not in the folder")
         )
     for name in sorted(records.keys() & present):
-        found += _record(folder / name, records[name])
-    return found
+        findings += _record(folder / name, records[name])
+    return findings
 
 
 def _zst(folder: Path, text: bytes) -> Iterator[Finding]:

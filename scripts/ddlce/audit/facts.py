@@ -200,17 +200,17 @@ def read_exports(package: Path) -> frozenset[str]:
     Raises:
         WorkError: it is no readable .conda file.
     """
-    found: set[str] = set()
+    exported: set[str] = set()
     try:
         with package.open("rb") as stream:
             for archive, member in stream_conda_component(package.name, stream, "pkg"):
                 data = archive.extractfile(member) if member.isfile() else None
                 if data is not None and (head := data.read(4)) == MAGIC:
                     elf = read_elf(head + data.read())
-                    found |= elf.exports if elf else set()
+                    exported |= elf.exports if elf else set()
     except UNREADABLE as error:
         raise WorkError(f"{package}: cannot be read: {error}", "build the package again") from error
-    return frozenset(found)
+    return frozenset(exported)
 
 
 def installed_path(path: str, python: str) -> str:

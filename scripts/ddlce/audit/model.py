@@ -47,7 +47,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Below:
-    """What is installed beside the package: all that it depends on, directly or not.
+    """The packages that are installed beside the package: its dependencies, direct or not.
 
     Attributes:
         paths: path → name of the package that brings it.

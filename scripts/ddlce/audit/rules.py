@@ -204,7 +204,7 @@ def loader_folders(facts: Facts) -> dict[str, list[str]]:
         own[file.path] = [f for entry in elf.rpaths if (f := search_folder(file, entry))]
         for soname in elf.needed:
             loaders.setdefault(soname, []).append(file)
-    found = {}
+    searched = {}
     for file, elf in _elves(facts):
         folders = list(own[file.path])
         if elf.inherited or not elf.rpaths:
@@ -221,8 +221,8 @@ def loader_folders(facts: Facts) -> dict[str, list[str]]:
                 folders.append("lib")
             if not elf.interpreter and OWN_GLIBC in facts.depends:
                 folders.append(OWN_GLIBC_FOLDER)
-        found[file.path] = folders
-    return found
+        searched[file.path] = folders
+    return searched
 
 
 def glibc_floor(facts: Facts, _below: Below | None) -> Iterator[Finding]:

@@ -76,14 +76,14 @@ def _of_glibc(floor: str) -> frozenset[str]:
     """The functions of glibc at its release `floor`, told by a newer one, this machine's."""
     maps = Path("/proc/self/maps").read_text()
     folder = next(Path(line.split()[-1]).parent for line in maps.splitlines() if "/libc." in line)
-    found: set[str] = set()
+    symbols: set[str] = set()
     for path in map(folder.joinpath, GLIBC):
         elf = read_elf(path.read_bytes()) if path.is_file() else None
         for version, names in elf.offers.items() if elf else ():
             came = glibc_version(version)
             if not floor or (came and came <= Version(floor)):
-                found.update(names)
-    return frozenset(found)
+                symbols.update(names)
+    return frozenset(symbols)
 
 
 def _exports(package: Path) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Seconds that each recipe's build takes: what is to start first, also on a fresh machine."""
+"""The seconds that each recipe's build takes, by which the scheduler chooses what starts first."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def own_costs(settings: Settings, plan: Plan) -> dict[str, float]:
     median of the ratios of the recipes that are in both.
     """
     store, tree = Store(settings.store), read_costs(settings.recipes / FILE)
-    records = {name: store.last_record(step.record) for name, step in plan.steps.items()}
+    records = {name: store.last_build(step.record_name) for name, step in plan.steps.items()}
     here = {name: record.seconds for name, record in records.items() if record}
     ratios = [here[name] / tree[name] for name in here.keys() & tree.keys() if tree[name] > 0]
     factor = statistics.median(ratios) if ratios else 1.0
@@ -48,7 +48,7 @@ def own_costs(settings: Settings, plan: Plan) -> dict[str, float]:
 
 
 def to_the_end(plan: Plan, own: Mapping[str, float]) -> dict[str, float]:
-    """Seconds from each step's start to the end of what stands on it: long ones start first."""
+    """Seconds from each step's start to the end of all above it; the longest starts first."""
     cost: dict[str, float] = {}
     for name in reversed(plan.steps):
         above = [cost[s.name] for s in plan.steps.values() if name in s.after]
@@ -65,12 +65,12 @@ def read_costs(path: Path) -> dict[str, float]:
     if not path.is_file():
         return {}
     hint = "delete it, and write it again, after a build: ddlce build --save-costs"
-    found = load_yaml(path, hint=hint)
-    if not isinstance(found, dict) or not all(
-        isinstance(value, int | float) and value >= 0 for value in found.values()
+    costs = load_yaml(path, hint=hint)
+    if not isinstance(costs, dict) or not all(
+        isinstance(value, int | float) and value >= 0 for value in costs.values()
     ):
         raise InputError(f"{path}: is not a table of recipes and seconds", hint)
-    return {str(name): float(value) for name, value in found.items()}
+    return {str(name): float(value) for name, value in costs.items()}
 
 
 def save_costs(settings: Settings, plan: Plan) -> int:
@@ -79,19 +79,19 @@ def save_costs(settings: Settings, plan: Plan) -> int:
     A recipe without a log keeps its figure.
     """
     path = settings.recipes / FILE
-    known = read_costs(path)
+    costs = read_costs(path)
     measured = {}
     for step in plan.steps.values():
         seconds = _of_logs(settings.logs, step.name)
         if seconds and "@" not in step.name:
             measured[step.name] = seconds
-    rows = sorted((known | measured).items())
+    rows = sorted((costs | measured).items())
     write_atomic(path, HEAD + "".join(f"{name}: {seconds:.0f}\n" for name, seconds in rows))
     return len(measured)
 
 
 def _of_logs(folder: Path, name: str) -> float:
-    """CPU seconds that the recipe's newest complete log tells of; 0 where there is none."""
+    """CPU seconds of the build in the recipe's newest complete log; 0 where there is none."""
     logs = (
         path for path in folder.glob(f"{name}-*.log") if _DIGEST.fullmatch(path.stem[len(name) :])
     )

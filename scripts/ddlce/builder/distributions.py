@@ -79,22 +79,22 @@ def installation_records(entries: list[dict[str, Any]], scripts: Iterable[str]) 
         for d in distributions(entry["_path"] for entry in entries)
         if d.folder.endswith(".dist-info")
     ]
-    made = {f"{folder}/INSTALLER": b"conda\n" for folder in folders}
+    records = {f"{folder}/INSTALLER": b"conda\n" for folder in folders}
     if len(folders) == 1:
         record = f"{folders[0]}/RECORD"
         own = {record, f"{folders[0]}/INSTALLER"}
         lines = [_line(entry) for entry in entries if entry["_path"] not in own]
         lines += [(_from_site(f"bin/{name}"), "", "") for name in scripts]
-        lines += [(_from_site(path), *_digest(data)) for path, data in made.items()]
+        lines += [(_from_site(path), *_digest(data)) for path, data in records.items()]
         lines.append((_from_site(record), "", ""))
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(sorted(lines))
-        made[record] = text.getvalue().encode()
-    return made
+        records[record] = text.getvalue().encode()
+    return records
 
 
 def _line(entry: dict[str, Any]) -> tuple[str, str, str]:
-    """A line of RECORD; what changes when it is installed, or is compiled there, has no digest."""
+    """A line of RECORD. Files that installing changes, and bytecode, have no digest."""
     path = entry["_path"]
     changes = entry.get("prefix_placeholder") or entry["path_type"] != "hardlink"
     if changes or path.endswith(".pyc"):

@@ -38,7 +38,7 @@ def point_builders(folder: Path, triple: str) -> None:
 
 
 def add_tools(folder: Path, triple: str) -> None:
-    """Put first on PATH what the tests would find on a machine of the platform.
+    """Put the tools first on PATH that tests would find on a machine of the platform.
 
     Args:
         folder: where the tools are written; lies in the build's staging folder.

@@ -19,21 +19,21 @@ def locked_sources(settings: Settings, recipes: Iterable[Recipe]) -> dict[str, S
         InputError: a source without sha256, or one that sources.lock does not name.
     """
     lock = SourcesLock.load(settings.sources_lock)
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for recipe in recipes:
         for entry in recipe.sources():
             if "url" not in entry:
                 continue
             digest = str(entry.get("sha256", ""))
             try:
-                found[digest] = lock.by_sha256(digest)
+                sources[digest] = lock.by_sha256(digest)
             except KeyError:
                 raise InputError(
                     f"{recipe.path}: the source {entry['url']} with sha256 {digest or '(none)'} "
                     "is not in sources.lock",
                     "lock it with: ddlce sources add (docs/packager-guide.md)",
                 ) from None
-    return found
+    return sources
 
 
 def source_paths(settings: Settings, recipe: Recipe) -> dict[str, Path]:

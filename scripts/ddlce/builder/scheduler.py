@@ -237,7 +237,7 @@ class Scheduler:
         else:
             if record:
                 self.store.remember(
-                    step.record, step.digest, step.parts, event.packages, running.seconds
+                    step.record_name, step.digest, step.parts, event.packages, running.seconds
                 )
             self.built[step.name] = running.seconds
         running.locks.close()

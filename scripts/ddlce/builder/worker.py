@@ -54,7 +54,7 @@ class Worker:
         self.spent = 0.0
 
     def enter(self, phase: Phase, package: str = "", packages: list[str] | None = None) -> None:
-        """Tell the scheduler where we are."""
+        """Tell the scheduler which phase begins."""
         if phase != "prepare":  # which counts the start of this process, too
             spent = processor_time()
             self.log(
@@ -95,7 +95,7 @@ class Worker:
         channel = make_channel(job)
         if job.subdir != BUILD_PLATFORM:
             point_builders(job.staging, get_platform(job.subdir).triple)
-        made: list[tuple[Output, Path]] = []
+        built: list[tuple[Output, Path]] = []
         rendered = render_job(job)  # copies the recipe's files
         refuse_changed_files(job)
         for output, variant in rendered:
@@ -110,15 +110,15 @@ class Worker:
             # All builds share one folder name: the next would find this one's files in its prefix.
             shutil.rmtree(job.staging / "out" / "bld", ignore_errors=True)
             index_channel(channel)  # later outputs of the recipe may stand on this one
-            made.append((output, final))
+            built.append((output, final))
         if job.subdir != BUILD_PLATFORM:
             add_tools(job.staging / "tools", get_platform(job.subdir).triple)
-        for output, final in made:
+        for output, final in built:
             self.enter("check", output.name)
             self.refuse_findings(final, channel)
             self.enter("test")
             self.log(f"{test_package(final, channel, self.log)} test(s) passed")
-        return made
+        return built
 
     def metadata(self, output: Output) -> dict[str, object]:
         """What goes into the package as info/ddl-ce.json."""

@@ -37,7 +37,7 @@ def catalogue(
     listed, missing = list_packages(settings), list_missing(settings)
     if names:
         wanted = {name.lower() for name in names}
-        known = {each.name for each in listed} | {each.name for each in missing}
+        known = {package.name for package in listed} | {package.name for package in missing}
         if unknown := sorted(wanted - known):
             if settings.repo is None:
                 raise InputError(
@@ -48,23 +48,23 @@ def catalogue(
                 f"{', '.join(unknown)}: in no environment, and no reason is written down",
                 f"to add one: ddlce sources add --with-dependencies pypi:{unknown[0]}",
             )
-        listed = [each for each in listed if each.name in wanted]
-        missing = [each for each in missing if each.name in wanted]
+        listed = [package for package in listed if package.name in wanted]
+        missing = [package for package in missing if package.name in wanted]
     if json:
         print_json({"packages": [*map(asdict, listed)], "absent": [*map(asdict, missing)]})
         return
     rows = [("name", "version", "platforms", "environments", "verified by", "licence")] + [
         (
-            *(each.name, each.version, ", ".join(each.platforms)),
-            *(", ".join(each.environments), each.verified, each.licence),
+            *(package.name, package.version, ", ".join(package.platforms)),
+            *(", ".join(package.environments), package.verified, package.licence),
         )
-        for each in listed
+        for package in listed
     ]
     if listed:
         _print_table(rows)
-    for each in missing:
-        where = f" on {each.where}" if each.where else ""
-        out.print(f"absent  {each.name}{where}: {each.why}", markup=False)
+    for package in missing:
+        where = f" on {package.where}" if package.where else ""
+        out.print(f"absent  {package.name}{where}: {package.why}", markup=False)
     if settings.repo:
         out.print(f"{len(listed)} packages, {len(missing)} absent")
     else:

@@ -40,12 +40,12 @@ def lint(
     if explain:
         _explain(explain)
         return
-    found = run(load_settings(), names or ())
-    errors = [finding for finding in found if finding.level == "error"]
+    violations = run(load_settings(), names or ())
+    errors = [finding for finding in violations if finding.level == "error"]
     if as_json:
-        print_json([asdict(finding) for finding in found])
+        print_json([asdict(finding) for finding in violations])
     else:
-        for finding in found:
+        for finding in violations:
             out.print(str(finding), markup=False)
     if errors:
         recipes = len({finding.recipe for finding in errors})
@@ -53,7 +53,7 @@ def lint(
             f"{len(errors)} problem(s) in {recipes} recipe(s)",
             "each has its rule's id above; 'ddlce lint --explain ID' says what the rule is for",
         )
-    err.print(f"lint: no errors, {len(found)} hint(s)")
+    err.print(f"lint: no errors, {len(violations)} hint(s)")
 
 
 def _explain(rule_id: str) -> None:

@@ -45,26 +45,26 @@ def module(
 
     settings = load_settings(root)
     prefix = find_env(settings, env)
-    done = write_modulefiles(
+    written = write_modulefiles(
         prefix, Layout(settings.root), into and into.absolute(), name, say_waiting
     )
     if json:
         print_json(
             {
-                "name": done.name,
-                "version": done.version,
-                "default": done.default,
-                "prefix": done.prefix,
-                "modulefiles": done.files,
-                "use": done.trees,
-                "removed": done.removed,
+                "name": written.name,
+                "version": written.version,
+                "default": written.default,
+                "prefix": written.prefix,
+                "modulefiles": written.files,
+                "use": written.trees,
+                "removed": written.removed,
             }
         )
         return
-    out.print(f"{done.name}/{done.version} for {done.prefix}")
-    for system, path in done.files.items():
+    out.print(f"{written.name}/{written.version} for {written.prefix}")
+    for system, path in written.files.items():
         out.print(f"  {system}: {path}", markup=False)
-        out.print(f"    module use {done.trees[system]}", markup=False)
-    for path in done.removed:
+        out.print(f"    module use {written.trees[system]}", markup=False)
+    for path in written.removed:
         out.print(f"  removed {path}: its release is gone", markup=False)
-    out.print(f"module load {done.name} loads {done.name}/{done.default}", markup=False)
+    out.print(f"module load {written.name} loads {written.name}/{written.default}", markup=False)

@@ -113,7 +113,7 @@ def add(
         raise InputError("--without and --set need --with-dependencies", "add it")
     for request in parsed:
         with err.status(f"{request.client} {request.package}"):
-            found = lock_sources(
+            locked = lock_sources(
                 *(settings, request, subdir),
                 files=files,
                 url=url,
@@ -122,7 +122,7 @@ def add(
                 suite=suite,
                 area=area,
             )
-        _say_locked(found)
+        _say_locked(locked)
 
 
 @sources.command()
@@ -205,18 +205,18 @@ def recipe(
         recipes = load_set_recipes(settings, extra, subdir)
     else:
         recipes = load_recipes(settings, subdir)
-    made = {str(r.data["package"]["name"]): r for r in recipes.values() if r.generated}
-    if name not in made:
+    generated = {str(r.data["package"]["name"]): r for r in recipes.values() if r.generated}
+    if name not in generated:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, made, n=3)
+        near = get_close_matches(name, generated, n=3)
         raise InputError(
             f"no package {name!r} of {subdir} is made from a wheel or a Debian package",
             f"did you mean {', '.join(near)}?"
             if near
             else f"give it a line in {settings.recipes / WHEELS}",
         )
-    typer.echo(yamltext.dump(made[name].data, width=100), nl=False)
+    typer.echo(yamltext.dump(generated[name].data, width=100), nl=False)
 
 
 def _add_all(

@@ -28,15 +28,15 @@ def run_fix(manager: str, command: list[str]) -> bool:
         return False
     steps = [["apt-get", "update"], command] if manager == "apt" else [command]
     for step in steps:
-        done = subprocess.run(
+        ran = subprocess.run(
             [*prefix, *step],
             stdout=sys.stderr,
             check=False,
             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
         )
-        if done.returncode:
+        if ran.returncode:
             raise MachineError(
-                f"'{shlex.join([*prefix, *step])}' failed (exit {done.returncode})",
+                f"'{shlex.join([*prefix, *step])}' failed (exit {ran.returncode})",
                 "its own message is above; run it by hand once that is mended",
             )
     return True

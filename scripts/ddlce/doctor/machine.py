@@ -114,28 +114,28 @@ def check_gpus(settings: Settings) -> Check:
     lines = _output("nvidia-smi", query, "--format=csv,noheader")
     if not lines:
         return Check("GPUs", "optional", "none", why)
-    found = f"{len(lines)}: {lines[0]}"
+    summary = f"{len(lines)}: {lines[0]}"
     offered = cuda_versions(settings, this_platform())
     least = min((OLDEST_GPU[Version(cuda).major] for cuda in offered), key=Version, default="0")
     for line in lines:
         capability = line.rpartition(",")[2].strip()
         if re.fullmatch(r"\d+[.]\d+", capability) and Version(capability) < Version(least):
             name = line.partition(",")[0]
-            problem = f"{found}; {name} has compute capability {capability}, {least} needed"
+            problem = f"{summary}; {name} has compute capability {capability}, {least} needed"
             return Check("GPUs", "optional", problem, why)
-    return Check("GPUs", "ok", found, why)
+    return Check("GPUs", "ok", summary, why)
 
 
 def check_driver(settings: Settings) -> Check:
     """The NVIDIA driver against the oldest CUDA that there is an environment for."""
     why = "ddl-ce-gpu; it can be built and installed without"
-    found, wanted = driver_cuda(), cuda_versions(settings, this_platform())
-    if not found:
+    driver, wanted = driver_cuda(), cuda_versions(settings, this_platform())
+    if not driver:
         return Check("NVIDIA driver", "optional", "none", why)
-    if wanted and Version(found) < Version(wanted[0]):
-        problem = f"for CUDA {found}, {wanted[0]} needed: a newer driver"
+    if wanted and Version(driver) < Version(wanted[0]):
+        problem = f"for CUDA {driver}, {wanted[0]} needed: a newer driver"
         return Check("NVIDIA driver", "optional", problem, why)
-    return Check("NVIDIA driver", "ok", f"for CUDA {found}", why)
+    return Check("NVIDIA driver", "ok", f"for CUDA {driver}", why)
 
 
 def check_mpi() -> Check:

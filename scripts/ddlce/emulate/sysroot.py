@@ -76,14 +76,14 @@ def relative_links(root: Path) -> None:
 
 
 def _glibc(settings: Settings, platform: str) -> Source:
-    found = [
+    locked = [
         source
         for source in SourcesLock.load(settings.sources_lock).sources
         if source.is_glibc and source.subdir == platform
     ]
-    if not found:
+    if not locked:
         raise InputError(
             f"sources.lock has no {GLIBC_PACKAGE} for {platform}",
             f"ddlce sources add debian-binary:{GLIBC_PACKAGE} --platform {platform} --suite SUITE",
         )
-    return found[0]
+    return locked[0]

@@ -88,7 +88,10 @@ def _builds(subdir: Path) -> list[tuple[str, dict[str, Any]]]:
 def _merge(
     package: dict[str, Any], record: dict[str, Any], info: dict[str, Any], file: str
 ) -> None:
-    """Add a build to its package in channeldata: the newest describes it, any has a script."""
+    """Add a build to its package's entry in channeldata.
+
+    The newest build describes the package. A script counts if any build has it.
+    """
     version = str(record["version"])
     if "version" not in package or version_key(version) > version_key(package["version"]):
         about = info.get("about") or {}

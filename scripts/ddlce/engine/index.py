@@ -41,7 +41,7 @@ from ddlce.files import (
 #: The link that says which generation clients see; the begin of each one's name.
 GENERATION = ".generation"
 #: What a generation has; the last file that is written into it.
-RECORD = "generation.json"
+DESCRIPTION = "generation.json"
 SHARDS = "shards"
 
 #: Of each subdir.
@@ -51,7 +51,7 @@ REPODATA = (
 )
 
 
-class _Record(BaseModel):
+class _Generation(BaseModel):
     """What a generation was made with.
 
     Attributes:
@@ -145,22 +145,22 @@ def _fill(
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(fresh / ".tmp")  # the engine's
     describe_channel(fresh, metadata)
-    made = [path for path in fresh.rglob("*") if path.is_file()]
-    for path in made:
+    files = [path for path in fresh.rglob("*") if path.is_file()]
+    for path in files:
         path.chmod(0o644)
     for subdir, path in kept:
         _take(path, channel / subdir / path.name, fresh / subdir / path.name)
     for old in (path.parent for path in channel.glob("[!.]*/repodata.json")):
         if old.name in subdirs:
-            _carry_over(old, fresh / old.name, _read_record(channel))
+            _carry_over(old, fresh / old.name, _read_generation(channel))
         else:  # of another platform: as it is
             _copy_all(old, fresh / old.name)
-    index = sorted(path for path in made if path.suffix != ".conda")
-    record = _Record(
+    index = sorted(path for path in files if path.suffix != ".conda")
+    described = _Generation(
         packages=sorted(f"{subdir}/{name}" for subdir, name in wanted),
         index={str(path.relative_to(fresh)): sha256_file(path) for path in index},
     )
-    write_atomic(fresh / RECORD, record.model_dump_json(indent=1) + "\n")
+    write_atomic(fresh / DESCRIPTION, described.model_dump_json(indent=1) + "\n")
 
 
 def _take(path: Path, published: Path, target: Path) -> None:
@@ -169,8 +169,8 @@ def _take(path: Path, published: Path, target: Path) -> None:
     link_or_copy(published if there and _is_same(published, path) else path, target)
 
 
-def _carry_over(old: Path, new: Path, before: _Record | None) -> None:
-    """Bring into a subdir of the new generation what in the old one is not the index's."""
+def _carry_over(old: Path, new: Path, before: _Generation | None) -> None:
+    """Copy the files of an old subdir that are no part of the index into the new generation."""
     for entry in old.iterdir():
         if entry.name == SHARDS:
             for shard in entry.iterdir():
@@ -194,7 +194,7 @@ def _copy(old: str | Path, new: str | Path) -> None:
 
 
 def _show(channel: Path, generation: Path) -> None:
-    """Make the names that clients ask for those of the generation, whichever that is."""
+    """Make links of the names that clients ask for; they lead to the current generation."""
     for name in _names(generation):
         link = channel / name
         if not _is_shown(link):
@@ -215,17 +215,17 @@ def _names(generation: Path) -> list[str]:
 def index_is_current(
     channel: Path, packages: Iterable[tuple[str, Path]], kept: Iterable[tuple[str, Path]] = ()
 ) -> bool:
-    """Whether the channel holds exactly these files, and its index is one made of them.
+    """Whether the channel holds exactly these files, with an index that was made from them.
 
     Each file of the index must have the bytes that it was made with.
     """
     wanted = {(subdir, path.name): path for subdir, path in packages}
-    record = _read_record(channel)
-    if record is None or record.packages != sorted(f"{s}/{name}" for s, name in wanted):
+    described = _read_generation(channel)
+    if described is None or described.packages != sorted(f"{s}/{name}" for s, name in wanted):
         return False
     if not all(_is_shown(channel / name) for name in _names(channel / GENERATION)):
         return False
-    for name, digest in record.index.items():
+    for name, digest in described.index.items():
         path = channel / GENERATION / name
         if not path.is_file() or sha256_file(path) != digest:
             return False
@@ -242,10 +242,10 @@ def _is_same(one: Path, other: Path) -> bool:
     return one.samefile(other) or sha256_file(one) == sha256_file(other)
 
 
-def _read_record(channel: Path) -> _Record | None:
+def _read_generation(channel: Path) -> _Generation | None:
     try:
-        text = (channel / GENERATION / RECORD).read_text(encoding="utf-8")
-        return _Record.model_validate_json(text)
+        text = (channel / GENERATION / DESCRIPTION).read_text(encoding="utf-8")
+        return _Generation.model_validate_json(text)
     except (OSError, UnicodeDecodeError, ValidationError):
         return None
 

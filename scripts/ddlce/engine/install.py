@@ -163,7 +163,7 @@ def _install(request: dict[str, Any]) -> None:
     }
     needed, prefix = set(request["needed"]), Path(request["prefix"])
     caches = {Path(path): modes[mode] for path, mode in request["layers"]}
-    found = fill(
+    unpacked = fill(
         [p for p in request["packages"] if p["stem"] in needed],
         list(caches),
         lambda who: say({"waiting": who}),
@@ -174,7 +174,7 @@ def _install(request: dict[str, Any]) -> None:
         stack.callback(remove_tree, prefix / VIEW)
         layers, views = [], []
         for number, (cache, mode) in enumerate(caches.items()):
-            packages = {stem: folder for stem, folder in found.items() if folder.parent == cache}
+            packages = {stem: folder for stem, folder in unpacked.items() if folder.parent == cache}
             view = stack.enter_context(shown(packages, prefix / VIEW / str(number)))
             layers.append(PackageCacheLayer(view).with_validation_mode(mode))
             views.append((packages, view))
@@ -202,7 +202,7 @@ def _install(request: dict[str, Any]) -> None:
 
 
 def _check_records(prefix: Path, stems: set[str]) -> None:
-    """Stop where the end of a record did not get to the disk, of which rattler says nothing.
+    """Stop where a record is cut off: rattler does not tell when the disk took only a part.
 
     Raises:
         MachineError: names the packages, whose records are gone: the next run installs them anew.

@@ -97,13 +97,13 @@ def render(
     try:
         stage0 = _parse(recipe)
         rendered = [(_output(v), v) for v in stage0.render(variants, config)]
-        found = [(o, v) for o, v in rendered if not _skipped(recipe, o, subdir)]
+        kept = [(o, v) for o, v in rendered if not _skipped(recipe, o, subdir)]
     except (RattlerBuildError, ValueError, TypeError) as error:
         where = f"{recipe.path} ({recipe.name})" if recipe.generated else str(recipe.path)
         raise InputError(
             f"{where}: {plain(str(error))}", f"check it with: ddlce lint {recipe.name}"
         ) from error
-    return found
+    return kept
 
 
 def _parse(recipe: Recipe) -> Stage0Recipe:
@@ -216,14 +216,14 @@ def _output(variant: RenderedVariant) -> Output:
 
 
 def _test_requirements(tests: list[dict[str, Any]]) -> list[Any]:
-    found: list[Any] = []
+    specs: list[Any] = []
     for test in tests:
         needs = test.get("requirements") or {}
-        found += [*needs.get("build", ()), *needs.get("run", ())]
+        specs += [*needs.get("build", ()), *needs.get("run", ())]
         # The engine leaves out what is the default: pip_check is on unless it says otherwise.
         if "python" in test and test["python"].get("pip_check", True):
-            found.append("pip")
-    return found
+            specs.append("pip")
+    return specs
 
 
 def _names(specs: Any) -> frozenset[str]:

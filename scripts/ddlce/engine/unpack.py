@@ -64,14 +64,14 @@ def fill(
                 problems = [p for p in pool.map(lambda p: _unpack(p, caches[0]), missing) if p]
         if problems:
             raise NotLocked("\n".join(sorted(problems)))
-    found = {str(p["stem"]): folder for p in packages if (folder := _found(p, caches))}
-    if len(found) < len(packages):
-        lost = sorted({str(p["stem"]) for p in packages} - found.keys())
+    folders = {str(p["stem"]): folder for p in packages if (folder := _found(p, caches))}
+    if len(folders) < len(packages):
+        lost = sorted({str(p["stem"]) for p in packages} - folders.keys())
         raise NotLocked(
             "\n".join(f"{stem}: was removed from {caches[0]} just now" for stem in lost)
         )
-    refuse_paths_outside(found.items(), site_packages(packages))
-    return found
+    refuse_paths_outside(folders.items(), site_packages(packages))
+    return folders
 
 
 def _found(package: dict[str, Any], caches: Sequence[Path]) -> Path | None:
@@ -160,12 +160,12 @@ def refuse_paths_outside(packages: Iterable[tuple[str, Path]], site: str) -> Non
 
 def _paths(folder: Path, stem: str) -> list[str]:
     """The paths that an installer will make of a package, each of them inside."""
-    found = _json(folder, "paths.json")
-    if found is None:  # as packages were before there was a paths.json
+    listed = _json(folder, "paths.json")
+    if listed is None:  # as packages were before there was a paths.json
         text = (folder / "info" / "files").read_text(encoding="utf-8")
         names: list[Any] = [line for line in text.splitlines() if line]
     else:
-        names = [entry.get("_path") for entry in found["paths"]]
+        names = [entry.get("_path") for entry in listed["paths"]]
     for name in names:
         if not is_inside(name):
             raise Hostile(f"{stem}: {name!r} is a path outside the environment")
@@ -173,7 +173,7 @@ def _paths(folder: Path, stem: str) -> list[str]:
 
 
 def _is_noarch_python(folder: Path, stem: str) -> bool:
-    """Whether it is such a package; then its scripts have plain names, too."""
+    """Whether it is a `noarch: python` package; refuses script names that lead elsewhere."""
     noarch = (_json(folder, "link.json") or {}).get("noarch") or {}
     for text in noarch.get("entry_points") or ():
         name = text.partition("=")[0].strip()
@@ -184,9 +184,9 @@ def _is_noarch_python(folder: Path, stem: str) -> bool:
 
 def _json(folder: Path, name: str) -> dict[str, Any] | None:
     try:
-        found = jsontext.load((folder / "info" / name).read_bytes())
+        data = jsontext.load((folder / "info" / name).read_bytes())
     except FileNotFoundError:
         return None
     except ValueError as error:
         raise Hostile(f"{folder}: info/{name} cannot be read: {error}") from error
-    return found if isinstance(found, dict) else {}
+    return data if isinstance(data, dict) else {}

@@ -67,17 +67,17 @@ def glibc_floor(recipes: Path, subdir: str = BUILD_PLATFORM) -> str:
         InputError: the variants cannot be read, or name several versions, or what is none.
     """
     path = recipes / VARIANTS
-    found = [str(each) for each in load_variants(path, subdir).get("c_stdlib_version") or []]
-    if len(found) > 1:
+    versions = [str(each) for each in load_variants(path, subdir).get("c_stdlib_version") or []]
+    if len(versions) > 1:
         raise InputError(
-            f"{path}: c_stdlib_version: expected one version for {subdir}, found {len(found)}",
+            f"{path}: c_stdlib_version: expected one version for {subdir}, found {len(versions)}",
             "keep the lowest: what runs on it runs on the others",
         )
-    if found and not re.fullmatch(r"\d+(\.\d+)*", found[0]):
+    if versions and not re.fullmatch(r"\d+(\.\d+)*", versions[0]):
         raise InputError(
-            f"{path}: c_stdlib_version: {found[0]!r} is no version", 'write one as "2.28"'
+            f"{path}: c_stdlib_version: {versions[0]!r} is no version", 'write one as "2.28"'
         )
-    return found[0] if found else ""
+    return versions[0] if versions else ""
 
 
 @functools.cache

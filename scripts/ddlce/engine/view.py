@@ -34,7 +34,7 @@ def shown(packages: Mapping[str, Path], place: Path) -> Iterator[Path]:
 
 
 def damaged(packages: Mapping[str, Path], view: Path) -> list[str]:
-    """Remove from the caches what rattler found damaged and fetched anew: nobody hashed that.
+    """Remove the packages from the caches that rattler found damaged and fetched without a hash.
 
     Returns:
         One line for each.

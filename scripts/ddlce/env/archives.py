@@ -67,7 +67,7 @@ class Wanted:
 
 @dataclass
 class PackageContent:
-    """Of one package.
+    """The files that one package brings to an environment.
 
     Attributes:
         stem: the package.
@@ -221,13 +221,13 @@ class _Archive:
         name, _, target = (part.strip() for part in text.partition("="))
         module, _, function = (part.strip() for part in target.partition(":"))
         first = f"#!/prefix/bin/python{self.place.python}".encode()
-        made = SCRIPT.format(
+        script = SCRIPT.format(
             first_line=_shebang(first, b"/prefix", self.place.prefix.encode()).decode(),
             module=module,
             first=function.partition(".")[0],
             function=function,
         )
-        return f"bin/{name}", Wanted(hashlib.sha256(made.encode()).hexdigest(), executable=True)
+        return f"bin/{name}", Wanted(hashlib.sha256(script.encode()).hexdigest(), executable=True)
 
 
 def _shebang(line: bytes, old: bytes, new: bytes) -> bytes:

@@ -178,7 +178,7 @@ def _reinstall(
 def _finish(
     staging: Path, origin: Origin, source: Path, command: str, records: list[Record]
 ) -> int:
-    """Write what the clone is, and what its source has beside packages; returns how many files."""
+    """Copy the files of no package, and write the clone's origin; returns how many files."""
     shared = [name for name in SHARED if (source / name).is_file()]
     for name in shared:
         shutil.copyfile(source / name, staging / name)

@@ -128,8 +128,7 @@ def prune_packages(layout: Layout) -> None:
 def unused_packages(layout: Layout, without: list[Path] | None = None) -> list[Path]:
     """Folders in the package cache that no release needs, those in `without` not counted.
 
-    Nor does a clone of this user's that was made from the cache: its packages are read again where
-    it is cloned itself.
+    Packages of this user's clones count as needed, since a clone of a clone reads them again.
 
     Raises:
         MachineError: a release cannot be read, so it is not known what it needs.

@@ -204,9 +204,9 @@ def _content(source: Path, prefix: Path, pkgs: Path) -> ImageContent:
 def _found(manifest: Path) -> Imaged | None:
     """The image of a manifest, if both are complete."""
     try:
-        said = ImageManifest.model_validate_json(manifest.read_text(encoding="utf-8"))
-        image = manifest.with_name(said.image)
-        complete = said.format == FORMAT and image.stat().st_size == said.size
+        description = ImageManifest.model_validate_json(manifest.read_text(encoding="utf-8"))
+        image = manifest.with_name(description.image)
+        complete = description.format == FORMAT and image.stat().st_size == description.size
     except (OSError, ValidationError, UnicodeDecodeError):
         return None
-    return Imaged(image, manifest, said, made=False) if complete else None
+    return Imaged(image, manifest, description, made=False) if complete else None

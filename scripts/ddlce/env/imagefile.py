@@ -45,7 +45,7 @@ class ImageContent:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenImage:
     """An image on the disk.
 
     Attributes:
@@ -96,12 +96,12 @@ class _Hashed(io.RawIOBase):
 
 def write_image(
     content: ImageContent, folder: Path, name: str, progress: OnProgress | None = None
-) -> Written:
+) -> WrittenImage:
     """Write an image under a hidden name, then rename it.
 
     Args:
         content: what it holds.
-        name: the begin of its own name; see `Written.path`.
+        name: the begin of its own name; see `WrittenImage.path`.
 
     Raises:
         SourceError: a file of the release is gone.
@@ -126,7 +126,7 @@ def write_image(
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    return Written(path, sha256, hashed.size, unpacked, files)
+    return WrittenImage(path, sha256, hashed.size, unpacked, files)
 
 
 def _write_tar(
@@ -171,13 +171,13 @@ def _members(content: ImageContent) -> Iterator[_Member]:
 
 def _folders(names: Iterator[str]) -> list[str]:
     """Every folder that these files are in, each before what is inside it."""
-    found: set[str] = set()
+    folders: set[str] = set()
     for name in names:
         folder = name.rpartition("/")[0]
-        while folder and folder not in found:
-            found.add(folder)
+        while folder and folder not in folders:
+            folders.add(folder)
             folder = folder.rpartition("/")[0]
-    return sorted(found)
+    return sorted(folders)
 
 
 def _add(tar: tarfile.TarFile, member: _Member) -> int:

@@ -95,7 +95,7 @@ def install_specs(
 
 
 def specs_of_others(records: list[Record], specs: list[str]) -> list[str]:
-    """What keeps the packages that conda, mamba or another lock have put into a clone.
+    """Specs that keep the packages which conda, mamba or another lock have put into a clone.
 
     Args:
         records: all that the clone has.
@@ -131,7 +131,7 @@ def _solve(
     channels: dict[str, str],
     platform: str,
 ) -> list[LockedPackage]:
-    """The packages of the changed clone; names, where there are none, what is in the way."""
+    """The packages of the changed clone; where there are none, the error names the obstacle."""
     virtual = EnvLock.load(prefix / LOCK_COPY).virtual_packages
     cache = settings.cache / "repodata"
     try:
@@ -149,7 +149,7 @@ def _solve(
 def _note(
     prefix: Path, origin: Origin, specs: list[str], known: set[str]
 ) -> dict[str, LockedPackage]:
-    """Write down what the clone now has and was asked for.
+    """Update the clone's origin and history after a change.
 
     Args:
         specs: those of this change.

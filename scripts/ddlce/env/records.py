@@ -36,6 +36,8 @@ class Record:
         try:
             self.data: dict[str, Any] = jsontext.load(path.read_bytes())
             self.entries: list[FileEntry] = self.data["paths_data"]["paths"]
+            if not {"name", "version"} <= self.data.keys():
+                raise ValueError("no name or no version")
             outside = [e["_path"] for e in self.entries if not is_inside(e["_path"])]
             if outside:
                 raise ValueError(f"{outside[0]!r} lies outside the environment")

@@ -77,7 +77,7 @@ class Sharing:
             os.utime(name, ns=(mtime_ns, mtime_ns))
 
     def own(self, name: str, mtime_ns: int | None) -> None:
-        """Make a file that is in the clone already as `give` would have made it."""
+        """Treat a file that is in the clone already as `give` would: copies for those who edit."""
         status = os.lstat(name)
         if not stat.S_ISREG(status.st_mode):
             return

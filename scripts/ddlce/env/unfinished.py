@@ -57,7 +57,11 @@ def put_in_order(prefix: Path, cache: Path) -> list[Record]:
 
 
 def _is_unfinished(record: Record) -> bool:
-    """Whether it is as rattler wrote it: for its user alone, or with what is not in ours."""
+    """Whether a record is still as rattler wrote it, so that the end of an installation is missing.
+
+    Such a record can be read by its user alone, names the view of the caches, or has hashes of
+    links.
+    """
     links = [entry for entry in record.entries if entry.get("path_type") == "softlink"]
     return (
         _is_rattlers(record.path)
@@ -67,12 +71,12 @@ def _is_unfinished(record: Record) -> bool:
 
 
 def _is_rattlers(record: Path) -> bool:
-    """Whether a record has the mode of those that rattler writes, and not of ours or conda's."""
+    """Whether a record has the mode that rattler gives; ours and conda's can be read by others."""
     return stat.S_IMODE(record.stat().st_mode) == 0o600
 
 
 def _link_anew(prefix: Path, record: Record, unpacked: Path) -> None:
-    """Make the links of a package in place of which the installer has left copies."""
+    """Make links again of the copies that the installer has left in their place."""
     for entry in record.entries:
         path, link = prefix / entry["_path"], unpacked / entry["_path"]
         is_copy = path.is_file() and not path.is_symlink() and link.is_symlink()

@@ -245,7 +245,7 @@ def _attributes(file: str, name: str) -> list[str]:
 
 
 def _is_ours(path: str) -> bool:
-    """True for the files that an environment has beside its packages'."""
+    """True for files of ours that no package has."""
     folder, _, name = path.rpartition("/")
     if folder == "conda-meta":
         return path in OURS or name.endswith(".json")  # each a package: its name is compared

@@ -1,4 +1,4 @@
-"""What a rule looks at: one recipe, its files, and what the tree says beside it."""
+"""The view that a rule has: one recipe, its files, and facts of the tree."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputSection:
     """One package of a recipe: its own section, falling back to the recipe's.
 
     Attributes:
@@ -58,12 +58,12 @@ class Output:
 
     @property
     def build(self) -> dict[str, Any]:
-        """`build`, what the recipe says for all outputs included."""
+        """The output's `build`, with the recipe's own for all outputs."""
         return {**as_dict(self.shared.get("build")), **as_dict(self.data.get("build"))}
 
     @property
     def about(self) -> dict[str, Any]:
-        """`about`, what the recipe says for all outputs included."""
+        """The output's `about`, with the recipe's own for all outputs."""
         return {**as_dict(self.shared.get("about")), **as_dict(self.data.get("about"))}
 
     @property
@@ -118,12 +118,12 @@ class LintedRecipe:
     tree: Tree = field(default_factory=Tree)
 
     @cached_property
-    def outputs(self) -> list[Output]:
+    def outputs(self) -> list[OutputSection]:
         """The packages that the recipe makes; staging outputs make none."""
         if "outputs" not in self.data:
-            return [Output(self.data, (), {})]
+            return [OutputSection(self.data, (), {})]
         return [
-            Output(output, ("outputs", index), self.data)
+            OutputSection(output, ("outputs", index), self.data)
             for index, output in enumerate(self.data["outputs"] or ())
             if isinstance(output, dict) and "package" in output
         ]

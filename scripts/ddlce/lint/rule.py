@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ddlce.lint.linted import LintedRecipe, Output
+from ddlce.lint.linted import LintedRecipe, OutputSection
 
 Level = Literal["error", "hint"]
 
@@ -32,7 +32,7 @@ class Problem:
 
 
 Check = Callable[[LintedRecipe], Iterator[Problem]]
-OutputCheck = Callable[[LintedRecipe, Output], Iterator[Problem]]
+OutputCheck = Callable[[LintedRecipe, OutputSection], Iterator[Problem]]
 
 
 @dataclass(frozen=True)

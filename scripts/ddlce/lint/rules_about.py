@@ -10,7 +10,7 @@ from pathlib import Path
 from license_expression import Licensing, get_spdx_licensing
 
 from ddlce.engine.parse import recipe_problem, version_problem
-from ddlce.lint.linted import LintedRecipe, Output, as_dict
+from ddlce.lint.linted import LintedRecipe, OutputSection, as_dict
 from ddlce.lint.rule import Problem, each_output, rule
 from ddlce.model.recipe import flatten
 
@@ -74,7 +74,7 @@ def about_complete(recipe: LintedRecipe) -> Iterator[Problem]:
 
 @rule("R004", "spdx-licence", smithy="R-007 R-010 R-044 R-045")
 @each_output
-def spdx_licence(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def spdx_licence(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """`about.license` is an SPDX expression: what programs that check licences understand.
 
     A licence that SPDX does not know is written LicenseRef-NAME.
@@ -96,7 +96,7 @@ def spdx_licence(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
 
 @rule("R005", "licence-file", smithy="R-013")
 @each_output
-def licence_file(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def licence_file(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """`about.license_file` is there, and the file exists where it can be looked at.
 
     A file of a downloaded source is checked by the build; one of the recipe's folder, or of a local
@@ -134,7 +134,7 @@ def _exists(path: Path) -> bool:
 
 @rule("R006", "tests", smithy="R-005 R-006")
 @each_output
-def tests(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def tests(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """Every package has a test that can fail: a package that is only built proves nothing."""
     found = [test for test in flatten(output.data.get("tests")) if test]
     if not found:

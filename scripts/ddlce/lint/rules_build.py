@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ddlce.lint.linted import LintedRecipe, Output, as_dict
+from ddlce.lint.linted import LintedRecipe, OutputSection, as_dict
 from ddlce.lint.rule import Problem, each_output, rule
 from ddlce.lint.shell import and_lists, exits_on_error
 from ddlce.model.recipe import flatten
@@ -18,7 +18,7 @@ BINARIES = re.compile(r"\.(whl|conda|so(\.\d+)*|a|o|gz|bz2|xz|zst|zip|jar|pyc)$"
 
 @rule("D003", "digest-in-build-string")
 @each_output
-def digest_in_build_string(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def digest_in_build_string(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """`build.string` carries the content digest: changed content gets another file name."""
     string = str(output.build.get("string", ""))
     if not re.search(r"\$\{\{\s*digest\s*\}\}", string):
@@ -31,7 +31,7 @@ def digest_in_build_string(recipe: LintedRecipe, output: Output) -> Iterator[Pro
 
 @rule("D004", "overlinking-error")
 @each_output
-def overlinking_error(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def overlinking_error(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """A compiled package fails to build when it links to what it does not depend on.
 
     The machine's own libraries leak into a build, and a package that needs them would run on

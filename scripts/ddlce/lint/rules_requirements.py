@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from jinja2 import Environment, TemplateSyntaxError, meta
 
 from ddlce.engine.parse import spec_problem
-from ddlce.lint.linted import SECTIONS, LintedRecipe, Output, as_dict
+from ddlce.lint.linted import SECTIONS, LintedRecipe, OutputSection, as_dict
 from ddlce.lint.rule import Problem, each_output, rule
 
 #: What rattler-build, or our builder (`digest`), gives every expression.
@@ -31,7 +31,7 @@ PIN = re.compile(r"(pin_subpackage|pin_compatible)\(\s*['\"]([^'\"]+)['\"]")
 
 @rule("R020", "source-hash", smithy="R-019")
 @each_output
-def source_hash(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def source_hash(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """Every source that is fetched has its sha256 in the recipe."""
     for source in output.sources:
         if "url" in source and not source.get("sha256"):
@@ -44,7 +44,7 @@ def source_hash(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
 
 @rule("D001", "sources-locked")
 @each_output
-def sources_locked(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def sources_locked(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """Every sha256 of a recipe is in sources.lock, or the bytes cannot be fetched."""
     for source in output.sources:
         digest = source.get("sha256")
@@ -58,7 +58,7 @@ def sources_locked(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
 
 @rule("R021", "requirement-form", smithy="R-021 R-022 R-048")
 @each_output
-def requirement_form(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def requirement_form(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """A requirement is `name [version [build]]`, with blanks between the parts only.
 
     `numpy>=1` and `numpy >= 1` are read differently by different programs.
@@ -84,7 +84,7 @@ def requirement_form(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
 
 @rule("R022", "requirements-order", smithy="R-009")
 @each_output
-def requirements_order(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def requirements_order(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """The sections of `requirements` stand in the order in which they are used."""
     seen = [s for s in as_dict(output.data.get("requirements")) if s in SECTIONS]
     wanted = [s for s in SECTIONS if s in seen]
@@ -98,7 +98,7 @@ def requirements_order(recipe: LintedRecipe, output: Output) -> Iterator[Problem
 
 @rule("R023", "stdlib-beside-compiler", smithy="R-033")
 @each_output
-def stdlib_beside_compiler(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def stdlib_beside_compiler(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """An output that uses a compiler also uses stdlib('c'): it declares the glibc floor."""
     build = output.requirements("build")
     if output.compiled and not any(STDLIB.search(item) for item in build):
@@ -111,7 +111,7 @@ def stdlib_beside_compiler(recipe: LintedRecipe, output: Output) -> Iterator[Pro
 
 @rule("R024", "no-direct-sysroot", smithy="R-034")
 @each_output
-def no_direct_sysroot(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def no_direct_sysroot(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """No recipe names the sysroot itself; stdlib('c') does, by variant.
 
     Nor the C library, if it is compiled: the sysroot exports the floor. What is made from a
@@ -129,7 +129,7 @@ def no_direct_sysroot(recipe: LintedRecipe, output: Output) -> Iterator[Problem]
 
 @rule("R025", "python-host-and-run", smithy="R-023 R-024")
 @each_output
-def python_host_and_run(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def python_host_and_run(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """A package built against python also runs on it; its version is the variant's.
 
     In a package for one platform the requirement is the bare name: conda_build_config.yaml
@@ -153,7 +153,7 @@ def python_host_and_run(recipe: LintedRecipe, output: Output) -> Iterator[Proble
 
 @rule("R026", "noarch-python-floor", smithy="R-026")
 @each_output
-def noarch_python_floor(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def noarch_python_floor(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """A noarch python package says the oldest python that it runs on."""
     if output.noarch != "python":
         return
@@ -169,16 +169,16 @@ def noarch_python_floor(recipe: LintedRecipe, output: Output) -> Iterator[Proble
 @rule("R027", "pin-the-right-way", smithy="R-027")
 def pin_the_right_way(recipe: LintedRecipe) -> Iterator[Problem]:
     """pin_subpackage pins what this recipe makes; pin_compatible pins what it builds on."""
-    made = {output.name for output in recipe.outputs}
+    own = {output.name for output in recipe.outputs}
     for text, line in recipe.expressions:
         for function, name in PIN.findall(text):
-            if function == "pin_subpackage" and name not in made and "${{" not in "".join(made):
+            if function == "pin_subpackage" and name not in own and "${{" not in "".join(own):
                 yield Problem(
                     f"pin_subpackage('{name}'), but this recipe does not make {name}",
                     "use pin_compatible, or correct the name",
                     line,
                 )
-            if function == "pin_compatible" and name in made:
+            if function == "pin_compatible" and name in own:
                 yield Problem(
                     f"pin_compatible('{name}'), but this recipe makes {name}",
                     "use pin_subpackage",
@@ -188,7 +188,7 @@ def pin_the_right_way(recipe: LintedRecipe) -> Iterator[Problem]:
 
 @rule("R028", "no-own-pins", level="hint", smithy="CF-006 R-017")
 @each_output
-def no_own_pins(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def no_own_pins(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """What conda_build_config.yaml pins is named without a version in `host`.
 
     One pin for all keeps two packages of a release from being built on different ABIs.
@@ -234,7 +234,7 @@ def variants_known(recipe: LintedRecipe) -> Iterator[Problem]:
 
 @rule("R029", "noarch-without-selectors", smithy="R1-002")
 @each_output
-def noarch_without_selectors(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def noarch_without_selectors(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """A noarch package has no conditions on the platform: it is built once for all."""
     if not output.noarch:
         return
@@ -268,7 +268,7 @@ def no_comment_selectors(recipe: LintedRecipe) -> Iterator[Problem]:
 
 @rule("R030", "build-backend", level="hint", smithy="R-046 R-050")
 @each_output
-def build_backend(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
+def build_backend(recipe: LintedRecipe, output: OutputSection) -> Iterator[Problem]:
     """A python package that is built with pip names its build backend in `host`."""
     backends = {
         "setuptools",
@@ -291,5 +291,5 @@ def build_backend(recipe: LintedRecipe, output: Output) -> Iterator[Problem]:
         )
 
 
-def _line(recipe: LintedRecipe, output: Output, section: str) -> int | None:
+def _line(recipe: LintedRecipe, output: OutputSection, section: str) -> int | None:
     return recipe.line(*output.where, "requirements", section)

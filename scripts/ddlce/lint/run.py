@@ -76,14 +76,14 @@ def lint(settings: Settings, names: Sequence[str] = ()) -> list[Violation]:
 
 def _recipes(settings: Settings) -> list[Recipe]:
     """The recipes of all platforms; one that two platforms share is there once."""
-    found: list[Recipe] = []
+    recipes: list[Recipe] = []
     for subdir in PLATFORMS:
-        found += [r for r in load_recipes(settings, subdir).values() if r not in found]
+        recipes += [r for r in load_recipes(settings, subdir).values() if r not in recipes]
     for subdir, cuda in cuda_variants(settings):
-        found += [r for r in load_cuda_recipes(settings, cuda, subdir).values() if r.generated]
+        recipes += [r for r in load_cuda_recipes(settings, cuda, subdir).values() if r.generated]
     for name in set_names(settings):
-        found += load_set_recipes(settings, name).values()
-    return found
+        recipes += load_set_recipes(settings, name).values()
+    return recipes
 
 
 def lint_recipe(recipe: LintedRecipe, top: Path) -> list[Violation]:
@@ -92,14 +92,14 @@ def lint_recipe(recipe: LintedRecipe, top: Path) -> list[Violation]:
     A recipe may except itself from a rule, with the reason: extra: {skip-lints: {D007: why}}.
     """
     skipped = as_dict(as_dict(recipe.data.get("extra")).get("skip-lints"))
-    found = []
+    violations = []
     for rule in RULES.values():
         if str(skipped.get(rule.id) or "").strip():
             continue
         for problem in rule.check(recipe):
             path = problem.file or recipe.path
             file = str(path.relative_to(top) if path.is_relative_to(top) else path)
-            found.append(
+            violations.append(
                 Violation(
                     rule.id,
                     rule.name,
@@ -111,7 +111,7 @@ def lint_recipe(recipe: LintedRecipe, top: Path) -> list[Violation]:
                     problem.hint,
                 )
             )
-    return sorted(found, key=lambda f: (f.file, f.line or 0, f.rule))
+    return sorted(violations, key=lambda f: (f.file, f.line or 0, f.rule))
 
 
 def linted(recipe: Recipe, tree: Tree) -> LintedRecipe:

@@ -162,7 +162,7 @@ _AGAIN = "restore the file with git, or make it again with: ddlce lock"
 
 
 def _first(data: Any, error: ValidationError) -> str:
-    """The first thing that is wrong: package, field, reason."""
+    """The message about the first error: package, field and reason."""
     problem = error.errors()[0]
     where = [str(part) for part in problem["loc"]]
     if where[:1] == ["packages"] and len(where) > 1:

@@ -241,7 +241,7 @@ _RESTORE = "restore the file with git, or make the entry again with `ddlce sourc
 
 
 def _explain(path: Path, data: object, error: ValidationError) -> str:
-    """Name the file, the entry and the field of the first thing that is wrong."""
+    """The message about the first error: file, entry and field."""
     first = error.errors()[0]
     where = list(first["loc"])
     entry = ""

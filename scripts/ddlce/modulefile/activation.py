@@ -125,7 +125,7 @@ def run_activation(prefix: Path, env_name: str, preset: Mapping[str, str]) -> Ru
         }
         command = [bash, "--noprofile", "--norc", "-c", DRIVER, "ddlce", str(out), env]
         try:
-            done = subprocess.run(
+            ran = subprocess.run(
                 [*command, *map(str, scripts)],
                 env=start,
                 cwd=home,
@@ -134,7 +134,7 @@ def run_activation(prefix: Path, env_name: str, preset: Mapping[str, str]) -> Ru
                 timeout=TIMEOUT_S,
                 check=False,
             )
-            stderr = done.stderr.decode(errors="replace").strip()
+            stderr = ran.stderr.decode(errors="replace").strip()
         except subprocess.TimeoutExpired:
             stderr = f"it did not end within {TIMEOUT_S} s"
         for script, dump in zip(scripts, dumps[1:], strict=True):

@@ -126,7 +126,7 @@ def _path_change(
 
 
 def _is_backup(name: str, results: list[str | None], presets: list[dict[str, str]]) -> bool:
-    """Whether it only keeps another variable's old value, for deactivation.
+    """Whether the variable only keeps another one's old value, for deactivation.
 
     A modulefile restores by itself, and the next user's old value is another one.
     """

@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddlce import jsontext
 from ddlce.env.layout import ORIGIN, Origin, read_origin
+from ddlce.env.records import read_records
 from ddlce.errors import InputError
 from ddlce.modulefile.classify import Change, activation_changes
 from ddlce.modulefile.writer import HOME, ModuleWriter
-
-#: One package of conda-meta.
-Record = dict[str, Any]
 
 FAMILY = "conda_env"
 
@@ -67,7 +64,7 @@ def read_content(prefix: Path, name: str | None = None) -> ModuleContent:
     env = read_origin(prefix)
     if env is None:
         raise InputError(f"{prefix} is not a complete environment", "see: ddlce env list")
-    records = _read_records(prefix)
+    records = [record.data for record in read_records(prefix)]
     versions = {str(r["name"]): str(r["version"]) for r in records}
     main = [(n, versions[n]) for n in _main_names(env, records) if n in versions]
     inside = {n.lower(): (n, v) for n, v in [*_python_packages(records), *main]}
@@ -200,22 +197,7 @@ def _other_home(content: ModuleContent) -> str:
     )
 
 
-def _read_records(prefix: Path) -> list[Record]:
-    records = []
-    for path in sorted(prefix.glob("conda-meta/*.json")):
-        try:
-            record = jsontext.load(path.read_bytes())
-            if not {"name", "version"} <= set(record):
-                raise ValueError("no name or no version")
-        except (ValueError, TypeError) as error:
-            raise InputError(
-                f"{path}: not a package record ({error})", "check it with: ddlce env verify"
-            ) from error
-        records.append(record)
-    return records
-
-
-def _main_names(env: Origin, records: list[Record]) -> list[str]:
+def _main_names(env: Origin, records: list[dict[str, Any]]) -> list[str]:
     """What the manifest asks for, and what its metapackage consists of."""
     specs = list(env.specs)
     for record in records:
@@ -227,7 +209,7 @@ def _main_names(env: Origin, records: list[Record]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _python_packages(records: list[Record]) -> list[tuple[str, str]]:
+def _python_packages(records: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Distributions under the names that Python's users know (`torch`, not `pytorch`)."""
     pattern = re.compile(r"site-packages/([^/]+)-([^-/]+)\.dist-info/METADATA$")
     paths = (path for record in records for path in record.get("files", []))

@@ -13,7 +13,7 @@ from ddlce.env.layout import Layout, read_origin
 from ddlce.env.records import Record, read_records
 from ddlce.errors import DdlceError
 from ddlce.overlay.create import CONSTRAINTS, PTH, pip_conf
-from ddlce.overlay.installed import Installed, installed, unmet
+from ddlce.overlay.installed import Distribution, installed, unmet
 from ddlce.overlay.loading import failing_imports, missing_libraries
 from ddlce.overlay.model import Overlay, require_release
 from ddlce.overlay.pins import (
@@ -94,80 +94,82 @@ def check(layout: Layout, prefix: Path, overlay: Overlay, against: Path | None =
         InputError: `against` is no release.
     """
     release = Path(overlay.release)
-    done = Checked(prefix, release, against)
+    checked = Checked(prefix, release, against)
     if against:
         require_release(against)
-    _check_itself(done, overlay)
+    _check_itself(checked, overlay)
     default = layout.current(overlay.env)
     if against is None:
-        done.against = _own_release(done, overlay) or default
+        checked.against = _own_release(checked, overlay) or default
     if default and default != release and release.is_dir():
-        done.notes.append(f"the default release of {overlay.env} is now {default}")
+        checked.notes.append(f"the default release of {overlay.env} is now {default}")
     mine = installed(prefix)
-    done.packages = len(mine)
-    records = read_records(done.against) if done.against else []
+    checked.packages = len(mine)
+    records = read_records(checked.against) if checked.against else []
     pins = release_pins(records) if records else _noted(prefix)
     versions = {pin.name: pin.version for pin in pins.values()}
-    done.shadowed += _shadowed_packages(mine, pins)
+    checked.shadowed += _shadowed_packages(mine, pins)
     if records:
         packages = {str(r.data["name"]): str(r.data["version"]) for r in records}
-        done.shadowed += _shadowed_files(prefix, mine, records, packages, done.shadowed)
-        _check_python(done, overlay, packages)
-        done.broken += unmet(mine, versions, packages.get("python", overlay.python))
-        if done.against == release:
-            _check_pins(done, overlay, pins)
-            done.broken += missing_libraries(prefix, mine, records)
-            done.broken += _failing_imports(done, mine)
-    return done
+        checked.shadowed += _shadowed_files(prefix, mine, records, packages, checked.shadowed)
+        _check_python(checked, overlay, packages)
+        checked.broken += unmet(mine, versions, packages.get("python", overlay.python))
+        if checked.against == release:
+            _check_pins(checked, overlay, pins)
+            checked.broken += missing_libraries(prefix, mine, records)
+            checked.broken += _failing_imports(checked, mine)
+    return checked
 
 
-def _failing_imports(done: Checked, mine: list[Installed]) -> list[str]:
+def _failing_imports(checked: Checked, mine: list[Distribution]) -> list[str]:
     """Nobody runs the code of another user's overlay, root least of all."""
-    if done.prefix.stat().st_uid != os.geteuid():
-        done.notes.append("its modules were not imported: it belongs to another user")
+    if checked.prefix.stat().st_uid != os.geteuid():
+        checked.notes.append("its modules were not imported: it belongs to another user")
         return []
-    return list(failing_imports(done.prefix, mine))
+    return list(failing_imports(checked.prefix, mine))
 
 
-def _check_itself(done: Checked, overlay: Overlay) -> None:
-    """What the overlay has beside packages."""
-    if Path(overlay.prefix).resolve() != done.prefix.resolve():
-        done.problems.append(
+def _check_itself(checked: Checked, overlay: Overlay) -> None:
+    """Check the files that make the folder an overlay."""
+    if Path(overlay.prefix).resolve() != checked.prefix.resolve():
+        checked.problems.append(
             f"it was moved: its programs name {overlay.prefix}, where it was made; make another"
         )
     try:
-        kept = (done.prefix / "pip.conf").read_text(encoding="utf-8")
+        kept = (checked.prefix / "pip.conf").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         kept = ""
     wanted = pip_conf(Path(overlay.prefix)).splitlines()
     if not {line for line in wanted if line.startswith("constraint")} <= {*kept.splitlines()}:
-        done.problems.append(
-            f"{done.prefix / 'pip.conf'} does not name {CONSTRAINTS} any more: pip may replace "
+        checked.problems.append(
+            f"{checked.prefix / 'pip.conf'} does not name {CONSTRAINTS} any more: pip may replace "
             "packages of the release"
         )
-    if not list(done.prefix.glob(f"lib/python3.*/site-packages/{PTH}")):
-        done.problems.append(f"{PTH} is missing: packages in ~/.local would shadow the release's")
+    if not list(checked.prefix.glob(f"lib/python3.*/site-packages/{PTH}")):
+        checked.problems.append(
+            f"{PTH} is missing: packages in ~/.local would shadow the release's"
+        )
 
 
-def _own_release(done: Checked, overlay: Overlay) -> Path | None:
+def _own_release(checked: Checked, overlay: Overlay) -> Path | None:
     """The overlay's release where it is still what it was; else a problem says what happened."""
-    origin = read_origin(done.release)
+    origin = read_origin(checked.release)
     if origin is None:
-        done.problems.append(
-            f"its release {overlay.env} {overlay.version} is gone from {done.release}: its Python "
-            "does not start; make another overlay, and install the same packages there"
+        checked.problems.append(
+            f"its release {overlay.env} {overlay.version} is gone from {checked.release}: its "
+            "Python does not start; make another overlay, and install the same packages there"
         )
         return None
     try:
-        require_release(done.release)
+        require_release(checked.release)
     except DdlceError as error:
-        done.problems.append(error.message)
+        checked.problems.append(error.message)
         return None
     if origin.digest != overlay.digest:
-        done.problems.append(
-            f"{done.release} is another release than the one that the overlay was made on"
+        checked.problems.append(
+            f"{checked.release} is another release than the one that the overlay was made on"
         )
-    return done.release
+    return checked.release
 
 
 def _check_python(done: Checked, overlay: Overlay, packages: dict[str, str]) -> None:
@@ -178,15 +180,15 @@ def _check_python(done: Checked, overlay: Overlay, packages: dict[str, str]) -> 
         )
 
 
-def _check_pins(done: Checked, overlay: Overlay, pins: dict[str, Pin]) -> None:
+def _check_pins(checked: Checked, overlay: Overlay, pins: dict[str, Pin]) -> None:
     title = f"{overlay.env} {overlay.version} ({overlay.release})"
-    path = done.prefix / CONSTRAINTS
+    path = checked.prefix / CONSTRAINTS
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         text = ""
     if text != constraints(title, pins):
-        done.problems.append(f"{path} does not have the packages of the release any more")
+        checked.problems.append(f"{path} does not have the packages of the release any more")
 
 
 def _noted(prefix: Path) -> dict[str, Pin]:
@@ -197,7 +199,7 @@ def _noted(prefix: Path) -> dict[str, Pin]:
         return {}
 
 
-def _shadowed_packages(mine: list[Installed], pins: dict[str, Pin]) -> Iterator[Shadow]:
+def _shadowed_packages(mine: list[Distribution], pins: dict[str, Pin]) -> Iterator[Shadow]:
     for each in mine:
         pin = pins.get(canonicalize_name(each.name))
         if pin:
@@ -206,17 +208,17 @@ def _shadowed_packages(mine: list[Installed], pins: dict[str, Pin]) -> Iterator[
 
 def _shadowed_files(
     prefix: Path,
-    mine: list[Installed],
+    mine: list[Distribution],
     records: list[Record],
     packages: dict[str, str],
     known: list[Shadow],
 ) -> Iterator[Shadow]:
-    """Modules and programs of the release that others than its own packages bring.
+    """Modules and programs of the release that single files of the overlay hide.
 
     A distribution that was named already is not named again for each of its files. Of a package
     of modules, the topmost that both have is named.
     """
-    told = {shadow.where for shadow in known}
+    named_where = {shadow.where for shadow in known}
     owner = {
         str((each.where.parent / file).resolve()): each for each in mine for file in each.files
     }
@@ -231,22 +233,22 @@ def _shadowed_files(
                 continue
             named.add(module)
             by = owner.get(str(path.resolve()))
-            if by is None or by.where not in told:
+            if by is None or by.where not in named_where:
                 yield _shadow("module", module, by, modules[module], packages, path)
     programs = release_programs(records)
     for path in sorted((prefix / "bin").iterdir()):
         by = owner.get(str(path.resolve()))
-        if path.name in programs and by and by.where not in told:
+        if path.name in programs and by and by.where not in named_where:
             yield _shadow("program", path.name, by, programs[path.name], packages, path)
 
 
 def _shadow(
     kind: str,
     name: str,
-    by: Installed | None,
+    by: Distribution | None,
     package: str,
     packages: dict[str, str],
     where: Path,
 ) -> Shadow:
-    version = f"{by.name} {by.version}" if by else NOBODYS
+    version = by.title if by else NOBODYS
     return Shadow(kind, name, version, package, packages[package], where)

@@ -101,7 +101,7 @@ def make_overlay(
             python = _make_venv(staging, target, release)
             with explain_os_errors(target):
                 _fill(staging, target, release, origin, pins, activate)
-                made = Overlay(
+                overlay = Overlay(
                     prefix=str(target),
                     release=str(release),
                     env=origin.env,
@@ -109,7 +109,7 @@ def make_overlay(
                     digest=origin.digest,
                     python=python,
                 )
-                write_atomic(staging / MARKER, made.model_dump_json(indent=2) + "\n")
+                write_atomic(staging / MARKER, overlay.model_dump_json(indent=2) + "\n")
     return Made(target, release, len(pins))
 
 
@@ -144,7 +144,7 @@ def _make_venv(staging: Path, target: Path, release: Path) -> str:
         raise InputError(f"{release} has no bin/python", "name another release with --release")
     options = ["--system-site-packages", "--without-pip", "--symlinks"]
     try:
-        done = subprocess.run(
+        ran = subprocess.run(
             [python, "-I", "-m", "venv", *options, staging],
             capture_output=True,
             text=True,
@@ -155,8 +155,8 @@ def _make_venv(staging: Path, target: Path, release: Path) -> str:
         raise MachineError(
             f"cannot run {python}: {error.strerror}", "check it with: ddlce env verify"
         ) from error
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["it says nothing"]
+    if ran.returncode:
+        said = (ran.stderr.strip() or ran.stdout.strip()).splitlines() or ["it says nothing"]
         raise WorkError(
             f"{python} -m venv failed: {said[-1]}", f"check the release: ddlce env verify {release}"
         )

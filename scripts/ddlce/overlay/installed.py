@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion
 
 
 @dataclass(frozen=True)
-class Installed:
+class Distribution:
     """One distribution in an overlay.
 
     Attributes:
@@ -30,21 +30,28 @@ class Installed:
     files: tuple[str, ...]
     needs: tuple[str, ...]
 
+    @property
+    def title(self) -> str:
+        """Name and version, for messages."""
+        return f"{self.name} {self.version}"
 
-def installed(prefix: Path) -> list[Installed]:
+
+def installed(prefix: Path) -> list[Distribution]:
     """All distributions in an overlay, sorted by name; broken metadata are passed over."""
-    found = []
+    distributions = []
     for where in sorted(prefix.glob("lib/python3.*/site-packages/*.dist-info")):
         dist = PathDistribution(where)
         name = dist.metadata["Name"] if dist.metadata else None
         if name:
             files = tuple(str(file) for file in dist.files or ())
             needs = tuple(dist.requires or ())
-            found.append(Installed(name, dist.version, where, files, needs))
-    return found
+            distributions.append(Distribution(name, dist.version, where, files, needs))
+    return distributions
 
 
-def unmet(distributions: Iterable[Installed], release: Mapping[str, str], python: str) -> list[str]:
+def unmet(
+    distributions: Iterable[Distribution], release: Mapping[str, str], python: str
+) -> list[str]:
     """One line for each requirement that neither the overlay nor the release meets.
 
     Args:
@@ -53,26 +60,26 @@ def unmet(distributions: Iterable[Installed], release: Mapping[str, str], python
         python: the release's Python, as `3.11.2`: requirements may depend on it.
     """
     mine = list(distributions)
-    there = dict(release)
-    there.update((canonicalize_name(each.name), each.version) for each in mine)
+    versions = dict(release)
+    versions.update(
+        (canonicalize_name(distribution.name), distribution.version) for distribution in mine
+    )
     minor = ".".join(python.split(".")[:2])
     about = {"python_version": minor, "python_full_version": python, "extra": ""}
     problems = []
-    for each in mine:
-        for text in each.needs:
+    for distribution in mine:
+        for text in distribution.needs:
             try:
                 need = Requirement(text)
             except InvalidRequirement:
                 continue
             if need.marker and not need.marker.evaluate(about):
                 continue
-            version = there.get(canonicalize_name(need.name))
+            version = versions.get(canonicalize_name(need.name))
             if version is None:
-                problems.append(f"{each.name} {each.version} needs {need}, which is not there")
+                problems.append(f"{distribution.title} needs {need}, which is not there")
             elif not _allows(need, version):
-                problems.append(
-                    f"{each.name} {each.version} needs {need}, and {need.name} is {version}"
-                )
+                problems.append(f"{distribution.title} needs {need}, and {need.name} is {version}")
     return problems
 
 

@@ -100,7 +100,7 @@ def _describe_overlay(prefix: Path, overlay: Overlay) -> Environment:
 
 
 def _level(prefix: Path, env: str) -> list[Change]:
-    """What the module does by `conda_level`."""
+    """The variables that the module sets by `conda_level`."""
     level = {"CONDA_PREFIX": str(prefix), "CONDA_DEFAULT_ENV": env, "CONDA_SHLVL": "1"}
     return [Change(name, "set", (value,)) for name, value in level.items()]
 
@@ -213,19 +213,19 @@ def _own_spec(environment: Environment) -> dict[str, Any]:
     """What the environment's own ipykernel says of itself."""
     python = environment.prefix / "bin" / "python"
     try:
-        done = ask([str(python), "-I", "-c", OWN_SPEC], timeout=120)
+        asked = ask([str(python), "-I", "-c", OWN_SPEC], timeout=120)
     except OSError as error:
         raise MachineError(
             f"cannot run {python}: {error.strerror or error}", "check its environment"
         ) from error
-    if done.returncode == 3:
+    if asked.returncode == 3:
         raise InputError(f"{environment.prefix} has no ipykernel", environment.fix)
     try:
-        spec = jsontext.load(done.stdout)
+        spec = jsontext.load(asked.stdout)
     except ValueError:
         spec = None
-    if done.returncode or not isinstance(spec, dict):
-        said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+    if asked.returncode or not isinstance(spec, dict):
+        said = (asked.stderr.strip().splitlines() or [f"status {asked.returncode}"])[-1]
         raise WorkError(
             f"the ipykernel in {environment.prefix} does not work: {said}",
             "install it again, with pip install --force-reinstall ipykernel",

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from ddlce.elf import MAGIC, read_elf
 from ddlce.env.records import Record
-from ddlce.overlay.installed import Installed
+from ddlce.overlay.installed import Distribution
 from ddlce.programs import ask
 
 #: Of a driver: a machine without its device has none, and programs ask before they call it.
@@ -27,7 +27,7 @@ SECONDS = 300
 
 
 def missing_libraries(
-    prefix: Path, mine: Iterable[Installed], records: Iterable[Record]
+    prefix: Path, mine: Iterable[Distribution], records: Iterable[Record]
 ) -> Iterator[str]:
     """One line for each library that a file of the overlay needs and nobody has.
 
@@ -35,44 +35,44 @@ def missing_libraries(
         mine: its distributions.
         records: those of its release.
     """
-    there = {PurePosixPath(path).name for record in records for path in _paths(record)}
-    libraries = [(each, path) for each in mine for path in _libraries(each)]
-    there |= {path.name for _, path in libraries} | _of_the_machine() | _OF_DRIVERS
-    for each, path in libraries:
+    sonames = {PurePosixPath(path).name for record in records for path in _paths(record)}
+    libraries = [(distribution, path) for distribution in mine for path in _libraries(distribution)]
+    sonames |= {path.name for _, path in libraries} | _of_the_machine() | _OF_DRIVERS
+    for distribution, path in libraries:
         data = path.read_bytes()
         elf = read_elf(data) if data.startswith(MAGIC) else None
         for soname in elf.needed if elf else ():
-            if soname not in there:
+            if soname not in sonames:
                 yield (
-                    f"{each.name} {each.version}: {path.relative_to(prefix)} needs {soname}, which "
+                    f"{distribution.title}: {path.relative_to(prefix)} needs {soname}, which "
                     "neither the overlay nor the release nor this machine has"
                 )
 
 
-def failing_imports(prefix: Path, mine: Sequence[Installed]) -> Iterator[str]:
+def failing_imports(prefix: Path, mine: Sequence[Distribution]) -> Iterator[str]:
     """One line for each module at the top of a distribution that cannot be imported.
 
     It runs code of the overlay: call it for the owner of the overlay only.
     """
     python = str(prefix / "bin" / "python")
 
-    def attempt(each: Installed, module: str) -> str:
+    def attempt(distribution: Distribution, module: str) -> str:
         try:
             # As its user does, with nothing of the current folder.
-            done = ask([python, "-P", "-c", f"import {module}"], timeout=SECONDS)
+            ran = ask([python, "-P", "-c", f"import {module}"], timeout=SECONDS)
         except OSError as error:
-            return f"{each.name} {each.version}: import {module}: {error}"
-        if not done.returncode:
+            return f"{distribution.title}: import {module}: {error}"
+        if not ran.returncode:
             return ""
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        return f"{each.name} {each.version}: import {module} fails: {said[-1]}"
+        said = ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"]
+        return f"{distribution.title}: import {module} fails: {said[-1]}"
 
-    pairs = [(each, module) for each in mine for module in modules(each)]
+    pairs = [(distribution, module) for distribution in mine for module in modules(distribution)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield from filter(None, pool.map(lambda pair: attempt(*pair), pairs))
 
 
-def modules(each: Installed) -> list[str]:
+def modules(each: Distribution) -> list[str]:
     """The modules at the top of a distribution, those for its own use left out."""
     return sorted({found[1] for file in each.files if (found := _MODULE.fullmatch(file))})
 
@@ -81,7 +81,7 @@ def _paths(record: Record) -> Iterator[str]:
     return (entry["_path"] for entry in record.entries)
 
 
-def _libraries(each: Installed) -> Iterator[Path]:
+def _libraries(each: Distribution) -> Iterator[Path]:
     """The shared libraries of a distribution that are there."""
     for file in each.files:
         path = each.where.parent / file

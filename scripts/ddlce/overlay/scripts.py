@@ -28,14 +28,14 @@ def scripts(target: Path, release: Path) -> dict[str, str]:
         release: the release's prefix.
     """
     python = target / "bin" / "python"
-    found = {}
+    texts = {}
     for program in sorted((release / "bin").iterdir()):
         options = _options(program, release)
         if options is None or "-I" in options:
             continue
         command = shlex.join([str(python), *options, str(program)])
-        found[program.name] = f'#!/bin/sh\nexec {command} "$@"\n'
-    return found
+        texts[program.name] = f'#!/bin/sh\nexec {command} "$@"\n'
+    return texts
 
 
 def _options(program: Path, release: Path) -> list[str] | None:
@@ -44,10 +44,10 @@ def _options(program: Path, release: Path) -> list[str] | None:
         return None
     with program.open("rb") as file:
         head = file.read(4096)
-    found = _BY_SHELL.match(head) or _DIRECT.match(head)
-    if not found:
+    match = _BY_SHELL.match(head) or _DIRECT.match(head)
+    if not match:
         return None
-    python = Path(found["python"].decode(errors="replace"))
+    python = Path(match["python"].decode(errors="replace"))
     if python.parent != release / "bin" or not re.fullmatch(r"python[\d.]*", python.name):
         return None
-    return found["options"].decode(errors="replace").split()
+    return match["options"].decode(errors="replace").split()

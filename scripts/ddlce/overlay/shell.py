@@ -124,7 +124,7 @@ def activate_text(prefix: Path, release: Path, env: str, changes: Iterable[Chang
 
 
 def _path(change: Change) -> tuple[list[str], list[str]]:
-    """PATH loses its folders again one by one: others may have been added in between."""
+    """Statements for PATH; deactivation removes single folders: others may have been added."""
     undo = [f"_ddlce_without {shlex.quote(folder)}" for folder in change.elements]
     return [f'PATH={_quote(change.value)}":$PATH"'], undo
 

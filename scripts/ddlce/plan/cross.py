@@ -46,7 +46,7 @@ class Pool:
         return {o.name for made in self.own.values() for o in made} | self.shared.keys()
 
     def lose(self, tools: set[str]) -> None:
-        """Take out what needs a package that is not there, until nothing does."""
+        """Remove recipes whose packages need an absent one, until none does."""
         while lost := self._lost(tools):
             for recipe, missing in lost.items():
                 self.absent.setdefault(recipe, f"needs {', '.join(missing)}")
@@ -124,16 +124,16 @@ class Ground:
         }
 
     def digests(
-        self, name: str, made: Iterable[Output], steps: Mapping[str, Step]
+        self, name: str, outputs: Iterable[Output], steps: Mapping[str, Step]
     ) -> dict[str, str]:
         """The digests of all that a recipe is built on, by the names of their steps.
 
         A recipe's own earlier outputs are no dependency; the native build of it may be one.
         """
-        made = list(made)
-        direct = {self._recipe(d) for o in made for d in o.host_deps} - {name}
+        outputs = list(outputs)
+        direct = {self._recipe(d) for o in outputs for d in o.host_deps} - {name}
         known = {n: steps[key].digest for n in direct for key in self.targets({n})}
-        used = [self.tools[d] for o in made for d in o.build_deps]
+        used = [self.tools[d] for o in outputs for d in o.build_deps]
         known |= {self._key(step): step.digest for step in used}
         return dict(sorted(known.items()))
 
@@ -159,14 +159,14 @@ class Ground:
 
 def _closure(start: Iterable[str], needs: Callable[[str], Iterable[str]]) -> set[str]:
     """Packages with all that they need."""
-    found: set[str] = set()
+    reached: set[str] = set()
     todo = [*start]
     while todo:
         package = todo.pop()
-        if package not in found:
-            found.add(package)
+        if package not in reached:
+            reached.add(package)
             todo += needs(package)
-    return found
+    return reached
 
 
 def make_cross_plan(settings: Settings, subdir: str, native: Plan) -> Plan:
@@ -199,7 +199,7 @@ def plan_and_pool(settings: Settings, subdir: str, native: Plan) -> tuple[Plan, 
 
 
 def exporting(native: Plan) -> list[Output]:
-    """The native packages, with what others add to them."""
+    """The native packages, with their run exports applied."""
     built = with_run_exports({s.name: [*s.outputs] for s in native.steps.values()})
     return [output for made in built.values() for output in made]
 

@@ -65,7 +65,7 @@ def _pool(
     with_noarch: Plan,
     absent: dict[str, str],
 ) -> Pool:
-    """The target's packages with those for CUDA, before it is found out which can be had."""
+    """The target's packages with those for CUDA, available or not."""
     own = StepMaker(settings, subdir).outputs(
         {n: r for n, r in recipes.items() if n not in absent and n not in with_noarch.steps}
     )

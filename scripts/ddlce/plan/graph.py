@@ -23,7 +23,9 @@ def with_run_exports(
         outputs: recipe → its outputs.
         others: packages of other recipes that they may depend on.
     """
-    known = {output.name: output for made in ([*others], *outputs.values()) for output in made}
+    known = {
+        output.name: output for of_recipe in ([*others], *outputs.values()) for output in of_recipe
+    }
 
     def extended(output: Output) -> Output:
         build = [known[n] for n in output.build_deps - output.ignored_from if n in known]
@@ -37,7 +39,7 @@ def with_run_exports(
             run_deps=output.run_deps | (strong | weak) - unwanted,
         )
 
-    return {name: [extended(output) for output in made] for name, made in outputs.items()}
+    return {name: [extended(output) for output in of_recipe] for name, of_recipe in outputs.items()}
 
 
 def find_owners(recipes: dict[str, Recipe], outputs: dict[str, list[Output]]) -> dict[str, str]:

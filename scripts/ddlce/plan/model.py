@@ -44,7 +44,7 @@ class Step:
             object.__setattr__(self, "name", self.recipe.name)
 
     @property
-    def record(self) -> str:
+    def record_name(self) -> str:
         """The name under which the store remembers the step's builds."""
         return record_name(self.recipe.name, self.subdir)
 
@@ -70,14 +70,14 @@ class Plan:
 
     def closure(self, name: str) -> list[str]:
         """The recipes below `name`, in plan order, without itself."""
-        found: set[str] = set()
+        names: set[str] = set()
         todo = [*self.steps[name].after]
         while todo:
             current = todo.pop()
-            if current not in found:
-                found.add(current)
+            if current not in names:
+                names.add(current)
                 todo += self.steps[current].after
-        return [n for n in self.steps if n in found]
+        return [n for n in self.steps if n in names]
 
     def sandbox(self, name: str) -> list[str]:
         """The recipes whose packages the build and the tests of `name` may use, in plan order.

@@ -29,13 +29,13 @@ def with_all_built(settings: Settings, plan: Plan, native: Plan | None = None) -
         if cuda in planned or plan.subdir not in (BUILD_PLATFORM, subdir):
             continue
         if subdir == BUILD_PLATFORM:
-            found = make_cuda_plan(settings, cuda, plan)
+            larger = make_cuda_plan(settings, cuda, plan)
         elif plan.subdir == BUILD_PLATFORM:
-            found = _noarch(settings, subdir, cuda, plan)
+            larger = _noarch(settings, subdir, cuda, plan)
         else:
             assert native is not None  # what another platform's plan stands on
-            found = make_cross_cuda_plan(settings, subdir, cuda, native)
-        added = {name: step for name, step in found.steps.items() if step.recipe.cuda == cuda}
+            larger = make_cross_cuda_plan(settings, subdir, cuda, native)
+        added = {name: step for name, step in larger.steps.items() if step.recipe.cuda == cuda}
         if all(step.reuse for step in added.values()):
             steps |= added
     if plan.subdir == BUILD_PLATFORM:

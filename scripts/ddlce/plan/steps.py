@@ -105,7 +105,7 @@ def check_built(store: Store, plan: Plan) -> None:
 
 
 def _why(store: Store, name: str, parts: digests.Parts) -> tuple[str, ...]:
-    record = store.last_record(name)
+    record = store.last_build(name)
     if record is None:
         return ("never built",)
     return tuple(digests.changes(record.parts, parts)) or ("not in the store",)

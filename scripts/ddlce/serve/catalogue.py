@@ -1,4 +1,4 @@
-"""What the human pages show: the index, joined with what lies inside each package."""
+"""The data of the human pages: the index, joined with the files inside each package."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ class Package:
 @lru_cache(maxsize=4096)
 def read_info(path: Path, _mtime_ns: int, _size: int) -> dict[str, dict[str, Any]]:
     """The `INFO_FILES` of the package at `path`; the other arguments date the cached answer."""
-    found: dict[str, dict[str, Any]] = {name: {} for name in INFO_FILES}
+    info: dict[str, dict[str, Any]] = {name: {} for name in INFO_FILES}
     try:
         for archive, member in stream_conda_info(str(path)):
-            if member.name in found and (stream := archive.extractfile(member)):
-                found[member.name] = jsontext.load(stream.read(LONGEST_INFO + 1), LONGEST_INFO)
+            if member.name in info and (stream := archive.extractfile(member)):
+                info[member.name] = jsontext.load(stream.read(LONGEST_INFO + 1), LONGEST_INFO)
     except UNREADABLE:  # one bad file must not take the whole channel's page away
-        found["info/about.json"] = {"summary": "This package file cannot be read."}
-    return found
+        info["info/about.json"] = {"summary": "This package file cannot be read."}
+    return info
 
 
 def read_catalogue(channel: Path, subdirs: Iterable[str]) -> dict[str, Package]:

@@ -34,7 +34,7 @@ MOST_CONNECTIONS = 2048
 LONGEST_HEAD, LONGEST_BODY = 16 << 10, 64 << 10
 
 
-class Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
+class Connection(HTTPChannel):  # type: ignore[misc]  # waitress has no types
     """A connection that does not stay open for a client that drips.
 
     waitress's own timeout counts from the last byte that went either way.
@@ -93,7 +93,7 @@ def listen(app: Callable[..., Any], host: str, port: int) -> Any:
     Raises:
         OSError: the address cannot be listened on.
     """
-    made = create_server(
+    server = create_server(
         app,
         host=host,
         port=port,
@@ -106,8 +106,8 @@ def listen(app: Callable[..., Any], host: str, port: int) -> Any:
         channel_timeout=IDLE_TIMEOUT_S,
         cleanup_interval=IDLE_TIMEOUT_S // 2,
     )
-    made.channel_class = Channel
-    return made
+    server.channel_class = Connection
+    return server
 
 
 def serve(app: ChannelApp, host: str, port: int, ready: Callable[[str], None]) -> None:

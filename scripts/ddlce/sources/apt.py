@@ -122,13 +122,13 @@ class Apt:
                 text = self._run("apt-cache", *show, package)
             except DownloadError:
                 continue
-            found = [
+            versions = [
                 record["Version"]
                 for record in map(Parser().parsestr, re.split(r"\n\n+", text))
                 if record["Version"] and fnmatch.filter(_names(record), pattern)
             ]
-            if found:
-                return functools.reduce(_newer, found)
+            if versions:
+                return functools.reduce(_newer, versions)
         what = f"a version of {package} with a file {pattern}" if pattern != "*" else package
         raise DownloadError(f"the Debian mirror does not have {what}", again=False)
 
@@ -260,17 +260,17 @@ Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
     def _run(self, program: str, *arguments: str) -> str:
         command = [program, *self._options(), *arguments]
         try:
-            done = subprocess.run(command, env=_environment(), capture_output=True, text=True)
+            ran = subprocess.run(command, env=_environment(), capture_output=True, text=True)
         except FileNotFoundError:
             raise MachineError(
                 f"{program}: not on this machine, and some sources come from Debian",
                 "run `ddlce fetch --out DIR` on a Debian machine, `ddlce fetch --from DIR` here",
             ) from None
-        if done.returncode:
-            reason = [line for line in done.stderr.splitlines() if line.startswith("E:")]
-            again = "update" in arguments or "Could not get lock" in done.stderr
-            raise DownloadError("\n".join(reason[:2]) or done.stderr.strip(), again=again)
-        return done.stdout
+        if ran.returncode:
+            reason = [line for line in ran.stderr.splitlines() if line.startswith("E:")]
+            again = "update" in arguments or "Could not get lock" in ran.stderr
+            raise DownloadError("\n".join(reason[:2]) or ran.stderr.strip(), again=again)
+        return ran.stdout
 
     def _options(self) -> list[str]:
         return [f"--config-file={self.home / 'apt.conf'}"]

@@ -40,7 +40,7 @@ def _read(tar: tarfile.TarFile, description: str, homepage: str) -> DebMetadata:
     names: list[str] = []
     sonames: set[str] = set()
     own: set[str] = set()
-    found: list[Elf] = []
+    elfs: list[Elf] = []
     metadata = ""
     for member in tar:
         name = member.name.removeprefix("./")
@@ -51,13 +51,13 @@ def _read(tar: tarfile.TarFile, description: str, homepage: str) -> DebMetadata:
         if path.name in ("METADATA", "PKG-INFO") and path.parents[1] == DIST_PACKAGES:
             metadata = _text(tar, name) or ""
         if member.isfile() and (elf := _elf(tar, member)):
-            found.append(elf)
+            elfs.append(elf)
             own |= {elf.soname, path.name}
             # What is among Python's modules serves them alone.
             if elf.soname.startswith("lib") and DIST_PACKAGES not in path.parents:
                 sonames.add(elf.soname)
-    floors = [elf.glibc for elf in found if elf.glibc]
-    needed = {soname for elf in found for soname in elf.needed} - own
+    floors = [elf.glibc for elf in elfs if elf.glibc]
+    needed = {soname for elf in elfs for soname in elf.needed} - own
     return DebMetadata(
         summary=description.partition("\n")[0].strip(),
         homepage=homepage,

@@ -75,7 +75,7 @@ def fetch_sources(
     store = SourceStore(settings.sources)
     show = progress or FetchProgress()
     stop = Event()
-    found: dict[str, Fetched] = {}
+    fetched: dict[str, Fetched] = {}
     failures: dict[str, DdlceError] = {}
 
     def one(source: Source) -> Fetched:
@@ -89,7 +89,7 @@ def fetch_sources(
             for done in as_completed(running):
                 source = running[done]
                 try:
-                    found[source.sha256] = done.result()
+                    fetched[source.sha256] = done.result()
                 except SourceError as error:
                     failures[source.sha256] = error
         except BaseException:
@@ -98,7 +98,7 @@ def fetch_sources(
             raise
     if failures:
         raise _summary([failures[s.sha256] for s in wanted if s.sha256 in failures], len(wanted))
-    return [found[source.sha256] for source in wanted]
+    return [fetched[source.sha256] for source in wanted]
 
 
 def export_sources(sources: Iterable[Source], settings: Settings, into: Path) -> None:

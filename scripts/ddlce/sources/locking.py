@@ -54,12 +54,12 @@ def lock_sources(
     Raises:
         SourceError, InputError: as `Resolver.resolve`.
     """
-    found = Resolver(settings, subdir, suite=suite, area=area).resolve(
+    entries = Resolver(settings, subdir, suite=suite, area=area).resolve(
         request, files=files, url=url, sha256=sha256
     )
     with changing(settings):
-        merged(load_lock(settings), found, keep_versions).dump(settings.sources_lock)
-    return found
+        merged(load_lock(settings), entries, keep_versions).dump(settings.sources_lock)
+    return entries
 
 
 def update_sources(settings: Settings, request: Request) -> list[Source]:
@@ -146,7 +146,7 @@ def used_sources(settings: Settings) -> dict[str, tuple[str, Path]]:
         InputError: a source without a sha256.
     """
     sources = load_lock(settings).sources
-    found = {s.sha256: (s.recipe_url, settings.sources_lock) for s in sources if s.is_glibc}
+    used = {s.sha256: (s.recipe_url, settings.sources_lock) for s in sources if s.is_glibc}
     recipes = [r for subdir in PLATFORMS for r in load_recipes(settings, subdir).values()]
     for subdir, cuda in cuda_variants(settings):
         recipes += load_cuda_recipes(settings, cuda, subdir).values()
@@ -162,8 +162,8 @@ def used_sources(settings: Settings) -> dict[str, tuple[str, Path]]:
                     f"{recipe.path}: {source['url']} has no sha256 of 64 hex digits",
                     "give the one that upstream publishes, or that of a file that you trust",
                 )
-            found[digest] = (str(source["url"]), recipe.path)
-    return found
+            used[digest] = (str(source["url"]), recipe.path)
+    return used
 
 
 def cuda_sources(settings: Settings, but: str = "") -> set[str]:
@@ -210,5 +210,5 @@ def _digests(recipes: Mapping[str, Recipe]) -> set[str]:
 
 
 def same_files(old: list[Source]) -> str:
-    """The pattern by which the files of a Debian source were chosen, as far as it shows."""
+    """The pattern that fits a Debian source's locked files, as far as their names show it."""
     return "*.orig*" if all(".orig" in s.file for s in old if s.client == "debian-source") else "*"

@@ -130,7 +130,7 @@ def pip_download(
 
 
 def _explained(reason: str, requirement: str) -> DownloadError | MachineError:
-    """The error that pip's own words stand for."""
+    """The designed error for pip's own message."""
     if "No module named pip" in reason:
         return MachineError(
             f"{sys.executable} has no pip, and wheels are fetched with it",

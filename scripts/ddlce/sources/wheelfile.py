@@ -215,7 +215,7 @@ def _imported(part: str) -> bool:
 
 
 def _read_elf(wheel: zipfile.ZipFile) -> _Elf:
-    found = _Elf()
+    elf = _Elf()
     with tempfile.TemporaryDirectory(prefix="ddlce-wheel-") as folder:
         for info in wheel.infolist():
             if info.is_dir() or info.file_size < 64:
@@ -226,9 +226,9 @@ def _read_elf(wheel: zipfile.ZipFile) -> _Elf:
             # A reader of ELF seeks, and a zip member can only be read forwards.
             path = Path(wheel.extract(info, folder))
             with path.open("rb") as seekable:
-                _read_one_elf(seekable, info.filename, found)
+                _read_one_elf(seekable, info.filename, elf)
             path.unlink()
-    return found
+    return elf
 
 
 def _read_one_elf(stream: IO[bytes], member: str, found: _Elf) -> None:

@@ -32,30 +32,30 @@ def check(
     settings = load_settings(root)
     prefix, overlay = find_overlay(name)
     against = find_env(settings, release) if release else None
-    done = check_overlay(Layout(settings.root), prefix, overlay, against)
+    checked = check_overlay(Layout(settings.root), prefix, overlay, against)
     if json:
-        print_json({**dataclasses.asdict(done), "ok": done.ok})
+        print_json({**dataclasses.asdict(checked), "ok": checked.ok})
     else:
-        _show(done)
-    if not done.ok:
+        _show(checked)
+    if not checked.ok:
         raise typer.Exit(1)
 
 
-def _show(done: Checked) -> None:
+def _show(checked: Checked) -> None:
     """One line for each thing."""
-    for problem in done.problems:
+    for problem in checked.problems:
         out.print(f"problem   {problem}", markup=False)
-    for each in done.shadowed:
+    for each in checked.shadowed:
         what = each.name if each.kind == "package" else f"{each.kind} {each.name}"
         out.print(
             f"shadowed  {what}: {each.version} hides {each.package} {each.release_version} of the "
             f"release ({each.where})",
             markup=False,
         )
-    for line in done.broken:
+    for line in checked.broken:
         out.print(f"broken    {line}", markup=False)
-    for line in done.notes:
+    for line in checked.notes:
         out.print(f"note      {line}", markup=False)
-    verdict = "[green]ok[/]" if done.ok else "[bold red]not ok[/]"
-    on = f" on {done.against}" if done.against else ""
-    out.print(f"{escape(str(done.prefix))}: {done.packages} packages{escape(on)}: {verdict}")
+    verdict = "[green]ok[/]" if checked.ok else "[bold red]not ok[/]"
+    on = f" on {checked.against}" if checked.against else ""
+    out.print(f"{escape(str(checked.prefix))}: {checked.packages} packages{escape(on)}: {verdict}")

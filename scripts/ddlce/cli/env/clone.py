@@ -29,16 +29,16 @@ def clone(
     settings = load_settings(root)
     prefix = find_env(settings, source) if source else default_source(settings)
     with progress_bar("cloning") as progress:
-        done = clone_env(settings, name, prefix, progress=progress, on_wait=say_waiting)
+        cloned = clone_env(settings, name, prefix, progress=progress, on_wait=say_waiting)
     if json:
-        print_json(dataclasses.asdict(done))
+        print_json(dataclasses.asdict(cloned))
         return
     out.print(
-        f"{escape(str(done.prefix))}: {done.packages} packages of {escape(str(done.source))} "
-        f"({done.linked} files linked, {done.copied} its own)"
+        f"{escape(str(cloned.prefix))}: {cloned.packages} packages of {escape(str(cloned.source))} "
+        f"({cloned.linked} files linked, {cloned.copied} its own)"
     )
-    if done.reflinked:
-        out.print(f"{done.reflinked} of its own share their data with the source until changed")
-    if done.why_copied:
-        out.print(f"all files are copies, which takes time and space: {escape(done.why_copied)}")
-    out.print(f"use it:  conda activate {escape(str(done.prefix))}")
+    if cloned.reflinked:
+        out.print(f"{cloned.reflinked} of its own share their data with the source until changed")
+    if cloned.why_copied:
+        out.print(f"all files are copies, which takes time and space: {escape(cloned.why_copied)}")
+    out.print(f"use it:  conda activate {escape(str(cloned.prefix))}")

@@ -54,7 +54,7 @@ def create(
         # Made ready when the first program is run: a release that exists needs no emulator.
         runner = lambda command: runner_of(settings, wanted)(command)  # noqa: E731
     with progress_bar("installing") as progress:
-        done = create_release(
+        created = create_release(
             settings,
             locked,
             address,
@@ -64,14 +64,14 @@ def create(
             runner=runner,
         )
     if json:
-        print_json(dataclasses.asdict(done))
-    elif done.existed:
-        out.print(f"{escape(str(done.prefix))} is there already")
+        print_json(dataclasses.asdict(created))
+    elif created.existed:
+        out.print(f"{escape(str(created.prefix))} is there already")
     else:
-        times = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in done.seconds.items())
+        times = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in created.seconds.items())
         out.print(
-            f"{escape(str(done.prefix))}: {done.packages} packages, {done.compiled} modules "
-            f"compiled ({times})"
+            f"{escape(str(created.prefix))}: {created.packages} packages, "
+            f"{created.compiled} modules compiled ({times})"
         )
     if wanted == this_platform() and (problem := missing_driver(locked)):
         err.print(f"note: {problem}", markup=False)

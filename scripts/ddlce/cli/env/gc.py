@@ -25,14 +25,16 @@ def gc(
     """
     from ddlce.env.gc import collect
 
-    done = collect(load_settings(root), keep=keep, dry_run=dry_run, on_wait=say_waiting)
-    found = dataclasses.asdict(done)
+    collected = collect(load_settings(root), keep=keep, dry_run=dry_run, on_wait=say_waiting)
+    found = dataclasses.asdict(collected)
     if json:
         print_json({**found, "dry_run": dry_run})
         return
     verb = "would remove" if dry_run else "removed"
-    for path in [*done.releases, *done.leftovers]:
+    for path in [*collected.releases, *collected.leftovers]:
         out.print(f"{verb} {escape(str(path))}")
-    for kept in done.kept:
+    for kept in collected.kept:
         err.print(f"kept {escape(str(kept.path))}: {escape(kept.why)}")
-    out.print(f"{verb} {len(done.releases)} releases, {len(done.packages)} cached packages")
+    out.print(
+        f"{verb} {len(collected.releases)} releases, {len(collected.packages)} cached packages"
+    )

@@ -44,15 +44,15 @@ def image(
     settings = load_settings(root)
     prefix = find_env(settings, name) if name else default_source(settings)
     with progress_bar("packing") as progress:
-        done = make_image(
+        imaged = make_image(
             settings, prefix, place or node_place(), folder, progress=progress, on_wait=say_waiting
         )
     if json:
-        print_json({**done.said.model_dump(), "path": str(done.image), "made": done.made})
+        print_json({**imaged.said.model_dump(), "path": str(imaged.image), "made": imaged.made})
         return
-    what = "made" if done.made else "was there"
+    what = "made" if imaged.made else "was there"
     out.print(
-        f"{escape(str(done.image))} {what}: {done.said.files} files, "
-        f"{done.said.size / 1e6:.0f} MB, {done.said.unpacked / 1e6:.0f} MB on a node's disk"
+        f"{escape(str(imaged.image))} {what}: {imaged.said.files} files, "
+        f"{imaged.said.size / 1e6:.0f} MB, {imaged.said.unpacked / 1e6:.0f} MB on a node's disk"
     )
-    out.print(f"use it:  ddlrun -stage={escape(str(done.image))} python train.py")
+    out.print(f"use it:  ddlrun -stage={escape(str(imaged.image))} python train.py")

@@ -29,7 +29,7 @@ def install(
     settings = load_settings(root)
     prefix = find_env(settings, name)
     with progress_bar("installing") as progress:
-        done = install_specs(
+        changed = install_specs(
             settings,
             prefix,
             specs,
@@ -39,11 +39,11 @@ def install(
             on_wait=say_waiting,
         )
     if json:
-        print_json(dataclasses.asdict(done))
+        print_json(dataclasses.asdict(changed))
         return
-    for package in done.removed:
+    for package in changed.removed:
         out.print(f"- {package}", markup=False)
-    for package in done.added:
+    for package in changed.added:
         out.print(f"+ {package}", markup=False)
-    if not done.added and not done.removed:
+    if not changed.added and not changed.removed:
         out.print("nothing to do: everything is there already")

@@ -32,13 +32,13 @@ def overlay(
 
     settings = load_settings(root)
     prefix = find_env(settings, release) if release else default_source(settings, "--release")
-    made = make_overlay(settings, name, prefix, say_waiting)
+    done = make_overlay(settings, name, prefix, say_waiting)
     if json:
-        print_json(dataclasses.asdict(made))
+        print_json(dataclasses.asdict(done))
         return
     out.print(
-        f"{escape(str(made.prefix))}: on {escape(str(made.release))}, "
-        f"pip keeps to its {made.pins} packages"
+        f"{escape(str(done.prefix))}: on {escape(str(done.release))}, "
+        f"pip keeps to its {done.pins} packages"
     )
-    activate = shlex.quote(str(made.prefix / "bin" / "activate"))
+    activate = shlex.quote(str(done.prefix / "bin" / "activate"))
     out.print(f"use it:  source {activate}", markup=False)
