@@ -28,6 +28,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "lab_*",
             "libddl_source",
             "odd_machines",
+            "one_value",
             "open_mpi",
         ),
         "sanitizers",

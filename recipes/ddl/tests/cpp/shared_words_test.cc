@@ -105,7 +105,7 @@ TEST(SharedFailure, TheFirstOneStaysAndIsReadAsAWhole) {
 TEST(SharedFailure, CutsALongText) {
   Shared<SharedFailure> shared;
   shared->set(7, std::string(5000, 'x').c_str());
-  EXPECT_EQ(shared->text(), std::string(SharedFailure::kMaxText - 1, 'x'));
+  EXPECT_EQ(shared->text(), std::string(kMaxErrorText - 1, 'x'));
 }
 
 // The hand-over of every collective: each rank reads what the others brought to this call.

@@ -4,12 +4,16 @@
 
 #include <ddl/ddl.h>
 
+#include <cstddef>
 #include <new>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 
 namespace ddl {
+
+// Bytes of an error that a rank tells the others; the rest is cut off.
+inline constexpr std::size_t kMaxErrorText = 1024;
 
 class Error : public std::runtime_error {
  public:

@@ -59,7 +59,7 @@ void Agreement::give_up(const Error& error) {
 
 void Agreement::tell_others(const Error& error) {
   const bool is_relayed = dynamic_cast<const Relayed*>(&error) != nullptr;
-  char text[SharedFailure::kMaxText];
+  char text[kMaxErrorText];
   std::snprintf(text, sizeof(text), "%s%s%s", is_relayed ? "" : name_.c_str(),
                 is_relayed ? "" : " gave up: ", error.what());
   host_.give_up(error.code(), text);

@@ -21,7 +21,6 @@ namespace {
 
 constexpr int kMaxAddresses = 16;
 constexpr int kMaxRanks = 256;  // in an answer
-constexpr std::size_t kMaxText = 1024;
 // All ranks see a timeout for themselves, so in groups larger than this only those who have asked
 // are told of one.
 constexpr int kMaxTold = 1024;
@@ -83,7 +82,7 @@ struct FailureDetector::Datagram {
   std::int32_t num_bytes;  // of what follows
   union {
     std::int32_t ranks[kMaxRanks];  // kWaits: for whom
-    char text[kMaxText];            // kGaveUp
+    char text[kMaxErrorText];       // kGaveUp
   };
 };
 
@@ -244,7 +243,7 @@ void FailureDetector::tell(const Error& error, const char* text) {
   Datagram datagram{};
   datagram.kind = Datagram::kGaveUp;
   datagram.code = error.code();
-  datagram.num_bytes = static_cast<std::int32_t>(std::min(std::strlen(text), kMaxText));
+  datagram.num_bytes = static_cast<std::int32_t>(std::min(std::strlen(text), kMaxErrorText));
   std::memcpy(datagram.text, text, datagram.num_bytes);
   const int size = static_cast<int>(addresses_.size());
   const bool is_news = dynamic_cast<const Relayed*>(&error) == nullptr &&

@@ -10,8 +10,6 @@
 namespace ddl {
 namespace {
 
-constexpr std::size_t kText = 1024;
-
 // All messages of a monitored barrier. A member greets. The leader answers that it is there, and
 // for how long. The member, if it is still there, brings its text. The leader sends the verdict to
 // all, perhaps before anything else.
@@ -19,9 +17,9 @@ struct Message {
   enum Kind { kGreeting, kHere, kBrought, kVerdict };
   Kind kind = kGreeting;
   DDL_Result code = DDL_SUCCESS;
-  double timeout = 0;      // of the leader, in kHere
-  std::uint64_t hash = 0;  // of all of the text
-  char text[kText] = {};   // the member's text, or an error: as much of it as fits
+  double timeout = 0;             // of the leader, in kHere
+  std::uint64_t hash = 0;         // of all of the text
+  char text[kMaxErrorText] = {};  // the member's text, or an error: as much of it as fits
 
   static Message make(Kind kind, DDL_Result code = DDL_SUCCESS, const std::string& words = "") {
     Message message;
@@ -29,7 +27,7 @@ struct Message {
     message.code = code;
     message.timeout = wait_limit();
     message.hash = std::hash<std::string>()(words);
-    words.copy(message.text, kText - 1);
+    words.copy(message.text, kMaxErrorText - 1);
     return message;
   }
 };
@@ -114,7 +112,7 @@ class Barrier {
 
   // Two of these fit into the verdict.
   static std::string brief(const Message& message) {
-    constexpr std::size_t kMost = kText / 3;
+    constexpr std::size_t kMost = kMaxErrorText / 3;
     const std::string text = message.text;
     return text.size() > kMost ? text.substr(0, kMost) + " ..." : text;
   }

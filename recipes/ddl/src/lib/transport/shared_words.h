@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/call.h"
+#include "base/error.h"
 #include "transport/process.h"
 
 namespace ddl {
@@ -54,14 +55,12 @@ class SharedProcess {
 // Why a rank gave up: the first one's reason stays.
 class SharedFailure {
  public:
-  static constexpr std::size_t kMaxText = 1024;
-
   // Cuts the text short where need be.
   void set(std::int32_t code, const char* text) {
     std::uint32_t none = kNone;
     if (!state_.compare_exchange_strong(none, kBeingWritten)) return;
     code_ = code;
-    std::memcpy(text_, text, std::min(std::strlen(text), kMaxText - 1));
+    std::memcpy(text_, text, std::min(std::strlen(text), kMaxErrorText - 1));
     state_.store(kReadable, std::memory_order_release);
   }
   bool is_set() const { return state_.load(std::memory_order_acquire) == kReadable; }
@@ -74,7 +73,7 @@ class SharedFailure {
 
   std::atomic<std::uint32_t> state_;
   std::int32_t code_;
-  char text_[kMaxText];
+  char text_[kMaxErrorText];
 };
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "these live in shared memory");

@@ -21,7 +21,7 @@ from ddl.launch.tf_config import tf_variables
 from ddl.launch.variables import encode_nodes, without_foreign
 
 _MODE = re.compile(r"[bnrmcp](?::([0-9]{1,8}(?:x[0-9]{1,8}){0,3}))?")
-_MOST = 1 << 24  # of one size, as the library has it
+_MOST = 1 << 24  # of one size, as in libddl's base/settings.cc
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
