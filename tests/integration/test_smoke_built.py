@@ -80,7 +80,8 @@ def test_the_documented_training_command(prefix: Path, ranks: int) -> None:
 
 
 def test_what_it_concludes(prefix: Path, tmp_path: Path) -> None:
-    run_suite(prefix, SUITE_TESTS, tmp_path, "test_runs.py", "test_hosts.py", "test_reports.py")
+    files = [f"test_{name}.py" for name in ("runs", "hosts", "reports", "train_lms")]
+    run_suite(prefix, SUITE_TESTS, tmp_path, *files)
 
 
 def test_faults_fail_the_run(prefix: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ bytes, a clock of its own. The weights must be those of training without LMS, to
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -24,6 +25,13 @@ STEPS, ROWS = 6, 1024
 # maybe an emulated one, is no faster than it is.
 LAYERS, WIDTH = (24, 128) if torch.cuda.is_available() else (12, 64)
 SHARE = 0.5
+#: The bytes that are taken at a time: by PyTorch of a GPU, else as `lms` counts them.
+PIECE = 2 << 20 if torch.cuda.is_available() else 512
+
+
+def limit_for(demand: int) -> int:
+    """The share of what training asks for, in whole pieces: less than one serves no allocation."""
+    return math.ceil(SHARE * demand / PIECE) * PIECE
 
 
 def network() -> nn.Sequential:
@@ -58,7 +66,7 @@ def train(limit: int | None) -> tuple[nn.Module, int, lms.Report | None]:
 def check() -> list[Finding]:
     """Training without LMS and with it, compared."""
     plain, demand, _ = train(None)
-    limit = int(SHARE * demand)
+    limit = limit_for(demand)
     under, peak, report = train(limit)
     assert report is not None
     same = all(map(torch.equal, plain.parameters(), under.parameters()))
