@@ -63,6 +63,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "site": (
         *(
             "bundle*",
+            "candidate",
             "env*",
             "install",
             "jupyterlab",

@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli import lock, module
+from ddlce.cli import lock
+from ddlce.cli import module as modules
 from ddlce.cli.build import JobsOption, default_jobs, run_build
 from ddlce.cli.common import RootOption, out
-from ddlce.cli.env.create import create
+from ddlce.cli.env.create import NoDefaultOption, create
+from ddlce.cli.env.default import default
 from ddlce.cli.index import print_index
 from ddlce.errors import InputError
-from ddlce.platforms import BUILD_PLATFORM
+from ddlce.platforms import BUILD_PLATFORM, this_platform
 from ddlce.settings import Settings, load_settings
 
 
@@ -31,8 +33,9 @@ def build_all(
         str | None,
         typer.Option("--platform", help="For another platform: cross-built, then run emulated."),
     ] = None,
+    no_default: NoDefaultOption = False,
 ) -> None:
-    """Fetch, build, index, lock, install, write the module, smoke-test; only what changed."""
+    """Fetch, build, index, lock, install, smoke-test, make it the default; only what changed."""
     from ddlce.channel import update_channel
     from ddlce.lock import read_manifest
     from ddlce.plan import make_plan, with_all_built
@@ -70,19 +73,17 @@ def build_all(
             ),
         ),
         ("lock the environment", lambda: lock.lock(name)),
-        ("install it", lambda: create(name, root=root, platform=platform)),
-        ("write its modulefiles", lambda: write_modules(settings, name, platform)),
+        # Users get it when it has passed.
+        ("install it", lambda: create(name, root=root, platform=platform, no_default=True)),
         ("smoke-test it", lambda: smoke_once(settings, name, platform)),
+        (
+            "write its modulefiles" if platform or no_default else "make it the default release",
+            lambda: offer(settings, name, platform, no_default=no_default),
+        ),
     ]
     run_stages(stages)
-    if platform:
-        return
-    out.print(
-        "Next:\n"
-        f"  module use {settings.root}/modulefiles/lua    # tcl for Environment Modules\n"
-        f"  module load {name}\n"
-        f"  ddlrun -H localhost:4 python -m ddl_ce_smoke.train"
-    )
+    if not platform:
+        say_next(settings, name)
 
 
 def run_stages(stages: list[tuple[str, Callable[[], object]]]) -> None:
@@ -94,16 +95,41 @@ def run_stages(stages: list[tuple[str, Callable[[], object]]]) -> None:
     out.print(f"[bold green]done[/] in {time.monotonic() - started:.0f} s.")
 
 
-def write_modules(settings: Settings, name: str, platform: str | None) -> None:
-    """Write the modulefiles; another platform's apart, since they shall not be loaded here."""
+def offer(settings: Settings, name: str, platform: str | None, *, no_default: bool) -> None:
+    """Make the release the default one, with its modulefiles, or write these alone.
+
+    Those of another platform's release are apart, since they shall not be loaded here.
+    """
     from ddlce.smoke import find_release
 
-    if platform is None:
-        module.module(name, root=settings.root)
-        return
-    prefix = find_release(settings, name, platform)
-    folder = settings.root / f"modulefiles-{platform}"
-    module.module(str(prefix), root=settings.root, into=folder, name=name)
+    prefix = str(find_release(settings, name, platform or this_platform()))
+    if platform:
+        folder = settings.root / f"modulefiles-{platform}"
+        modules.module(prefix, root=settings.root, into=folder, name=name)
+    elif no_default:
+        modules.module(prefix, root=settings.root)
+    else:
+        default(prefix, root=settings.root)
+
+
+def say_next(settings: Settings, name: str) -> None:
+    """How the release is loaded, and offered to users where it is a candidate."""
+    from ddlce.env.layout import Layout, require_origin
+    from ddlce.smoke import find_release
+
+    layout, prefix = Layout(settings.root), find_release(settings, name, this_platform())
+    is_candidate = layout.is_candidate(prefix)
+    version = f"/{require_origin(prefix).release}" if is_candidate else ""
+    out.print(
+        "Next:\n"
+        f"  module use {layout.modulefiles(candidates=is_candidate)}/lua"
+        "    # tcl for Environment Modules\n"
+        f"  module load {name}{version}\n"
+        f"  ddlrun -H localhost:4 python -m ddl_ce_smoke.train",
+        markup=False,
+    )
+    if is_candidate:
+        out.print(f"Users get it by:  ddlce env default {name}/{prefix.name}", markup=False)
 
 
 def smoke_once(settings: Settings, name: str, platform: str | None) -> None:
@@ -112,10 +138,11 @@ def smoke_once(settings: Settings, name: str, platform: str | None) -> None:
     Raises:
         WorkError: a part of the suite failed.
     """
-    from ddlce.smoke import find_prefix, find_release, pass_once
+    from ddlce.smoke import find_release, pass_once
 
-    release = find_release(settings, name, platform) if platform else find_prefix(settings, name)
-    page, is_new = pass_once(settings, release.resolve(), platform)
+    release = find_release(settings, name, platform or this_platform())
+    page, is_new = pass_once(settings, release, platform)
     if not is_new:
-        out.print(f"smoke: this release has passed; again with: ddlce smoke {name}", markup=False)
+        again = f"ddlce smoke {name}/{release.name}"
+        out.print(f"smoke: this release has passed; again with: {again}", markup=False)
     out.print(f"smoke: {page}", markup=False)

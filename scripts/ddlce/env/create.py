@@ -18,12 +18,12 @@ from ddlce.engine.install import CacheLayer, InstallRequest, install
 from ddlce.engine.worker import OnProgress
 from ddlce.env.bytecode import compile_bytecode
 from ddlce.env.condacache import show_to_conda
+from ddlce.env.default import switch
 from ddlce.env.finish import finish, finish_records
 from ddlce.env.freeze import freeze, make_read_only
 from ddlce.env.gc import prune_packages
 from ddlce.env.layout import (
     CLONES,
-    CURRENT,
     LOCK_COPY,
     Layout,
     Origin,
@@ -34,7 +34,7 @@ from ddlce.env.layout import (
 from ddlce.env.names import name_releases
 from ddlce.env.records import read_records
 from ddlce.errors import InputError, MachineError
-from ddlce.files import explain_os_errors, link_atomic, write_atomic
+from ddlce.files import explain_os_errors, write_atomic
 from ddlce.filesystem import check_prefix, require
 from ddlce.lock import channel_addresses
 from ddlce.model.envlock import EnvLock
@@ -74,6 +74,7 @@ def create(
     on_wait: OnWait | None = None,
     runner: Runner | None = None,
     default: bool = True,
+    candidate: bool = False,
 ) -> Created:
     """Install a lock as a release and make it the default one.
 
@@ -84,6 +85,7 @@ def create(
         channel: the address of our own channel.
         runner: runs programs of the lock's platform, where it is not this machine's.
         default: whether it becomes the default release of its environment.
+        candidate: it does not, and if it is new, users see nothing of it until `make_default`.
 
     Raises:
         InputError: the prefix would be too long, or has a colon, a comma or a line break.
@@ -106,19 +108,16 @@ def create(
             # The cache is closed again before the release has its name: then all is done.
             with staged(prefix) as staging, _opened_cache(layout):
                 request = InstallRequest(
-                    lock.packages,
-                    channels,
-                    staging,
-                    [CacheLayer(layout.pkgs)],
-                    lock.specs,
+                    *(lock.packages, channels, staging, [CacheLayer(layout.pkgs)], lock.specs),
                     final=prefix,
                     offline=offline,
                     progress=progress,
                     on_wait=on_wait,
                 )
                 result = _fill(request, prefix, lock, layout, condarc, run)
+                _mark(layout.candidate_mark(prefix), candidate and runner is None)
         if runner is None:
-            _switch(layout, prefix, default)
+            _name(layout, prefix if default and not candidate else None)
     return result
 
 
@@ -247,8 +246,17 @@ def _fill(
     return Created(prefix, False, len(lock.packages), compiled, seconds)
 
 
-def _switch(layout: Layout, prefix: Path, default: bool) -> None:
-    """Make `prefix` the default release, in one step; then conda's names follow."""
-    if default and layout.current(prefix.parent.name) != prefix.resolve():
-        link_atomic(prefix.parent / CURRENT, prefix.name)
-    name_releases(layout)
+def _name(layout: Layout, default: Path | None) -> None:
+    """Give all releases the names by which conda finds them; `default` becomes the default one."""
+    if default:
+        switch(layout, default)
+    else:
+        name_releases(layout)
+
+
+def _mark(mark: Path, candidate: bool) -> None:
+    """Say of a new release, before it has its name, whether it is a candidate."""
+    if candidate:
+        write_atomic(mark, "")
+    elif mark.exists():  # of one that was removed
+        mark.unlink()

@@ -76,7 +76,8 @@ def collect(
 
     Args:
         keep: how many releases of each environment stay for each platform, the default one among
-            them; the newest of the others are chosen by the time they were made.
+            them; the newest of the others are chosen by the time they were made. Candidates are
+            neither counted nor removed.
 
     Raises:
         MachineError: others could change the root, or a release in it cannot be read.
@@ -91,7 +92,9 @@ def collect(
             current = (folder / CURRENT).resolve()
             alike: dict[str, list[Path]] = {}
             for prefix in layout.releases():
-                if prefix.parent == folder and (origin := read_origin(prefix)):
+                if prefix.parent != folder or layout.is_candidate(prefix):
+                    continue
+                if origin := read_origin(prefix):
                     alike.setdefault(origin.platform, []).append(prefix)
             for mine in alike.values():
                 mine.sort(key=lambda p: (p.resolve() == current, p.stat().st_mtime), reverse=True)

@@ -107,6 +107,19 @@ class Layout:
         """The prefix of one release of an environment."""
         return self.folder(env) / f"{release}-{digest[:8]}"
 
+    def candidate_mark(self, prefix: Path) -> Path:
+        """A file that is there while a release is a candidate: installed, and not for users yet."""
+        return prefix.with_name(f".{prefix.name}.candidate")
+
+    def is_candidate(self, prefix: Path) -> bool:
+        """Whether a release has never been offered to users: no name and no module lead to it."""
+        is_default = (prefix.parent / CURRENT).resolve() == prefix.resolve()
+        return self.candidate_mark(prefix).exists() and not is_default
+
+    def modulefiles(self, *, candidates: bool = False) -> Path:
+        """The folder of modulefiles; those of candidates are apart, so that users see none."""
+        return self.root / ("modulefiles-candidate" if candidates else "modulefiles")
+
     def reports(self, prefix: Path) -> Path:
         """Where the smoke suite's report on a release is kept."""
         return self.root / "reports" / f"{prefix.parent.name}-{prefix.name}"

@@ -18,8 +18,9 @@ def name_releases(layout: Layout) -> None:
     """Make the links under `layout.names` those of the releases that are there now.
 
     Of two releases with one version, the default one has the name, else the newer one. Releases
-    for another platform have none: they run here only under emulation. A release that cannot be
-    read just now keeps its name. Call it under the root's lock.
+    for another platform have none: they run here only under emulation; nor have candidates, which
+    users are not to find. A release that cannot be read just now keeps its name. Call it under the
+    root's lock.
 
     Raises:
         MachineError: the folder cannot be written.
@@ -50,7 +51,8 @@ def _wanted(layout: Layout) -> dict[str, Path]:
         releases.sort(key=lambda prefix: (prefix == current, prefix.stat().st_mtime))
         for prefix in releases:
             origin = read_origin(prefix)
-            if origin and origin.platform == default.platform:
+            is_for_users = not layout.is_candidate(prefix)
+            if origin and origin.platform == default.platform and is_for_users:
                 wanted[f"{folder.name}-{origin.release}"] = prefix
         wanted[folder.name] = folder / CURRENT
     return wanted

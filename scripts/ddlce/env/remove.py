@@ -18,6 +18,7 @@ from ddlce.env.layout import (
 )
 from ddlce.env.names import name_releases
 from ddlce.errors import InputError
+from ddlce.files import explain_os_errors
 from ddlce.ownership import check_place
 from ddlce.settings import Settings
 from ddlce.trees import (
@@ -59,7 +60,7 @@ def remove(settings: Settings, name: str, on_wait: OnWait | None = None) -> Path
         if is_release and (prefix.parent / CURRENT).resolve() == prefix:
             raise InputError(
                 f"{prefix} is the default release of {prefix.parent.name}, which users load",
-                "create another release first; this one can be removed after that",
+                "make another one the default first: ddlce env default ENV/RELEASE-DIGEST",
             )
         if read_origin(prefix) is None:
             raise InputError(f"{prefix} was removed by another process", "see: ddlce env list")
@@ -67,6 +68,9 @@ def remove(settings: Settings, name: str, on_wait: OnWait | None = None) -> Path
         refuse_in_use(prefix)
         remove_tree(prefix)
         if is_release:
+            if (mark := layout.candidate_mark(prefix)).exists():
+                with explain_os_errors(mark):
+                    mark.unlink()
             name_releases(layout)
     return prefix
 

@@ -55,7 +55,8 @@ def write_modulefiles(
     Args:
         prefix: a complete environment.
         layout: of the root that the environment's current release is looked up in.
-        into: the folder to write to; `<root>/modulefiles` by default.
+        into: the folder to write to; `<root>/modulefiles` by default, and for a candidate
+            `<root>/modulefiles-candidate`.
         name: the module's name; the environment's by default.
 
     Raises:
@@ -71,7 +72,8 @@ def write_modulefiles(
     # All text first: a modulefile that cannot be written stops before any is.
     texts = {writer: compose(content, writer()) for writer in WRITERS}
     files, trees = {}, {}
-    top = into or layout.root / "modulefiles"
+    is_candidate = layout.is_candidate(prefix)
+    top = into or layout.modulefiles(candidates=is_candidate)
     for writer in WRITERS:
         check_place(top / writer.folder / content.name, "the folder of modulefiles")
     with waiting_lock(top / ".lock" if into else layout.lock, on_wait):
@@ -82,6 +84,8 @@ def write_modulefiles(
             files[writer.system], trees[writer.system] = path, tree
         folders = [path.parent for path in files.values()]
         removed = [] if into or name else _remove_stale(content.name, folders)
+        if not (into or name or is_candidate):
+            _withdraw_candidate(layout, content.name, prefix)
         default = _default_version(layout, content.env.env, content.version, folders)
         for writer in WRITERS:
             path = files[writer.system].with_name(writer.default_file)
@@ -93,16 +97,27 @@ def write_modulefiles(
     )
 
 
-def _remove_stale(name: str, folders: Iterable[Path]) -> list[Path]:
-    """Remove the modulefiles that were made for a release that is gone."""
+def _remove_stale(name: str, folders: Iterable[Path], other: Path | None = None) -> list[Path]:
+    """Remove the modulefiles that were made for a release that is gone, or for `other`."""
     removed = []
     for writer, folder in zip(WRITERS, folders, strict=True):
         for path in sorted(folder.glob(f"[!.]*{writer.suffix}")):
             prefix = _made_for(path, f"{name}/{path.name.removesuffix(writer.suffix)}")
-            if prefix and is_gone(prefix):
+            if prefix and (prefix == other or is_gone(prefix)):
                 path.unlink()
                 removed.append(path)
     return removed
+
+
+def _withdraw_candidate(layout: Layout, name: str, prefix: Path) -> None:
+    """Remove the modulefiles by which a release was tried before users had it."""
+    tree = layout.modulefiles(candidates=True)
+    folders = [tree / writer.folder / name for writer in WRITERS]
+    if any(folder.is_dir() for folder in folders):
+        _remove_stale(name, folders, prefix)
+        for writer, folder in zip(WRITERS, folders, strict=True):
+            if not next(folder.glob(f"[!.]*{writer.suffix}"), None):
+                (folder / writer.default_file).unlink(missing_ok=True)
 
 
 def _made_for(path: Path, module: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""`ddlce env`: create, list, verify, clone, change and remove environments."""
+"""`ddlce env`: create, choose, list, verify, clone, change and remove environments."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import typer
 from ddlce.cli.env.check import check
 from ddlce.cli.env.clone import clone
 from ddlce.cli.env.create import create
+from ddlce.cli.env.default import default
 from ddlce.cli.env.gc import gc
 from ddlce.cli.env.image import image
 from ddlce.cli.env.install import install
@@ -25,6 +26,7 @@ def register(app: typer.Typer) -> None:
         epilog="Example: ddlce env create && ddlce env clone mine",
     )
     group.command(epilog="Example: ddlce env create ddl-ce --root /opt/ddl-ce")(create)
+    group.command(epilog="Example: ddlce env default ddl-ce/2026.11-0123abcd")(default)
     group.command("list", epilog="Example: ddlce env list --json")(list_envs)
     group.command(epilog="Example: ddlce env verify ddl-ce")(verify)
     group.command(epilog="Example: ddlce env clone mine")(clone)

@@ -15,6 +15,11 @@ from ddlce.cli.lock import ChannelOption
 from ddlce.errors import InputError
 from ddlce.settings import Settings, load_settings
 
+NoDefaultOption = Annotated[
+    bool,
+    typer.Option("--no-default", help="As a candidate, of which users see nothing."),
+]
+
 
 def create(
     env: Annotated[str, typer.Argument(help="An environment that is locked.")] = "ddl-ce",
@@ -28,6 +33,7 @@ def create(
         str | None,
         typer.Option("--platform", help="Install another platform's lock; run it emulated."),
     ] = None,
+    no_default: NoDefaultOption = False,
     json: JsonOption = False,
 ) -> None:
     """Install a lock as an immutable release, and make it the default one."""
@@ -48,7 +54,6 @@ def create(
         )
     if not lock:
         _check_current(settings, locked)
-    address = channel_address(channel or settings.channel)
     runner = None
     if wanted != this_platform():
         # Made ready when the first program is run: a release that exists needs no emulator.
@@ -57,11 +62,12 @@ def create(
         created = create_release(
             settings,
             locked,
-            address,
+            channel_address(channel or settings.channel),
             offline=offline,
             progress=progress,
             on_wait=say_waiting,
             runner=runner,
+            candidate=no_default,
         )
     if json:
         print_json(dataclasses.asdict(created))

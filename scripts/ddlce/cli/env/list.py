@@ -25,6 +25,7 @@ def list_envs(root: RootOption = None, json: JsonOption = False) -> None:
                 "release": record.release,
                 "digest": record.digest,
                 "default": layout.current(record.env) == prefix.resolve(),
+                "candidate": record.kind == "release" and layout.is_candidate(prefix),
             }
         )
     for prefix in overlays():
@@ -38,6 +39,7 @@ def list_envs(root: RootOption = None, json: JsonOption = False) -> None:
                     "release": overlay.version,
                     "digest": overlay.digest,
                     "default": False,
+                    "candidate": False,
                 }
             )
     if json:
@@ -45,6 +47,7 @@ def list_envs(root: RootOption = None, json: JsonOption = False) -> None:
         return
     for row in rows:
         mark = "*" if row["default"] else " "
-        out.print(f"{mark} {row['kind']:<8} {row['env']} {row['release']}  {row['prefix']}")
+        kind = "candidate" if row["candidate"] else row["kind"]
+        out.print(f"{mark} {kind:<9} {row['env']} {row['release']}  {row['prefix']}", markup=False)
     if not rows:
         err.print("no environments; make one with: ddlce env create")
