@@ -118,6 +118,34 @@ def test_empty_file_and_missing_file(tmp_path: Path) -> None:
     assert caught.value.hint == "choose one of: toy"
 
 
+def test_the_release_is_the_trees(tmp_path: Path) -> None:
+    """One line of the tree says it for all manifests, and for the metapackages."""
+    envs, recipes = tmp_path / "envs", tmp_path / "recipes"
+    envs.mkdir()
+    recipes.mkdir()
+    without = GOOD.replace('release: "2026.11"\n', "")
+    text, hint = message(envs, without)
+    assert text.startswith("toy.yaml: there is no field 'release', and ")
+    assert hint == 'write there, in quotes: ddl_ce_release: ["2026.11"]'
+    variants = recipes / "conda_build_config.yaml"
+    for wrong in ("2026.11", '["2026.11", "2027.03"]', "[2026.11]", '["soon"]'):
+        variants.write_text(f"ddl_ce_release: {wrong}\n")
+        assert message(envs, without)[0] == text
+    variants.write_text('ddl_ce_release: ["2027.03"]\n')
+    assert read(envs, without).release == "2027.03"
+    assert read(envs, GOOD).release == "2026.11"  # a manifest of a site's own
+    same = read(envs, without.replace("name", 'release: "2027.03"\nname'))
+    assert same.digest == read(envs, without).digest
+
+
+def test_one_line_names_the_release_of_this_tree() -> None:
+    manifests = (REPO / "envs").glob("*.yaml")
+    recipes = REPO.glob("recipes/**/ddl-ce*/recipe.yaml")
+    (release,) = {load_manifest(path).release for path in (REPO / "envs").glob("*.yaml")}
+    named = [path for path in (*manifests, *recipes) if release in path.read_text()]
+    assert named == []
+
+
 def test_schema_is_checked_in() -> None:
     path = Path(module.__file__).with_name("manifest.schema.json")
     assert path.read_text() == manifest_schema(), (

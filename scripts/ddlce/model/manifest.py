@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from ddlce import yamltext
 from ddlce.errors import InputError
 from ddlce.model.document import load_model
 
@@ -19,6 +20,10 @@ OWN_CHANNEL = "ddl-ce"
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
 Spec = Annotated[str, Field(min_length=1, pattern=r"^\S.*$")]
 Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)*$")]
+Release = Annotated[str, Field(pattern=r"^\d{4}\.\d{1,2}(\.\d+)?$")]
+
+#: The key of recipes/conda_build_config.yaml with the release of the tree, as its one value.
+RELEASE = "ddl_ce_release"
 
 
 class _Strict(BaseModel):
@@ -46,8 +51,8 @@ class Manifest(_Strict):
     name: Name
     """The environment's name; also the file's name without `.yaml`."""
 
-    release: Annotated[str, Field(pattern=r"^\d{4}\.\d{1,2}(\.\d+)?$")]
-    """The release, `YEAR.MONTH` or `YEAR.MONTH.PATCH`, in quotes."""
+    release: Release = ""
+    """The release, `YEAR.MONTH` or `YEAR.MONTH.PATCH`, in quotes; by default that of the tree."""
 
     summary: Annotated[str, Field(min_length=1)]
     """One line that says what the environment is for."""
@@ -88,7 +93,7 @@ def load_manifest(path: Path) -> Manifest:
 
     Raises:
         InputError: the file is missing, is not YAML, or a field is wrong; names the file, the
-            line, the field and the value.
+            line, the field and the value. Or neither it nor the tree's variants name a release.
     """
     known = sorted(p.stem for p in path.parent.glob("*.yaml"))
     manifest = load_model(
@@ -106,7 +111,24 @@ def load_manifest(path: Path) -> Manifest:
             f"{path}:{line}: field 'name': {manifest.name!r} is not the file's name {path.stem!r}",
             "rename the file or the environment",
         )
-    return manifest
+    if manifest.release:
+        return manifest
+    return manifest.model_copy(update={"release": _release_of_tree(path)})
+
+
+def _release_of_tree(path: Path) -> str:
+    """The release that a tree's variants name, for a manifest that names none."""
+    variants = path.parents[1] / "recipes" / "conda_build_config.yaml"
+    said = yamltext.load(variants.read_text(encoding="utf-8")) if variants.is_file() else None
+    found = said.get(RELEASE) if isinstance(said, dict) else None
+    try:
+        (release,) = TypeAdapter(list[Release]).validate_python(found, strict=True)
+    except ValueError:
+        raise InputError(
+            f"{path}: there is no field 'release', and {variants} has no release in {RELEASE}",
+            f'write there, in quotes: {RELEASE}: ["2026.11"]',
+        ) from None
+    return release
 
 
 def manifest_schema() -> str:
