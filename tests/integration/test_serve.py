@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -149,6 +150,22 @@ def raw_status(served: Served, target: str) -> int:
 )
 def test_nothing_else_is_served(served: Served, target: str) -> None:
     assert raw_status(served, target) == 404
+
+
+def test_bills_of_materials_are_on_the_page(served: Served) -> None:
+    assert "Bills of materials" not in served.get("/").text
+    folder = served.folder / "sbom"
+    folder.mkdir()
+    (folder / "toys-1.cdx.json").write_text("{}\n")
+    (folder / ".toys-1.cdx.json.0.new").write_text("{")
+    answer = served.get("/sbom/toys-1.cdx.json")
+    assert (answer.text, answer.headers["Content-Type"]) == ("{}\n", "application/json")
+    page = served.get("/").text
+    assert '<a href="/sbom/toys-1.cdx.json"><code>toys-1.cdx.json</code></a>.' in page
+    assert page.count("toys-1") == 2
+    assert raw_status(served, "/sbom/.toys-1.cdx.json.0.new") == 404
+    assert raw_status(served, "/sbom/../secret") == 404
+    shutil.rmtree(folder)
 
 
 def test_a_link_that_stays_inside_is_served(served: Served) -> None:

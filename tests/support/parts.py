@@ -74,6 +74,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "odd_paths",
             "overlay_*",
             "package_cache",
+            "sbom*",
             "serve*",
             "several_admins",
             "stock_conda",

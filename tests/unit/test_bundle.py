@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.bundle.description import HEADER, Bundle, closure
-from ddlce.bundle.install import Stage, copy_packages
+from ddlce.bundle.install import Stage, copy_packages, copy_sboms
 from ddlce.bundle.write import STOP, write_bundle
 from ddlce.errors import InputError, SourceError
 from support.bundles import run_bundle, toy_bundle, toy_lock, toy_settings
@@ -55,6 +55,20 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
     assert again.sha256 == first.sha256
     names = [path.name for path in (tmp_path / "out").iterdir()]
     assert names == ["mini-2026.11-linux-64.run"]
+
+
+def test_the_sboms_come_with_it(tmp_path: Path) -> None:
+    channel, lock = tmp_path / "channel", toy_lock(tmp_path / "channel")
+    sboms = {"mini.cdx.json": "{}\n", "mini.spdx.json": "[]\n"}
+    made = write_bundle(toy_settings(tmp_path), lock, channel, tmp_path / "out", sboms)
+    done = run_bundle(made.path, "--extract", "channel", tmp_path / "got", folder=tmp_path)
+    assert done.returncode == 0, done
+    found = {path.name: path.read_text() for path in (tmp_path / "got" / "sbom").iterdir()}
+    assert found == sboms
+    stage = Stage(Path(made.path), channel_at(Path(made.path)), tmp_path / "stage")
+    copy_sboms(stage, tmp_path / "there")
+    found = {path.name: path.read_text() for path in (tmp_path / "there" / "sbom").iterdir()}
+    assert found == sboms
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -22,8 +22,9 @@ from ddlce.engine.worker import OnProgress
 from ddlce.env.create import Created, check_machine, create
 from ddlce.env.layout import LOCK_COPY, Layout, clones, read_origin
 from ddlce.errors import InputError, SourceError, WorkError
-from ddlce.files import explain_os_errors, make_folder, sha256_file
+from ddlce.files import explain_os_errors, make_folder, sha256_file, write_atomic
 from ddlce.filesystem import check_prefix, require
+from ddlce.model.channel import SBOMS
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.modulefile.install import Written, write_modulefiles
@@ -153,6 +154,7 @@ def fill_channel(
         fresh = stage.folder / "channel"
         with explain_os_errors(fresh):
             present |= copy_packages(stage, missing, fresh)
+            copy_sboms(stage, channel)
         packages = [(p.subdir, present[p.file]) for p in lock.packages]
         kept = list(_kept(layout, channel, {(p.subdir, p.file) for p in lock.packages}))
         if not index_is_current(channel, packages, kept):
@@ -193,6 +195,15 @@ def copy_packages(stage: Stage, packages: list[LockedPackage], target: Path) -> 
     if wanted:
         raise SourceError(f"{stage.file} has no {min(wanted)}", "copy the bundle again")
     return found
+
+
+def copy_sboms(stage: Stage, channel: Path) -> None:
+    """Copy the release's SBOMs out of the bundle into the channel."""
+    for member, tar in _members(stage):
+        folder, _, name = member.name.rpartition("/")
+        source = tar.extractfile(member) if folder == f"channel/{SBOMS}" else None
+        if source:
+            write_atomic(channel / SBOMS / name, source.read())
 
 
 def _members(stage: Stage) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile]]:

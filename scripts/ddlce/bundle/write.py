@@ -9,10 +9,11 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any
 
 import zstandard
@@ -39,8 +40,10 @@ from ddlce.files import (
     partial_name,
     rename_synced,
     sha256_file,
+    write_atomic,
 )
 from ddlce.locks import locked
+from ddlce.model.channel import SBOMS
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.platforms import PLATFORMS
@@ -58,7 +61,13 @@ SHARDS_INDEX = "repodata_shards.msgpack.zst"
 BLOCK = 1 << 20
 
 
-def write_bundle(settings: Settings, lock: EnvLock, channel: Path, folder: Path) -> Bundle:
+def write_bundle(
+    settings: Settings,
+    lock: EnvLock,
+    channel: Path,
+    folder: Path,
+    sboms: Mapping[str, str] = MappingProxyType({}),
+) -> Bundle:
     """Write `ENV-RELEASE-PLATFORM.run` into a folder.
 
     Args:
@@ -66,6 +75,7 @@ def write_bundle(settings: Settings, lock: EnvLock, channel: Path, folder: Path)
         lock: what it is to install.
         channel: the folder with the locked packages.
         folder: where it goes.
+        sboms: name → text, for the channel in it.
 
     Raises:
         InputError: a package is of another channel, or the lock has no `ddlce` to install with.
@@ -82,7 +92,7 @@ def write_bundle(settings: Settings, lock: EnvLock, channel: Path, folder: Path)
             partial.unlink(missing_ok=True)
             try:
                 with partial.open("x+b") as stream:
-                    sha256 = _write(stream, settings, lock, said, packages, folder)
+                    sha256 = _write(stream, settings, lock, said, packages, folder, sboms)
                     os.fchmod(stream.fileno(), 0o755)
                     stream.flush()
                     os.fsync(stream.fileno())
@@ -119,6 +129,7 @@ def _write(
     said: Description,
     packages: list[tuple[LockedPackage, Path]],
     folder: Path,
+    sboms: Mapping[str, str],
 ) -> str:
     """Write all of it; returns the sha256 that is its last line."""
     stream.seek(HEADER)
@@ -134,7 +145,7 @@ def _write(
         for info, data in boot_files(said, packages):
             tar.addfile(info, BytesIO(data))
     first = stream.tell() - HEADER
-    with _tar(stream) as tar, _indexed(packages, folder) as channel:
+    with _tar(stream) as tar, _indexed(packages, folder, sboms) as channel:
         for path in sorted(p for p in channel.rglob("*") if p.is_file()):
             with path.open("rb") as content:
                 name = f"{CHANNEL}/{path.relative_to(channel)}"
@@ -154,7 +165,9 @@ def _tar(stream: IO[bytes]) -> Iterator[tarfile.TarFile]:
 
 
 @contextlib.contextmanager
-def _indexed(packages: Iterable[tuple[LockedPackage, Path]], beside: Path) -> Iterator[Path]:
+def _indexed(
+    packages: Iterable[tuple[LockedPackage, Path]], beside: Path, sboms: Mapping[str, str]
+) -> Iterator[Path]:
     """A folder for a while that is a channel of just these packages.
 
     The index is without shards, whose list has the time in it: clients take the whole one then.
@@ -171,6 +184,9 @@ def _indexed(packages: Iterable[tuple[LockedPackage, Path]], beside: Path) -> It
         for subdir in folder.glob("[!.]*/"):
             _make_timeless(subdir)
         describe_channel(folder, metadata)
+        with not_yet_on_disk():
+            for name, text in sboms.items():
+                write_atomic(folder / SBOMS / name, text)
         yield folder
 
 

@@ -49,6 +49,7 @@ COMMANDS = (
     "index",
     "serve",
     "lock",
+    "sbom",
     "bundle",
     "env",
     "module",

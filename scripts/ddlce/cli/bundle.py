@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from ddlce.cli.common import JsonOption, out, print_json
+from ddlce.cli.sbom import make
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import load_settings
 
@@ -34,6 +35,10 @@ def bundle(
         typer.Option("--channel", help="The folder of our channel.", show_default=False),
     ] = None,
     folder: Annotated[Path, typer.Option("--out", help="Where the file goes.")] = Path("dist"),
+    without: Annotated[
+        bool,
+        typer.Option("--no-sbom", help="Leave the SBOMs out, as of a release of another tree."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Write a release as one file that needs only sh and tar to install it."""
@@ -43,7 +48,9 @@ def bundle(
 
     settings = load_settings()
     locked = EnvLock.load(lock or lock_path(settings, env, platform))
-    done = write_bundle(settings, locked, channel or settings.channel, folder.absolute())
+    packages = channel or settings.channel
+    sboms = {} if without else make(settings, locked, packages)
+    done = write_bundle(settings, locked, packages, folder.absolute(), sboms)
     if json:
         print_json(dataclasses.asdict(done))
         return

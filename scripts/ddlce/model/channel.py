@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from ddlce.errors import InputError
 from ddlce.model.document import first_problem, load_model
 
+#: The folder of SBOMs, beside the channel's subdirs.
+SBOMS = "sbom"
+
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 Line = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\n]+$")]
 WebAddress = Annotated[str, StringConstraints(pattern=r"^https?://\S+$")]

@@ -1,4 +1,4 @@
-"""The WSGI application: three kinds of address, read-only."""
+"""The WSGI application: four kinds of address, read-only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from werkzeug.wrappers import Request, Response
 
 from ddlce.engine.describe import CHANNELDATA
 from ddlce.errors import SourceError
-from ddlce.model.channel import Channel
+from ddlce.model.channel import SBOMS, Channel
 from ddlce.serve.catalogue import read_catalogue
 from ddlce.serve.files import find_file, send_file
 from ddlce.serve.pages import Pages
@@ -25,6 +25,7 @@ URLS = Map(
         Rule("/", endpoint="index", methods=["GET"]),
         Rule(f"/{CHANNELDATA}", endpoint="channeldata", methods=["GET"]),
         Rule("/packages/<name>", endpoint="package", methods=["GET"]),
+        Rule(f"/{SBOMS}/<name>", endpoint="sbom", methods=["GET"]),
         Rule("/<subdir>/<path:path>", endpoint="file", methods=["GET"]),
     ],
     # A redirect for `//` would show clients a different address than they asked for.
@@ -67,7 +68,8 @@ class ChannelApp:
         """The channel's page."""
         packages = read_catalogue(self.folder, self.channel.subdirs)
         indexed = [s for s in self.channel.subdirs if (self.folder / s / "repodata.json").exists()]
-        return self._page(self.pages.index(packages, request.host_url.rstrip("/"), indexed))
+        sboms = sorted(path.name for path in (self.folder / SBOMS).glob("[!.]*.json"))
+        return self._page(self.pages.index(packages, request.host_url.rstrip("/"), indexed, sboms))
 
     def package(self, request: Request, name: str) -> Response:
         """One package's page."""
@@ -80,6 +82,10 @@ class ChannelApp:
     def channeldata(self, request: Request) -> Response:
         """What all packages say of themselves."""
         return send_file(find_file(self.folder, ".", CHANNELDATA), request.environ)
+
+    def sbom(self, request: Request, name: str) -> Response:
+        """A release's bill of materials."""
+        return send_file(find_file(self.folder, SBOMS, name), request.environ)
 
     def file(self, request: Request, subdir: str, path: str) -> Response:
         """A package, or a file of the index."""

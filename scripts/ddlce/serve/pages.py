@@ -55,16 +55,23 @@ class Pages:
             versions.setdefault(each.name, []).append(each)
         self._env.globals["listed"] = versions
 
-    def index(self, packages: dict[str, Package], url: str, subdirs: list[str]) -> str:
+    def index(
+        self,
+        packages: dict[str, Package],
+        url: str,
+        subdirs: list[str],
+        sboms: Sequence[str] = (),
+    ) -> str:
         """The list of all packages.
 
         Args:
             packages: by name.
             url: the channel's address as the reader reached it.
             subdirs: those that have an index.
+            sboms: the files with releases' bills of materials.
         """
         return self._env.get_template("index.html.j2").render(
-            packages=packages, url=url, subdirs=subdirs
+            packages=packages, url=url, subdirs=subdirs, sboms=sboms
         )
 
     def package(self, package: Package, known: dict[str, Package], url: str) -> str:
