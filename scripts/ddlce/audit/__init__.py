@@ -11,6 +11,7 @@ from ddlce.audit.channel import audit_index, clobbered, indexed, unknown_depende
 from ddlce.audit.facts import Facts, Info, read_facts, read_info
 from ddlce.audit.model import Below, Finding
 from ddlce.audit.rules import RULES
+from ddlce.audit.runtime import own_runtime, without_runtime
 from ddlce.platforms import PLATFORMS
 
 __all__ = [
@@ -55,7 +56,9 @@ def audit_package(
 
 def audit_facts(facts: Facts, below: Below | None) -> list[Finding]:
     """All findings on a package that was read."""
-    return [finding for rule in RULES for finding in rule(facts, below)]
+    found = list(own_runtime(facts, below))
+    rest = without_runtime(facts, below)
+    return found + [finding for rule in RULES for finding in rule(rest, below)]
 
 
 def read_channel(folders: Iterable[Path]) -> dict[str, list[Info]]:
