@@ -16,8 +16,11 @@ from pathlib import Path
 
 TRIPLE, MAJOR = "x86_64-linux-gnu", "12"
 
+#: The name that conda-forge gives the target, which begins the names of programs.
+HOST = "x86_64-conda-linux-gnu"
+
 #: Where the compiler is in the prefix, as the start program finds it.
-GCC = f"{TRIPLE.replace('linux', 'conda-linux')}/gcc"
+GCC = f"{HOST}/gcc"
 PARTS = f"lib/gcc/{TRIPLE}/{MAJOR}"
 
 #: Programs by Debian's folder, and how they are called there.
@@ -40,9 +43,10 @@ LIBRARIES = (
 )
 
 #: What GCC links and includes. Not libgomp.a: its TLS model keeps it out of shared libraries. Not
-#: the sanitizers, which need libraries that no package has.
+#: libgcc_eh.a (-static-libgcc): Debian's needs glibc 2.35. Not the sanitizers, which need libraries
+#: that no package has.
 TARGET_FILES = (
-    *("crt*.o", "include", "libgcc.a", "libgcc_eh.a", "libgcov.a", "libgomp.spec"),
+    *("crt*.o", "include", "libgcc.a", "libgcov.a", "libgomp.spec"),
     *("libssp_nonshared.a",),
 )
 
@@ -74,7 +78,7 @@ def main(package: str, prefix: Path) -> None:
     bin_ = root / "usr" / "bin"
     for name in (*DRIVERS[package], *(PREPROCESSOR if package == "gcc" else ())):
         copy(bin_ / f"{TRIPLE}-{name}-{MAJOR}", gcc / "programs" / name)
-        start.install(prefix / "bin" / f"{TRIPLE}-{name}", 1, f"/{GCC}")
+        start.install(prefix / "bin" / f"{HOST}-{name}", 1, f"/{GCC}")
         start.install(gcc / "bin" / name, 1, "")
     for name in INNER[package]:
         copy(root / "usr" / PARTS / name, gcc / "programs" / name)
@@ -83,15 +87,14 @@ def main(package: str, prefix: Path) -> None:
         return
     for name in BINUTILS:
         copy(bin_ / f"{TRIPLE}-{name}", gcc / "programs" / name)
-        start.install(prefix / "bin" / f"{TRIPLE}-{name}", 1, f"/{GCC}")
+        start.install(prefix / "bin" / f"{HOST}-{name}", 1, f"/{GCC}")
     for name in FOR_GCC:
         start.install(gcc / TRIPLE / "bin" / name, 2, "")
     for name in LIBRARIES:
         copy(start.library(name), gcc / "runtime" / name)
     for pattern in TARGET_FILES:
         for path in sorted((root / "usr" / PARTS).glob(pattern)):
-            if not path.name.startswith("crtoffload"):
-                copy(path, gcc / PARTS / path.name)
+            copy(path, gcc / PARTS / path.name)
     # ld and ar load it, so it is of the programs' world.
     copy(root / "usr" / PARTS / "liblto_plugin.so", gcc / "programs" / "liblto_plugin.so")
     (gcc / PARTS / "liblto_plugin.so").symlink_to("../../../../programs/liblto_plugin.so")
@@ -114,7 +117,7 @@ class Starter:
     def _compile(self, up: int, down: str) -> Path:
         names = [self._work / f"start{len(self._made)}{ending}" for ending in (".s", ".o", "")]
         assembly, object_, program = names
-        defines = (f"-DUP={up}", f'-DDOWN="{down}"', f'-DTRIPLE="{TRIPLE}"')
+        defines = (f"-DUP={up}", f'-DDOWN="{down}"', f'-DTRIPLE="{HOST}"')
         source = Path(__file__).with_name("start.c")
         bin_ = self._root / "usr" / "bin" / TRIPLE
         self._run(self._root / "usr" / PARTS / "cc1", *COMPILE, *defines, source, "-o", assembly)

@@ -146,8 +146,8 @@ __attribute__((used)) static void start(long *stack) {
   *next++ = driver ? join(argv0, gcc, "/bin/", name) : self;
   *next++ = program;
   if (driver) {
-    *next++ = join(sysroot, "--sysroot=", folder, "/sysroot");
-    *next++ = join(map, "-ffile-prefix-map=", folder, "=/usr");
+    *next++ = join(sysroot, "--sysroot=", gcc, "/sysroot");
+    *next++ = join(map, "-ffile-prefix-map=", gcc, "=/usr");
     /* What users compile finds the environment's libraries without variables, as Python does. */
     if (!build) {
       *next++ = join(specs, "-specs=", gcc, "/runpath.specs");

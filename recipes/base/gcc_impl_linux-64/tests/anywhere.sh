@@ -1,7 +1,7 @@
 # usage: anywhere.sh gcc|g++: the compiler works in a root that has nothing but the prefix, and in a
 # moved prefix; it reads nothing of the machine.
 set -euo pipefail
-tool=x86_64-linux-gnu-$1
+tool=x86_64-conda-linux-gnu-$1
 unset LD_RUN_PATH  # builders set it, and the linker reads it
 
 echo 'int answer(void) { return 42; }' > answer.c
@@ -16,7 +16,7 @@ compile() { # PREFIX OUTPUT COMMAND...
 }
 compile "$CONDA_PREFIX" here.o
 # Users' libraries find the environment's without a variable; packages get their RPATH elsewhere.
-rpath() { "$CONDA_PREFIX/bin/x86_64-linux-gnu-readelf" -d "$1" | grep -c "R.*PATH.*\[$CONDA_PREFIX/lib\]" || true; }
+rpath() { "$CONDA_PREFIX/bin/x86_64-conda-linux-gnu-readelf" -d "$1" | grep -c "R.*PATH.*\[$CONDA_PREFIX/lib\]" || true; }
 test "$(rpath here.o.so)" = 1
 CONDA_BUILD_STATE=BUILD compile "$CONDA_PREFIX" built.o
 test "$(rpath built.o.so)" = 0

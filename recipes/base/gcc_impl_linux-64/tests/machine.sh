@@ -1,7 +1,7 @@
 # In the build of a package, options that name the machine's files end the compiler. A user may give
 # them. Without such an option, it looks nowhere but in the prefix.
 set -euo pipefail
-gcc=$CONDA_PREFIX/bin/x86_64-linux-gnu-gcc
+gcc=$CONDA_PREFIX/bin/x86_64-conda-linux-gnu-gcc
 echo 'int main(void) { return 0; }' > empty.c
 
 for option in -I/usr/include/x86_64-linux-gnu "-isystem /usr/include" -L/usr/lib "-L /lib64" \
