@@ -1,4 +1,4 @@
-"""The machine's compilers, and settings that builds for another platform are told."""
+"""The machine's build tools, and settings that builds for another platform are told."""
 
 from __future__ import annotations
 
@@ -37,18 +37,17 @@ def settings_id() -> str:
 
 @functools.cache
 def toolchain(subdir: str = BUILD_PLATFORM) -> dict[str, str]:
-    """Identity of the machine's compilers and build tools: name → first line of --version.
+    """Identity of the machine's build tools: name → first line of --version.
 
     Args:
-        subdir: the platform that they compile for. For a foreign one, the emulator and the
-            settings of builders are listed, too. No tool can be asked for its C library's
-            version: it has the sha256 of the files that programs are linked with.
+        subdir: the platform that they build for. For a foreign one, the machine's compilers, the
+            emulator and the settings of builders are listed, too. No tool can be asked for its C
+            library's version: it has the sha256 of the files that programs are linked with.
 
     Raises:
         InputError: the platform is not known.
     """
-    # Not the machine's glibc: packages are compiled for that of the sysroot, a package itself.
-    tools: tuple[str, ...] = ("gcc", "g++", "ld", "cmake", "make")
+    tools: tuple[str, ...] = ("cmake", "make")
     if subdir != BUILD_PLATFORM:
         prefix = get_platform(subdir).triple
         tools = (f"{prefix}-gcc", f"{prefix}-g++", f"{prefix}-ld", "cmake", "make")

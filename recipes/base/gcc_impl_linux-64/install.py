@@ -23,9 +23,12 @@ HOST = "x86_64-conda-linux-gnu"
 GCC = f"{HOST}/gcc"
 PARTS = f"lib/gcc/{TRIPLE}/{MAJOR}"
 
-#: Programs by Debian's folder, and how they are called there.
+#: The drivers of each package.
 DRIVERS = {"gcc": ("gcc", "gcc-ar", "gcc-nm", "gcc-ranlib"), "gxx": ("g++",)}
 PREPROCESSOR = ("cpp",)
+
+#: What else build scripts call them.
+OTHER_NAMES = {"gcc": "cc", "gxx": "c++"}
 INNER = {"gcc": ("cc1", "collect2", "lto1", "lto-wrapper"), "gxx": ("cc1plus",)}
 BINUTILS = (
     *("addr2line", "ar", "as", "c++filt", "ld", "nm", "objcopy", "objdump", "ranlib", "readelf"),
@@ -80,6 +83,7 @@ def main(package: str, prefix: Path) -> None:
         copy(bin_ / f"{TRIPLE}-{name}-{MAJOR}", gcc / "programs" / name)
         start.install(prefix / "bin" / f"{HOST}-{name}", 1, f"/{GCC}")
         start.install(gcc / "bin" / name, 1, "")
+    (gcc / "bin" / OTHER_NAMES[package]).symlink_to(DRIVERS[package][0])
     for name in INNER[package]:
         copy(root / "usr" / PARTS / name, gcc / "programs" / name)
         start.install(gcc / PARTS / name, 4, "")
@@ -88,6 +92,7 @@ def main(package: str, prefix: Path) -> None:
     for name in BINUTILS:
         copy(bin_ / f"{TRIPLE}-{name}", gcc / "programs" / name)
         start.install(prefix / "bin" / f"{HOST}-{name}", 1, f"/{GCC}")
+        start.install(gcc / "bin" / name, 1, "")
     for name in FOR_GCC:
         start.install(gcc / TRIPLE / "bin" / name, 2, "")
     for name in LIBRARIES:

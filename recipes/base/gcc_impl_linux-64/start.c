@@ -136,7 +136,7 @@ __attribute__((used)) static void start(long *stack) {
         !(driver && begins(*each, "GCC_EXEC_PREFIX=")))
       *kept++ = *each;
 
-  static char argv0[PATH], sysroot[PATH], map[PATH], specs[PATH], place[PATH];
+  static char argv0[PATH], sysroot[PATH], outer[PATH], inner[PATH], specs[PATH], place[PATH];
   char *words_of_loader[count + 16], **next = words_of_loader;
   *next++ = loader;
   *next++ = "--library-path";
@@ -146,8 +146,10 @@ __attribute__((used)) static void start(long *stack) {
   *next++ = driver ? join(argv0, gcc, "/bin/", name) : self;
   *next++ = program;
   if (driver) {
-    *next++ = join(sysroot, "--sysroot=", gcc, "/sysroot");
-    *next++ = join(map, "-ffile-prefix-map=", gcc, "=/usr");
+    *next++ = join(sysroot, "--sysroot=", folder, "/sysroot");
+    /* Of these, the last that fits counts. */
+    *next++ = join(outer, "-ffile-prefix-map=", folder, "=/usr");
+    *next++ = join(inner, "-ffile-prefix-map=", gcc, "=/usr");
     /* What users compile finds the environment's libraries without variables, as Python does. */
     if (!build) {
       *next++ = join(specs, "-specs=", gcc, "/runpath.specs");

@@ -1,4 +1,4 @@
-# libgcc_s of linux-64, without the compiler that it belongs to: the machine's takes its place.
+# libgcc_s of linux-64, without the compiler that it belongs to: the environment's takes its place.
 set -euo pipefail
 
 triple=x86_64-linux-gnu
@@ -8,10 +8,9 @@ platform=("--build=$triple" "--host=$triple" "--target=$triple")
 folder=$PWD/build
 mkdir -p "$folder"/{gcc/include,build-$triple/libiberty,libiberty,$triple/libgcc}
 unset CPPFLAGS LDFLAGS LD_RUN_PATH
-wrapper=$CC
 
 # Headers that GCC generates for itself and for libgcc, by programs that run here and now.
-export CC="$DDLCE_GCC" CXX="$DDLCE_GXX" CFLAGS=-O0 CXXFLAGS=-O0
+export CFLAGS=-O0 CXXFLAGS=-O0
 (cd "$folder/build-$triple/libiberty" && "$source/libiberty/configure" "${platform[@]}" &&
   make -j"$CPU_COUNT")
 cd "$folder/gcc"
@@ -20,7 +19,7 @@ cd "$folder/gcc"
 "$source/gcc/configure" "${platform[@]}" --enable-languages=c --disable-multilib --enable-shared \
   --enable-threads=posix --with-sysroot=/ --disable-nls --enable-gnu-unique-object \
   --with-system-zlib --enable-gnu-indirect-function --with-gnu-ld --with-gnu-as \
-  --with-ld="$(command -v ld)" --with-as="$(command -v as)"
+  --with-ld="$(command -v "$LD")" --with-as="$(command -v "$AS")"
 grep -q '^#define HAVE_LD_EH_FRAME_HDR 1' auto-host.h
 # -o: not for these the whole compiler.
 make -j"$CPU_COUNT" -o xgcc -o specs libgcc.mvars tm.h tconfig.h options.h insn-constants.h \
@@ -28,7 +27,7 @@ make -j"$CPU_COUNT" -o xgcc -o specs libgcc.mvars tm.h tconfig.h options.h insn-
 
 cd "$folder/$triple/libgcc"
 map="-ffile-prefix-map=$source=/usr/src/gcc -ffile-prefix-map=$folder=/usr/src/build"
-export CC="$wrapper" CFLAGS="-g0 -O2 $map"
+export CFLAGS="-g0 -O2 $map"
 "$source/libgcc/configure" "${platform[@]}" --disable-multilib --enable-shared \
   --enable-threads=posix --prefix="$PREFIX"
 # The decimal numbers' functions are in libgcc.a alone, which is not made for anybody here.

@@ -1,4 +1,4 @@
-# libstdc++ of linux-64, without the compiler that it belongs to: the machine's takes its place.
+# libstdc++ of linux-64, without the compiler that it belongs to: the environment's takes its place.
 set -euo pipefail
 
 bash scripts/unpack.sh source

@@ -62,8 +62,8 @@ ln -s python3.11-config "$PREFIX/bin/python-config"
 "$STRIP" "$PREFIX/bin/python3.11"
 
 # What python remembers of its own making is what it compiles extensions with. On the user's
-# machine that is the user's gcc, and the folders of this build do not exist.
-config=$lib/config-3.11-$HOST
+# machine that is the gcc on PATH, and the folders of this build do not exist.
+config=$lib/config-3.11-x86_64-linux-gnu
 files=("$lib"/_sysconfigdata_*.py "$config/Makefile" "$config/python-config.py"
   "$PREFIX/bin/python3.11-config" "$PREFIX"/lib/pkgconfig/python-3.11*.pc)
 sed -i -E \

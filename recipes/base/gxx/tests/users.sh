@@ -29,6 +29,7 @@ echo '#include <math.h>
 #include <stdio.h>
 int main(int n, char **v) { return !(v && pow(n + 1, 3) == 8 && printf("ran\n") == 4); }' > program.c
 
+gcc=$CONDA_PREFIX/x86_64-conda-linux-gnu/gcc/bin
 unset LD_RUN_PATH CC CXX CFLAGS CXXFLAGS LDFLAGS CPPFLAGS CPATH CONDA_BUILD_STATE
 root=()
 if bwrap --ro-bind / / true 2> said; then
@@ -44,13 +45,13 @@ else
 fi
 for options in "" "-O2 -g -flto" "-O3 -march=native -no-pie"; do
   # shellcheck disable=SC2086
-  "${root[@]}" "$CONDA_PREFIX/bin/g++" -std=c++17 $options program.cpp -o program -pthread
+  "${root[@]}" "$gcc/g++" -std=c++17 $options program.cpp -o program -pthread
   test "$("${root[@]}" ./program)" = thrown11
   # shellcheck disable=SC2086
-  "${root[@]}" "$CONDA_PREFIX/bin/gcc" $options program.c -o program -lm
+  "${root[@]}" "$gcc/gcc" $options program.c -o program -lm
   test "$("${root[@]}" ./program)" = ran
 done
-"${root[@]}" "$CONDA_PREFIX/bin/gcc" -fPIC -fopenmp -shared -x c - -o lib.so << 'C'
+"${root[@]}" "$gcc/gcc" -fPIC -fopenmp -shared -x c - -o lib.so << 'C'
 #include <omp.h>
 int sum(void) { int s = 0;
 #pragma omp parallel for reduction(+:s)
@@ -63,8 +64,8 @@ newest=$("$readelf" -V program lib.so | grep -o 'GLIBC_2[.0-9]*' | sort -uV | ta
 test "$(printf 'GLIBC_2.28\n%s\n' "$newest" | sort -V | tail -1)" = GLIBC_2.28
 
 # Of headers and libraries, none is the machine's.
-"$CONDA_PREFIX/bin/g++" -std=c++17 -M program.cpp | tr -s ' \\' '\n\n' | grep '^/' > seen
-"$CONDA_PREFIX/bin/g++" -std=c++17 -Wl,--trace program.cpp -o program -pthread | grep '^(\?/' >> seen
+"$gcc/g++" -std=c++17 -M program.cpp | tr -s ' \\' '\n\n' | grep '^/' > seen
+"$gcc/g++" -std=c++17 -Wl,--trace program.cpp -o program -pthread | grep '^(\?/' >> seen
 if grep -v -e "$CONDA_PREFIX/" -e "^${TMPDIR:-/tmp}/" seen; then
   echo "the files above are the machine's" >&2
   exit 1

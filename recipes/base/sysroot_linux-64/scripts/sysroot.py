@@ -36,7 +36,7 @@ def main(floor: str, archive: Path, root: Path, *libraries: Path) -> None:
         floor: the glibc release, "2.28".
         archive: `glibc-RELEASE.tar.xz`.
         root: the new folder.
-        libraries: libstdc++ and libgcc_s.
+        libraries: libstdc++, libgcc_s and libgomp.
     """
     release = archive.name.removeprefix("glibc-").removesuffix(".tar.xz")
     floor = headers_of(floor, release)
@@ -58,8 +58,9 @@ def main(floor: str, archive: Path, root: Path, *libraries: Path) -> None:
         make_stub(table, soname, usr / "lib", os.environ.get("CC", "gcc"))
     for name in LINKS:
         (usr / "lib" / f"{name}.so").symlink_to(next((usr / "lib").glob(f"{name}.so.*")).name)
-    if any(soname.startswith("libstdc++") for soname in symbols):
-        (usr / "lib" / "libstdc++.so").symlink_to("libstdc++.so.6")
+    for soname in symbols:
+        if soname.startswith(("libstdc++", "libgomp")):
+            (usr / "lib" / soname.rpartition(".")[0]).symlink_to(soname)
     for name, words in SCRIPTS.items():
         (usr / "lib" / name).write_text(f"OUTPUT_FORMAT(elf64-x86-64) GROUP ( {words} )\n")
     shutil.rmtree(tables)

@@ -28,7 +28,8 @@ paths = [*include.glob("*.h"), *include.glob("sys/*.h")]
 names = sorted({str(path.relative_to(include)) for path in paths} - LEFT_OUT)
 lines = [f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in names]
 Path("all.c").write_text("#define _GNU_SOURCE\n" + "".join(lines))
-command = [os.environ["CC"], "-w", "-fsyntax-only", "-aux-info", "declared", "all.c"]
+compiler = Path(os.environ["CONDA_PREFIX"], "bin/x86_64-conda-linux-gnu-gcc")
+command = [compiler, "-w", "-fsyntax-only", "-aux-info", "declared", "all.c"]
 subprocess.run(command, check=True)
 declared = set(re.findall(r"(\w+) \([^()]*(?:\([^()]*\)[^()]*)*\);", Path("declared").read_text()))
 

@@ -5,12 +5,11 @@ _ddlce_set() {
   eval "$1=\"\$2\"; export $1"
 }
 
-# gcc-12 → g++-12, powerpc64le-linux-gnu-gcc → powerpc64le-linux-gnu-g++
+# x86_64-conda-linux-gnu-gcc → x86_64-conda-linux-gnu-g++, gcc-12 → g++-12
 _ddlce_cxx="$(echo "${CC:-no-gcc}" | sed 's/gcc\(-[0-9]*\)\{0,1\}$/g++\1/')"
 if ! "$_ddlce_cxx" -dumpversion >/dev/null 2>&1; then
-  echo "gxx_@PLATFORM@: no C++ compiler $_ddlce_cxx on this machine" >&2
-  echo "  On Debian: apt-get install @APT_GXX@. On SUSE: zypper install @ZYPPER_GXX@." >&2
-  echo "  On Red Hat: dnf install @DNF_GXX@" >&2
+  echo "gxx_@PLATFORM@: no C++ compiler $_ddlce_cxx" >&2
+  echo "@GET_GXX@" >&2
   case "${CONDA_BUILD_STATE:-}" in BUILD) exit 1 ;; TEST) return 0 ;; *) return 1 ;; esac
 fi
 

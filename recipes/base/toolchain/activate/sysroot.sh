@@ -7,7 +7,7 @@ if [ -n "${CC:-}" ]; then
   _ddlce_floor="@VERSION@"
   if [ -z "$_ddlce_glibc" ]; then
     echo "sysroot_@PLATFORM@: $CC finds no C library headers" >&2
-    echo "  On Debian: apt-get install @APT_LIBC@" >&2
+    echo "@GET_LIBC@" >&2
   elif [ "$_ddlce_glibc" -gt "${_ddlce_floor#2.}" ]; then
     echo "sysroot_@PLATFORM@: $CC compiles for glibc 2.$_ddlce_glibc, packages are declared for @VERSION@" >&2
     echo "  Build on a machine with glibc @VERSION@ or older, or raise c_stdlib_version in recipes/conda_build_config.yaml" >&2

@@ -1,6 +1,6 @@
-# usage: compile.sh FLOOR, in an environment with the compilers and this package
+# usage: compile.sh FLOOR c|c++, in an environment where the compiler is activated
 set -euo pipefail
-floor=$1
+floor=$1 language=$2
 sysroot=$CONDA_PREFIX/x86_64-conda-linux-gnu
 
 cat > program.c << 'C'
@@ -54,17 +54,15 @@ int main() {
 }
 C
 
-# COMMAND...: reads the environment's headers and GCC's own, links the environment's crt files
+# COMMAND...: reads headers, and links crt files, of the environment alone
 pure() {
   "$@" -M > seen
-  # `-x c++` in a name's place: what gcc reads as C++ has the same headers.
-  if tr -s ' \\' '\n\n' < seen | grep '^/' | grep -v -e "^$sysroot/" -e '^/usr/lib/gcc/' \
-    -e '^/opt/rh/'; then
+  if tr -s ' \\' '\n\n' < seen | grep '^/' | grep -v -e "^$sysroot/"; then
     echo "$*: the files above are the machine's" >&2
     exit 1
   fi
   "$@" -Wl,--trace -o program > linked
-  if grep '^(\?/' linked | grep -v -e "$sysroot/" -e '/lib/gcc/' -e "^${TMPDIR:-/tmp}/" -e "^$PWD"; then
+  if grep '^(\?/' linked | grep -v -e "$sysroot/" -e "^${TMPDIR:-/tmp}/" -e "^$PWD"; then
     echo "$*: linked with the files above, which are the machine's" >&2
     exit 1
   fi
@@ -72,9 +70,12 @@ pure() {
   bash "${BASH_SOURCE%/*}/low.sh" "$floor" program
 }
 
-pure "$CC" program.c -lm -lpthread -ldl
-pure "$CC" -O2 -fno-pie -no-pie program.c -lm -lpthread -ldl
-pure "$CC" -O2 -fPIE -pie program.c -lm -lpthread -ldl
-pure "$CXX" -std=c++17 program.cpp -lpthread
-pure "$CC" -std=c++17 program.cpp -lstdc++ -lpthread
-pure "$CXX" -std=c++20 -O2 -fno-pie -no-pie program.cpp -lpthread
+if [ "$language" = c ]; then
+  pure "$CC" program.c -lm -lpthread -ldl
+  pure "$CC" -O2 -fno-pie -no-pie program.c -lm -lpthread -ldl
+  pure "$CC" -O2 -fPIE -pie program.c -lm -lpthread -ldl
+else
+  pure "$CXX" -std=c++17 program.cpp -lpthread
+  pure "$CC" -std=c++17 program.cpp -lstdc++ -lpthread
+  pure "$CXX" -std=c++20 -O2 -fno-pie -no-pie program.cpp -lpthread
+fi

@@ -1,5 +1,5 @@
-# usage: cmake.sh FLOOR, in an environment with the compilers and this package: CMake takes the
-# wrappers, and what it asks its compiler for is in the sysroot.
+# usage: cmake.sh FLOOR, in an environment where the compilers are activated: CMake takes them, and
+# what it asks them for is in the environment.
 set -euo pipefail
 floor=$1
 sysroot=$CONDA_PREFIX/x86_64-conda-linux-gnu
@@ -34,9 +34,9 @@ case "$floor" in
   2.28 | 2.29) test "$(cat made/found)" = :::1 ;;
   *) test "$(cat made/found)" = 1:1::1 ;;
 esac
-grep -q 'CMAKE_C_COMPILER:.*/x86_64-linux-gnu-gcc$' made/CMakeCache.txt
-grep -q 'CMAKE_CXX_COMPILER:.*/x86_64-linux-gnu-g++$' made/CMakeCache.txt
-if realpath -m $(cat made/folders) | grep -v -e "^$(realpath "$sysroot")/" -e '/lib/gcc/'; then
+grep -q 'CMAKE_C_COMPILER:.*/x86_64-conda-linux-gnu-gcc$' made/CMakeCache.txt
+grep -q 'CMAKE_CXX_COMPILER:.*/x86_64-conda-linux-gnu-g++$' made/CMakeCache.txt
+if realpath -m $(cat made/folders) | grep -v "^$(realpath "$sysroot")/"; then
   echo "CMake searches the folders above, which are the machine's" >&2
   exit 1
 fi

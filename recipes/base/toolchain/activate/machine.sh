@@ -21,8 +21,7 @@ _ddlce_find_gcc() {
     _ddlce_seen="$_ddlce_seen $_ddlce_name is version $_ddlce_version;"
   done
   echo "gcc_@PLATFORM@: this machine has no GCC @VERSION@ for @TRIPLE@.${_ddlce_seen:+ Found:$_ddlce_seen}" >&2
-  echo "  On Debian: apt-get install @APT_GCC@. On SUSE: zypper install @ZYPPER_GCC@." >&2
-  echo "  On Red Hat: dnf install @DNF_GCC@" >&2
+  echo "@GET_GCC@" >&2
   return 1
 }
 
@@ -57,11 +56,7 @@ _ddlce_set STRIP "${_ddlce_tool}strip"
 _ddlce_set READELF "${_ddlce_tool}readelf"
 _ddlce_set HOST "@TRIPLE@"
 _ddlce_set BUILD "$(uname -m)-linux-gnu"
-_ddlce_set CPPFLAGS "-isystem $_ddlce_prefix/include"
-_ddlce_set CFLAGS "-O2 -fPIC -fstack-protector-strong$_ddlce_map -isystem $_ddlce_prefix/include"
-_ddlce_set LDFLAGS "-Wl,-O2 -Wl,--sort-common -Wl,--as-needed -Wl,-z,relro -Wl,--build-id=none -Wl,-rpath,$_ddlce_prefix/lib -Wl,-rpath-link,$_ddlce_prefix/lib -L$_ddlce_prefix/lib"
-# The prefix's .pc files only: the machine's libraries must not be found.
-_ddlce_set PKG_CONFIG_LIBDIR "$_ddlce_prefix/lib/pkgconfig:$_ddlce_prefix/share/pkgconfig"
+@FLAGS@
 
 unset _ddlce_cc _ddlce_tool _ddlce_prefix _ddlce_map
 unset -f _ddlce_set _ddlce_find_gcc
