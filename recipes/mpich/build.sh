@@ -15,13 +15,14 @@ ln -sf libmpi.so.12 lib/libmpi.so
 ln -sf libmpi_abi.so.1 lib/libmpi_abi.so
 
 # The wrappers call the compiler that is active ($CC, $CXX), not the machine's `cc`, unless that
-# is a wrapper itself: `CC=mpicc ./configure` is usual, and would call itself for ever.
+# is a wrapper itself: `CC=mpicc ./configure` is usual, and would call itself for ever. Where there
+# is none, they call this environment's, if it has one.
 use_active_compiler() {
   local variable=$1 fallback=$2
   shift 2
   for script in "$@"; do
     grep -qx "$variable=\"$fallback\"" "$script"
-    sed -i "s|^$variable=\"$fallback\"\$|case \"\${$variable:-}\" in '' \| mpi* \| */mpi*) $variable=$fallback ;; esac|" "$script"
+    sed -i "s|^$variable=\"$fallback\"\$|case \"\${$variable:-}\" in '' \| mpi* \| */mpi*) $variable=$fallback ;; esac\nPATH=\$PATH:\$prefix/x86_64-conda-linux-gnu/gcc/bin|" "$script"
   done
 }
 use_active_compiler CC cc bin/mpicc bin/mpicc_abi

@@ -15,8 +15,9 @@ export CFLAGS=-O0 CXXFLAGS=-O0
   make -j"$CPU_COUNT")
 cd "$folder/gcc"
 # Where ld and as are is not found out here. Without them, libgcc_s has no dl_iterate_phdr, and
-# every C++ exception ends the program.
-"$source/gcc/configure" "${platform[@]}" --enable-languages=c --disable-multilib --enable-shared \
+# every C++ exception ends the program. GENERATOR_FILE: its questions are asked without GMP's header,
+# which the generators do not need.
+CPPFLAGS=-DGENERATOR_FILE "$source/gcc/configure" "${platform[@]}" --enable-languages=c --disable-multilib --enable-shared \
   --enable-threads=posix --with-sysroot=/ --disable-nls --enable-gnu-unique-object \
   --with-system-zlib --enable-gnu-indirect-function --with-gnu-ld --with-gnu-as \
   --with-ld="$(command -v "$LD")" --with-as="$(command -v "$AS")"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MENDED", "install"]
 
-#: Module → the function of `private_caches.mends` that runs it, mended.
+#: Module → the function of `private_caches.mends`, or MODULE:FUNCTION, that runs it, mended.
 MENDED = {
     "jupyter_server.services.contents.filecheckpoints": "temporary_folder",
     "keras.src.backend.config": "keras_home",
@@ -54,9 +54,11 @@ class _Finder:
             run = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
-                from private_caches import mends
+                import importlib
 
-                getattr(mends, MENDED[name])(module, run)
+                where, _, mend = MENDED[name].rpartition(":")
+                mends = importlib.import_module(where or "private_caches.mends")
+                getattr(mends, mend)(module, run)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
