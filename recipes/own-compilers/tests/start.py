@@ -1,44 +1,48 @@
 """What a Python that nobody activated finds, and what a user has set."""
 
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-SHOW = (
-    "import os, shutil; print(os.environ['CC'], os.environ['CXX'], shutil.which(os.environ['CXX']))"
-)
+TARGET = "x86_64-conda-linux-gnu"
+FOLDERS = f"{sys.base_prefix}/bin:{sys.base_prefix}/{TARGET}/gcc/bin"
 
 
-def show(**variables: str) -> list[str]:
+def run(script: str, **variables: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-I", "-c", SHOW],
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=True
     )
-    assert done.stderr == ""
-    return done.stdout.split()
+    assert done.stderr == "", done.stderr
+    return done.stdout.strip()
 
 
-prefix = sys.base_prefix
-ours = [f"x86_64-conda-linux-gnu-{name}" for name in ("gcc", "g++")]
-assert show() == [*ours, f"{prefix}/bin/{ours[1]}"]
-assert show(PATH="/nonexistent") == [*ours, f"{prefix}/bin/{ours[1]}"]
-# A compiler that is given on purpose is respected, and so is the order of PATH.
-assert show(CC="mine", CXX="c++", PATH="/nonexistent")[:2] == ["mine", "c++"]
-path = subprocess.run(
-    [sys.executable, "-c", "import os; print(os.environ['PATH'])"],
-    env={"PATH": f"/first:{prefix}/bin"},
-    capture_output=True,
-    text=True,
-    check=True,
-)
-assert path.stdout == f"/first:{prefix}/bin\n"
+def path(**variables: str) -> str:
+    return run("import os; print(os.environ['PATH'])", **variables)
 
-# A source package for this Python, compiled and linked by what setuptools asks for.
+
+# The machine's programs come first, and CC and CXX are the user's.
+assert path(PATH="/first") == f"/first:{FOLDERS}"
+assert path(PATH=f"/first:{FOLDERS}") == f"/first:{FOLDERS}"
+assert path().endswith(f":{FOLDERS}")
+assert run("import os; print({'CC', 'CXX'} & os.environ.keys())") == "set()"
+
+# PyTorch's compiler: the user's, unless it is too old.
+with tempfile.TemporaryDirectory() as folder:
+    for version in ("8.5.0", "10.2.1"):
+        program = Path(folder, f"g++-{version}")
+        program.write_text(f"#!/bin/sh\necho 'g++ (GCC) {version} 20210514 (Red Hat)'\n")
+        program.chmod(0o755)
+    for given, taken in {
+        "": f"{TARGET}-g++",
+        "/no/such/g++": "/no/such/g++",
+        f"{folder}/g++-8.5.0": f"{TARGET}-g++",
+        f"{folder}/g++-10.2.1 -m64": f"{folder}/g++-10.2.1 -m64",
+    }.items():
+        script = "from own_compilers import torch_compilers; print(torch_compilers.cxx())"
+        assert run(script, CXX=given, PATH="/bin") == taken, given
+
+# A source package for this Python, compiled and linked by the names that setuptools asks for.
 with tempfile.TemporaryDirectory() as folder:
     source = Path(folder, "answer.c")
     source.write_text(
@@ -47,14 +51,10 @@ with tempfile.TemporaryDirectory() as folder:
         "PyMODINIT_FUNC PyInit_answer(void) { return PyModule_Create(&m); }\n"
     )
     script = (
-        "import shlex, subprocess, sysconfig, os\n"
-        "command = [os.environ['CC'], '-shared', '-fPIC', '-I' + sysconfig.get_path('include')]\n"
+        "import subprocess, sysconfig, sys\n"
+        "command = ['gcc', '-shared', '-fPIC', '-I' + sysconfig.get_path('include')]\n"
         f"command += [{str(source)!r}, '-o', {folder!r} + '/answer.so']\n"
         "subprocess.run(command, check=True)\n"
-        f"import sys; sys.path.insert(0, {folder!r}); import answer; print(answer.__name__)\n"
+        f"sys.path.insert(0, {folder!r}); import answer; print(answer.__name__)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], env={}, capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "answer\n", done.stderr
-    assert shutil.which("x86_64-conda-linux-gnu-gcc", path=f"{prefix}/bin")
+    assert run(script, PATH="/nonexistent") == "answer"
