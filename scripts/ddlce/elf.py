@@ -51,6 +51,8 @@ class Elf:
         undefined: the symbols without a version that it needs, but for weak ones.
         exports: the symbols that it defines for others.
         offers: version of glibc → the symbols that it defines of it.
+        requires: soname → the versions that it needs of that library, `GLIBCXX_3.4.30`.
+        versions: those that it defines.
     """
 
     machine: str
@@ -65,6 +67,8 @@ class Elf:
     undefined: frozenset[str] = field(default=frozenset(), repr=False)
     exports: frozenset[str] = field(default=frozenset(), repr=False)
     offers: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    requires: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
+    versions: frozenset[str] = frozenset()
 
 
 def read_elf(data: bytes) -> Elf | None:
@@ -97,6 +101,7 @@ def _read(elf: ELFFile) -> Elf:
     rpaths: list[str] = []
     versions: list[Version] = []
     wanted_versions: dict[int, str] = {}
+    requires: dict[str, frozenset[str]] = {}
     own_versions: dict[int, str] = {}
     for section in elf.iter_sections():
         if isinstance(section, DynamicSection):
@@ -112,9 +117,10 @@ def _read(elf: ELFFile) -> Elf:
                     rpaths += [entry for entry in text.split(":") if entry]
                     inherited = inherited or kind == "DT_RPATH"
         elif isinstance(section, GNUVerNeedSection):
-            for _, wanted in section.iter_versions():
-                for name in wanted:
-                    wanted_versions[name["vna_other"] & VERSION] = name.name
+            for library, wanted in section.iter_versions():
+                names = {name["vna_other"] & VERSION: name.name for name in wanted}
+                wanted_versions |= names
+                requires[str(library.name)] = frozenset(names.values())
         elif isinstance(section, GNUVerDefSection):
             for version, own in section.iter_versions():
                 own_versions[version["vd_ndx"]] = next(iter(own)).name
@@ -130,6 +136,8 @@ def _read(elf: ELFFile) -> Elf:
         glibc=str(max(versions)) if versions else "",
         interpreter=programs[0].get_interp_name() if programs else "",
         page=min(pages, default=0),
+        requires=requires,
+        versions=frozenset(own_versions.values()),
         **_symbols(elf, wanted_versions, own_versions),
     )
 

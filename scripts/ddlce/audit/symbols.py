@@ -31,9 +31,7 @@ def glibc_above(facts: Facts, _below: Below | None) -> Iterator[Finding]:
     for file in facts.files.values():
         for version, names in sorted((file.elf.wants if file.elf else {}).items()):
             if (needed := glibc_version(version)) and needed > floor:
-                yield Finding(
-                    "glibc-above", file.path, f"needs {_some(names)} of {version}, {hint}"
-                )
+                yield Finding("glibc-above", file.path, f"needs {some(names)} of {version}, {hint}")
     for spec in facts.index.get("depends", ()):
         match = re.match(r"__glibc >=(\d+(?:\.\d+)*)", spec)
         if match and Version(match[1]) > floor:
@@ -67,7 +65,7 @@ def undefined(facts: Facts, below: Below | None) -> Iterator[Finding]:
             yield Finding(
                 "undefined",
                 path,
-                f"needs {_some(missing)}, without a version, which is in no library beside it",
+                f"needs {some(missing)}, without a version, which is in no library beside it",
             )
 
 
@@ -92,7 +90,8 @@ def _exports(package: Path) -> frozenset[str]:
     return _read[package]
 
 
-def _some(names: frozenset[str] | tuple[str, ...]) -> str:
+def some(names: frozenset[str] | tuple[str, ...]) -> str:
+    """A few of the names, and how many more there are."""
     shown = sorted(names)[:SHOWN]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")

@@ -52,6 +52,7 @@ COMMANDS = (
     "sbom",
     "bundle",
     "env",
+    "audit",
     "module",
     "smoke",
     "report",
