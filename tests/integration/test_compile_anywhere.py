@@ -33,6 +33,46 @@ module = cpp_extension.load_inline("inline_twice", source, functions=["twice"])
 print(module.twice(torch.ones(2)).tolist())
 """
 
+#: By Inductor's other ways: a wrapper in C++, all tuned, and a package that runs without Python.
+OTHER_WAYS = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()).eval()
+x = torch.randn(4, 8)
+with torch.no_grad():
+    for options in ({"cpp_wrapper": True}, {"max_autotune": True}):
+        torch.testing.assert_close(torch.compile(model, options=options)(x), model(x))
+        torch._dynamo.reset()
+    path = torch._inductor.aoti_compile_and_package(torch.export.export(model, (x,)))
+    torch.testing.assert_close(torch._inductor.aoti_load_package(path)(x), model(x))
+print("compiled")
+"""
+
+OPERATION = """
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+REGISTER_OP("Twice").Input("x: float").Output("y: float");
+class Twice : public tensorflow::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tensorflow::OpKernelContext* context) override {
+    const auto& x = context->input(0);
+    tensorflow::Tensor* y = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, x.shape(), &y));
+    for (int i = 0; i < x.NumElements(); ++i) y->flat<float>()(i) = 2 * x.flat<float>()(i);
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("Twice").Device(tensorflow::DEVICE_CPU), Twice);
+"""
+
+LOADED = """
+import subprocess
+import tensorflow as tf
+flags = [*tf.sysconfig.get_compile_flags(), *tf.sysconfig.get_link_flags()]
+command = ["g++", "-std=c++17", "-shared", "-fPIC", "operation.cc", "-o", "operation.so", *flags]
+subprocess.run(command, check=True)
+print(tf.load_op_library("./operation.so").twice([1.0, 2.0]).numpy().tolist())
+"""
+
 DDP = """
 import torch, torch.distributed as dist
 dist.init_process_group()
@@ -125,6 +165,18 @@ def test_torch_compile(prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(COMPILED)  # Dynamo reads the source
     done = alone(prefix, tmp_path, prefix / "bin" / "python", "program.py")
     assert done.stdout == "compiled\n", done.stderr
+
+
+def test_torch_compiles_in_other_ways(prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(OTHER_WAYS)
+    done = alone(prefix, tmp_path, prefix / "bin" / "python", "program.py")
+    assert done.stdout == "compiled\n", done.stderr
+
+
+def test_operations_of_tensorflow(prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "operation.cc").write_text(OPERATION)
+    done = alone(prefix, tmp_path, prefix / "bin" / "python", "-c", LOADED)
+    assert done.stdout == "[2.0, 4.0]\n", done.stderr
 
 
 def test_extensions_of_torch(prefix: Path, tmp_path: Path) -> None:
