@@ -23,9 +23,10 @@ EOF
 # another glibc than the sysroot's.
 machines=(-e 's/self\.add_multiarch_paths()/pass/'
   -e "s/add_dir_to_list(self\.compiler\.[a-z]*_dirs, '\/usr\/local\/[a-z]*')/pass/"
-  -e "s/curses_includes\.append('\/usr\/include\/ncursesw')/pass/")
+  -e "s/curses_includes\.append('\/usr\/include\/ncursesw')/pass/"
+  -e "s/library_dirs=\\['\\/usr\\/lib\\/termcap'\\],/library_dirs=[],/")
 sed "${machines[@]}" setup.py > setup.new
-test "$(diff setup.py setup.new | grep -c '^>')" -eq 4
+test "$(diff setup.py setup.new | grep -c '^>')" -eq 5
 mv setup.new setup.py
 # The same of its configure script, whose every question about curses the compiler would refuse.
 grep -q ' -I/usr/include/ncursesw"$' configure

@@ -46,24 +46,28 @@ class Pool:
         return {o.name for made in self.own.values() for o in made} | self.shared.keys()
 
     def lose(self, tools: set[str]) -> None:
-        """Remove recipes whose packages need an absent one, until none does."""
-        while lost := self._lost(tools):
-            for recipe, missing in lost.items():
-                self.absent.setdefault(recipe, f"needs {', '.join(missing)}")
-                self.own.pop(recipe, None)
-                self.shared = {p: s for p, s in self.shared.items() if s.name != recipe}
+        """Remove what needs an absent package, until nothing does."""
+        while True:
+            names = self.names
+            lost = {recipe: self._missing(made, names, tools) for recipe, made in self.own.items()}
+            # What is noarch was tested where it was built; here it only runs. A recipe may make
+            # some for one platform each, as the activations of compilers: the others stay.
+            idle = {p: _output(step, p).run_deps - names for p, step in self.shared.items()}
+            if not any(lost.values()) and not any(idle.values()):
+                return
+            why = {recipe: missing for recipe, missing in lost.items() if missing}
+            for package in [package for package, missing in idle.items() if missing]:
+                why.setdefault(self.shared.pop(package).name, idle[package])
+            self.own = {recipe: made for recipe, made in self.own.items() if not lost[recipe]}
+            left = self.own.keys() | {step.name for step in self.shared.values()}
+            for recipe in why.keys() - left:
+                self.absent.setdefault(recipe, f"needs {', '.join(sorted(why[recipe]))}")
 
-    def _lost(self, tools: set[str]) -> dict[str, list[str]]:
-        names = self.names
-        missing = {
-            recipe: {d for o in made for d in o.host_deps | o.run_deps | o.test_deps} - names
-            | {d for o in made for d in o.build_deps} - tools
-            for recipe, made in self.own.items()
-        }
-        for package, step in self.shared.items():
-            # It was tested where it was built; here it only runs.
-            missing.setdefault(step.name, set()).update(_output(step, package).run_deps - names)
-        return {recipe: sorted(found) for recipe, found in missing.items() if found}
+    @staticmethod
+    def _missing(made: Iterable[Output], names: set[str], tools: set[str]) -> frozenset[str]:
+        """What a recipe of the target needs and there is not."""
+        needs = {d for o in made for d in o.host_deps | o.run_deps | o.test_deps} - names
+        return frozenset(needs | {d for o in made for d in o.build_deps} - tools)
 
 
 @dataclass(frozen=True)
