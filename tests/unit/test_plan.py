@@ -47,6 +47,7 @@ def test_digest_does_not_depend_on_where_the_tree_is(tree: MiniTree, tmp_path: P
         ("lib", "build.sh", {"lib"}),
         ("app", "recipe.yaml", {"app"}),
         ("lib", "tests/extra.py", set()),  # a developer's: it goes into no package
+        ("lib", "README.md", set()),
         ("app", "tests.py", {"app"}),
     ],
 )

@@ -29,13 +29,14 @@ def load_recipe(path: Path) -> Recipe:
     folder = path.parent
     recipe = Recipe(folder.name, path, folder, data, ())
     local = [str(source["path"]) for source in recipe.sources() if source.get("path")]
-    in_tests = [*_packaged_tests(data), *local]
-    # Tests for developers make no package: another word in one must not rebuild what stands on it.
+    taken = [*_packaged_tests(data), *local]
+    # Tests for developers, and a page on the recipe, make no package: another word in one must not
+    # rebuild what stands on it.
     files = [
         file
         for file in _walk(folder)
-        if not file.is_relative_to(folder / "tests")
-        or any(_is_taken(str(file.relative_to(folder)), words) for words in in_tests)
+        if not (file.is_relative_to(folder / "tests") or file == folder / "README.md")
+        or any(_is_taken(str(file.relative_to(folder)), words) for words in taken)
     ]
     for name in local:
         if not (folder / name).resolve().is_relative_to(folder):
