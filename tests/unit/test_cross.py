@@ -102,6 +102,25 @@ def test_the_table_of_absences_takes_out_what_depends_on_them(compiled: MiniTree
     assert caught.value.message == f"app is not built for {PPC}: needs lib"
 
 
+def test_a_recipe_s_other_noarch_packages_stay(compiled: MiniTree) -> None:
+    """As activations of compilers: one for each platform, of one recipe."""
+    (compiled.recipe("tools") / "recipe.yaml").write_text(
+        "outputs:\n"
+        + "".join(
+            f"  - package: {{name: {name}, version: '1'}}\n"
+            f"    build: {{noarch: generic, string: 'h${{{{ digest }}}}_0', script: 'true'}}\n"
+            f"    requirements: {{run: [{run}]}}\n"
+            for name, run in (("for-lib", "lib"), ("for-all", ""))
+        )
+    )
+    compiled.recipe("user", run="for-lib")
+    plan = absent(compiled, f"{PPC}: {{lib: none}}\n")
+    assert "tools" in plan.steps
+    assert {name: why for name, why in plan.absent.items() if name in ("tools", "user")} == {
+        "user": "needs for-lib"
+    }
+
+
 def test_the_table_may_name_a_set_s_room(compiled: MiniTree) -> None:
     room = compiled.settings.recipes / "sets/extra/heap"
     room.mkdir(parents=True)
