@@ -83,7 +83,8 @@ x = torch.full((4, 8), float(dist.get_rank() + 1))
 step(x).backward()
 plain = torch.nn.Linear(8, 1)
 plain.load_state_dict(model.module.state_dict())
-sum(plain(torch.full((4, 8), float(r + 1))).pow(2).mean() / 2 for r in (0, 1)).backward()
+ranks = range(dist.get_world_size())
+sum(plain(torch.full((4, 8), r + 1.0)).pow(2).mean() / len(ranks) for r in ranks).backward()
 torch.testing.assert_close(model.module.weight.grad, plain.weight.grad)
 print("averaged by", dist.get_backend())
 """
@@ -167,6 +168,7 @@ def test_torch_compile(prefix: Path, tmp_path: Path) -> None:
     assert done.stdout == "compiled\n", done.stderr
 
 
+@pytest.mark.slow
 def test_torch_compiles_in_other_ways(prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(OTHER_WAYS)
     done = alone(prefix, tmp_path, prefix / "bin" / "python", "program.py")
@@ -226,6 +228,25 @@ def test_ranks_train_a_compiled_model(prefix: Path, tmp_path: Path) -> None:
     done = alone(prefix, tmp_path, "/bin/sh", "-c", command, shell=True, PATH=f"{prefix}/bin:/bin")
     said = [line.rpartition("] ")[2] for line in done.stdout.splitlines()]
     assert said == ["averaged by ddl"] * 2, done.stderr
+
+
+@pytest.mark.slow
+def test_ranks_of_a_host_compile_each_kernel_once(prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(DDP)
+    compiler = tmp_path / "counted"
+    compiler.write_text(
+        "#!/bin/sh\n"
+        f'for word; do case "$word" in *.cpp) echo "$word" >> {tmp_path}/log ;; esac; done\n'
+        f'exec {prefix}/bin/x86_64-conda-linux-gnu-g++ "$@"\n'
+    )
+    compiler.chmod(0o755)
+    command = "ddlrun -H localhost:3 python program.py"
+    variables = {"PATH": f"{prefix}/bin:/bin", "CXX": str(compiler)}
+    done = alone(prefix, tmp_path, "/bin/sh", "-c", command, shell=True, **variables)
+    assert done.returncode == 0, done.stderr
+    compiled = (tmp_path / "log").read_text().splitlines()
+    assert compiled
+    assert len(compiled) == len(set(compiled))
 
 
 def test_a_sites_old_compiler_is_no_trouble(prefix: Path, tmp_path: Path) -> None:

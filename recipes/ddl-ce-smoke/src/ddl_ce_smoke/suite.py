@@ -225,6 +225,9 @@ class Suite:
                 continue
             job = self._launch(module, [], 1)
             yield from job_cases(job, name, rank_cases(job, name))
+        if not self.options.quick and "own-compilers" in self.environment.recorded:
+            job = self._launch("compiled", [], 1)
+            yield from job_cases(job, "torch.compile", rank_cases(job, "torch.compile"))
 
     def _benchmark(self) -> Iterable[Case]:
         arguments = ["--ranks", self._counts(), *["--quick"] * self.options.quick]
