@@ -24,6 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from lms.errors import InplaceError
 from lms.hooks.layer_checks import check_layers, find_layers
 from lms.paging.tensors import nbytes_of
+from lms.planning.recompute_policy import RecomputableLayer
 from lms.planning.trace import Shape
 
 #: The calls of `recompute` that have not been removed.
@@ -53,25 +54,19 @@ class LayerObserver(Protocol):
         """The layer is not computed again any more."""
 
 
-class WatchedLayer:
-    """One layer; stands in for its `forward`.
-
-    Attributes:
-        recomputed_shapes: shapes of its first tensor with which it is computed again in backward.
-        excluded: the reason why it never is; empty if it may be.
-    """
+class WatchedLayer(RecomputableLayer):
+    """One layer; stands in for its `forward`."""
 
     def __init__(self, name: str, module: nn.Module) -> None:
-        self.name, self.module = name, module
+        super().__init__(name)
+        self.module = module
         own: Any = module.__dict__.get("forward")  # not its class's
         copied = isinstance(own, WatchedLayer)  # with a model, by copying that
         self.own: Any = own.own if copied else own
         self.__wrapped__: Callable[..., Any] = own.__wrapped__ if copied else module.forward
-        self.recomputed_shapes, self.excluded = set[Shape](), ""
         if any(isinstance(inner, nn.SyncBatchNorm) for inner in module.modules()):
             self.excluded = "it talks to other ranks, which may choose otherwise"
         self.observer: LayerObserver | None = None
-        self.number = -1
 
     def attach(self, observer: LayerObserver, number: int) -> None:
         """LMS takes a part in it from now on."""
@@ -79,7 +74,8 @@ class WatchedLayer:
 
     def detach(self) -> None:
         """LMS takes no part in it any more."""
-        self.observer, self.recomputed_shapes = None, set()
+        super().detach()
+        self.observer = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The layer's forward."""

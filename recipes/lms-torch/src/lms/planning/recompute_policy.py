@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from lms.paging.device import TransferRates
 from lms.planning.plan import Plan
@@ -15,22 +14,22 @@ from lms.planning.trace import LayerCall, Shape, Trace
 Choice = dict[tuple[int, Shape], RecomputeCost]
 
 
-class RecomputableLayer(Protocol):
+class RecomputableLayer:
     """A layer that may be computed again.
 
     Attributes:
         number: among all such layers.
-        recomputed_shapes: shapes (of its first tensor) with which it is computed again.
+        recomputed_shapes: shapes of its first tensor with which it is computed again in backward.
         excluded: the reason why it never is; empty if it may be.
     """
 
-    name: str
-    number: int
-    recomputed_shapes: set[Shape]
-    excluded: str
+    def __init__(self, name: str) -> None:
+        self.name, self.number = name, -1
+        self.recomputed_shapes, self.excluded = set[Shape](), ""
 
     def detach(self) -> None:
         """LMS takes no part in it any more."""
+        self.recomputed_shapes = set()
 
 
 @dataclass
