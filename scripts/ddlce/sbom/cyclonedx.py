@@ -100,7 +100,11 @@ def _evidence(component: model.Component) -> ComponentEvidence | None:
             DisjunctiveLicense(name=name, text=AttachedText(content=text))
             for name, text in component.texts.items()
         ],
-        occurrences=[Occurrence(location=path) for path in component.compiled],
+        # The library sorts occurrences by their references; without one, by chance.
+        occurrences=[
+            Occurrence(bom_ref=f"{component.purl}#{path}", location=path)
+            for path in component.compiled
+        ],
     )
 
 
