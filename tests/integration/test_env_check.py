@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
 
+import ddlce
 from ddlce.trees import remove_tree
 from support.minienv import Site
 from support.overlays import pip, run_bash, wheel
+from support.run import run
 
 SITE_PACKAGES = "lib/python3.11/site-packages"
 
@@ -63,14 +66,7 @@ def test_check_names_modules_and_programs_under_other_names(
 
 def test_check_imports_what_was_installed(user: Site, overlay: Path, tmp_path: Path) -> None:
     """And names libraries that nobody has: a package may keep the fault to itself at first."""
-    library = tmp_path / "libgone.so.13"
-    subprocess.run(
-        ["cc", "-shared", f"-Wl,-soname,{library.name}", "-o", library, "-xc", "/dev/null"],
-        check=True,
-    )
-    linked = tmp_path / "_C.so"
-    words = f"cc -shared -Wl,--no-as-needed -o {linked} -xc /dev/null -xnone {library}"
-    subprocess.run(words.split(), check=True)
+    linked = linked_to_nothing(tmp_path)
     files = {
         "vision/__init__.py": "",
         "loud.py": "raise RuntimeError('no operator nms')",
@@ -78,7 +74,7 @@ def test_check_imports_what_was_installed(user: Site, overlay: Path, tmp_path: P
     }
     done = pip(overlay, wheel(tmp_path, "vision", "1.0", {**files, "vision/_C.so": ""}))
     assert done.returncode == 0, done.stderr
-    (overlay / SITE_PACKAGES / "vision" / "_C.so").write_bytes(linked.read_bytes())
+    (overlay / SITE_PACKAGES / "vision" / "_C.so").write_bytes(linked)
     checked = user.ddlce("env", "check", "mine")
     assert checked.returncode == 1
     assert checked.stdout.splitlines()[:-1] == [
@@ -86,6 +82,58 @@ def test_check_imports_what_was_installed(user: Site, overlay: Path, tmp_path: P
         "the overlay nor the release nor this machine has",
         "broken    vision 1.0: import loud fails: RuntimeError: no operator nms",
     ]
+
+
+def linked_to_nothing(folder: Path) -> bytes:
+    """A shared library that needs another, which nobody has."""
+    library, linked = folder / "libgone.so.13", folder / "_C.so"
+    for words in (
+        f"cc -shared -Wl,-soname,{library.name} -o {library} -xc /dev/null",
+        f"cc -shared -Wl,--no-as-needed -o {linked} -xc /dev/null -xnone {library}",
+    ):
+        subprocess.run(words.split(), check=True)
+    return linked.read_bytes()
+
+
+def test_pip_itself_names_libraries_that_nobody_has(site: Site, tmp_path: Path) -> None:
+    """A release with pip and ddlce; a wheel that needs the library at once, and one that may."""
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    packages = site.current / SITE_PACKAGES
+    packages.chmod(0o755)
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not (packages / path.name).exists() and path.suffix != ".pth":
+            (packages / path.name).symlink_to(path)
+    (packages / "ddlce").symlink_to(Path(ddlce.__file__).parent)
+    site.ok("env", "overlay", "mine")
+    prefix = site.clones / "mine"
+    load = "import ctypes, pathlib; ctypes.CDLL(pathlib.Path(__file__).with_name('_C.so'))"
+    wheels = {
+        name: wheel(tmp_path, name, "1.0", {f"{name}/__init__.py": text, f"{name}/_C.so": linked})
+        for linked in [linked_to_nothing(tmp_path)]
+        for name, text in (("may", ""), ("must", load))
+    }
+    hello = wheel(tmp_path, "hello", "1.0", {"hello.py": ""})
+
+    def pip_of_overlay(*words: str | Path) -> tuple[int, list[str]]:
+        done = run([prefix / "bin" / "pip", *words], env={"PIP_NO_INDEX": "1"})
+        return done.returncode, [line for line in done.stderr.splitlines() if "1.0: " in line]
+
+    assert pip_of_overlay("install", hello) == (0, [])
+    needs = (
+        "_C.so needs libgone.so.13, which neither the overlay nor the release nor this machine has"
+    )
+    file = f"may 1.0: {SITE_PACKAGES}/may/{needs}"
+    assert pip_of_overlay("install", wheels["may"]) == (0, [f"warning: {file}"])
+    status, lines = pip_of_overlay("install", wheels["must"])
+    assert (status, lines[:2]) == (
+        1,
+        [f"error: {file}", f"error: must 1.0: {SITE_PACKAGES}/must/{needs}"],
+    )
+    assert lines[2].startswith("error: must 1.0: import must fails: OSError: libgone.so.13: cannot")
+    assert pip_of_overlay("uninstall", "-y", "must", "may") == (0, [])
+    assert pip_of_overlay("install", "--no-such") == (2, [])
+    assert pip_of_overlay("install", hello) == (0, [])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from support.minienv import packages_alone
 from support.run import run
 
 
-def wheel(folder: Path, name: str, version: str, files: dict[str, str], needs: str = "") -> Path:
+def wheel(
+    folder: Path, name: str, version: str, files: Mapping[str, str | bytes], needs: str = ""
+) -> Path:
     """A wheel with these files."""
     path = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:

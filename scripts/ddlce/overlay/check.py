@@ -116,7 +116,7 @@ def check(layout: Layout, prefix: Path, overlay: Overlay, against: Path | None =
         checked.broken += unmet(mine, versions, packages.get("python", overlay.python))
         if checked.against == release:
             _check_pins(checked, overlay, pins)
-            checked.broken += missing_libraries(prefix, mine, records)
+            checked.broken += (line for _, line in missing_libraries(prefix, mine, records))
             checked.broken += _failing_imports(checked, mine)
     return checked
 

@@ -194,11 +194,21 @@ def _fill(
     for site in staging.glob("lib/python3.*/site-packages"):
         write_atomic(site / PTH, NO_USER_SITE)
     if list(release.glob("lib/python3.*/site-packages/pip/__main__.py")):
-        # The release's own pip, which installs into the venv of the Python that runs it.
-        python = shlex.quote(str(target / "bin" / "python"))
         for name in ("pip", "pip3"):
-            program = staging / "bin" / name
-            write_atomic(program, f'#!/bin/sh\nexec {python} -P -m pip "$@"\n', 0o755)
+            write_atomic(staging / "bin" / name, _pip(target, release), 0o755)
+
+
+def _pip(target: Path, release: Path) -> str:
+    """The release's own pip, which installs into the venv of the Python that runs it.
+
+    Then the release's ddlce looks at what was installed, where it knows how.
+    """
+    run = shlex.join([str(target / "bin" / "python"), "-P", "-m", "pip"])
+    if not list(release.glob("lib/python3.*/site-packages/ddlce/overlay/after_pip.py")):
+        return f'#!/bin/sh\nexec {run} "$@"\n'
+    words = [str(release / "bin" / "python"), "-I", "-m", "ddlce.overlay.after_pip", str(target)]
+    look = f'case " $* " in *" install "*) exec {shlex.join(words)} ;; esac\n'
+    return f'#!/bin/sh\n{run} "$@" || exit\n{look}'
 
 
 def pip_conf(prefix: Path) -> str:

@@ -28,8 +28,8 @@ SECONDS = 300
 
 def missing_libraries(
     prefix: Path, mine: Iterable[Distribution], records: Iterable[Record]
-) -> Iterator[str]:
-    """One line for each library that a file of the overlay needs and nobody has.
+) -> Iterator[tuple[Distribution, str]]:
+    """One line for each library that a file of the overlay needs and nobody has; whose file.
 
     Args:
         mine: its distributions.
@@ -43,10 +43,11 @@ def missing_libraries(
         elf = read_elf(data) if data.startswith(MAGIC) else None
         for soname in elf.needed if elf else ():
             if soname not in sonames:
-                yield (
+                line = (
                     f"{distribution.title}: {path.relative_to(prefix)} needs {soname}, which "
                     "neither the overlay nor the release nor this machine has"
                 )
+                yield distribution, line
 
 
 def failing_imports(prefix: Path, mine: Sequence[Distribution]) -> Iterator[str]:
