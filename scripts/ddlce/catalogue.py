@@ -10,6 +10,7 @@ from ddlce.absent import ABSENT, load_all_absent
 from ddlce.env.layout import LOCK_COPY, Layout
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
+from ddlce.origins import Origins, load_origins
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import Settings
 
@@ -24,6 +25,7 @@ class Listed:
         platforms: conda platforms that an environment with it is locked for.
         environments: those environments.
         verified: how its bytes were tested, in words.
+        origin: where its files come from, as `Origins.of` says; "" away from a tree.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Listed:
     platforms: list[str]
     environments: list[str]
     verified: str
+    origin: str
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ def list_packages(settings: Settings) -> list[Listed]:
         lock = EnvLock.load(path)
         for package in lock.packages:
             by_version.setdefault((package.name, package.version), []).append((lock, package))
-    return [_listed(name, version, uses) for (name, version), uses in sorted(by_version.items())]
+    origins = load_origins(settings)
+    return [_listed(*names, uses, origins) for names, uses in sorted(by_version.items())]
 
 
 def list_missing(settings: Settings) -> list[Missing]:
@@ -88,8 +92,14 @@ def _installed_locks(settings: Settings) -> list[Path]:
     return [prefix / LOCK_COPY for prefix in found if prefix]
 
 
-def _listed(name: str, version: str, uses: Sequence[tuple[EnvLock, LockedPackage]]) -> Listed:
+def _listed(
+    name: str,
+    version: str,
+    uses: Sequence[tuple[EnvLock, LockedPackage]],
+    origins: Origins | None,
+) -> Listed:
     licences = {package.license or "" for _, package in uses}
+    found = [origins.of(package) for _, package in uses] if origins else []
     hows = {how_verified(lock, package) for lock, package in uses}
     return Listed(
         name=name,
@@ -98,6 +108,7 @@ def _listed(name: str, version: str, uses: Sequence[tuple[EnvLock, LockedPackage
         platforms=sorted({lock.platform for lock, _ in uses}),
         environments=sorted({lock.env for lock, _ in uses}),
         verified="; ".join(sorted(hows)),
+        origin=", ".join(sorted(set().union(*found))),
     )
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The documents as a site in build/site: its generator from requirements-docs.lock, in a venv of its
-# own, and the program that draws the figures from npm. The site asks no server for anything.
+# own, the program that draws the figures from npm, and the catalogue of the locks. The site asks no server for anything.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -25,5 +25,6 @@ if ! cmp -s requirements-docs.lock "$venv/requirements.lock"; then
     --require-hashes --only-binary=:all: --requirement requirements-docs.lock
   cp requirements-docs.lock "$venv/requirements.lock"
 fi
+.venv/bin/ddlce catalogue --json > "$assets/catalogue.json"
 NO_MKDOCS_2_WARNING=1 "$venv/bin/python" -I -m mkdocs build --strict --quiet
 echo "site: $PWD/build/site/index.html"

