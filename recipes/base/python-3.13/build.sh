@@ -55,7 +55,16 @@ cd ..
 lib=$PREFIX/lib/python3.13
 rm -r "$lib"/{idlelib,tkinter,turtledemo,turtle.py} "$PREFIX/share/man"
 rm -r "$PREFIX"/bin/idle*
-rm -rf "$lib"/{test,ensurepip}
+rm -rf "$lib/test"
+
+# `python -m venv` installs this wheel, by the name that ensurepip has for it.
+rm "$lib"/ensurepip/_bundled/*.whl
+wheel=$(basename "$SRC_DIR"/bundled/pip-*.whl)
+version=${wheel#pip-}
+cp "$SRC_DIR/bundled/$wheel" "$lib/ensurepip/_bundled/"
+sed -i "s/^_PIP_VERSION = .*/_PIP_VERSION = \"${version%%-*}\"/" "$lib/ensurepip/__init__.py"
+grep -q "^_PIP_VERSION = \"${version%%-*}\"$" "$lib/ensurepip/__init__.py"
+
 ln -s python3.13 "$PREFIX/bin/python"
 ln -s python3.13-config "$PREFIX/bin/python-config"
 "$STRIP" --strip-unneeded "$lib"/lib-dynload/*.so "$PREFIX"/lib/libpython3.13.so.1.0

@@ -12,16 +12,19 @@ import os
 import readline
 import sqlite3
 import ssl
+import subprocess
 import sys
 import sysconfig
+import tempfile
 import uuid
+import venv
 import zlib
 from pathlib import Path
 from xml.etree import ElementTree
 
 PREFIX = Path(os.environ["PREFIX"]).resolve()
 LIBRARIES = "ssl crypto sqlite3 ffi lzma bz2 z readline ncursesw tinfow panelw uuid expat".split()
-LEFT_OUT = "tkinter idlelib ensurepip test _gdbm _dbm".split()
+LEFT_OUT = "tkinter idlelib test _gdbm _dbm".split()
 
 
 def check_place() -> None:
@@ -76,6 +79,16 @@ def check_processes() -> None:
         assert pool.map(abs, [-1, -2]) == [1, 2]
 
 
+def check_environments() -> None:
+    """`python -m venv` makes an environment with a pip of its own, with no network."""
+    with tempfile.TemporaryDirectory() as folder:
+        mine = Path(folder) / "mine"
+        venv.create(mine, with_pip=True, symlinks=True)
+        asked = [mine / "bin/python", "-I", "-m", "pip", "--version"]
+        said = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
+        assert str(mine.resolve()) in said, said
+
+
 def check_sysconfig() -> None:
     """What extensions are compiled with: this prefix, the user's gcc, no folder of the build."""
     variables = sysconfig.get_config_vars()
@@ -103,6 +116,7 @@ if __name__ == "__main__":
     check_libraries()
     check_certificates()
     check_processes()
+    check_environments()
     check_sysconfig()
     check_byte_code()
     print(sys.version)
