@@ -53,6 +53,23 @@ def test_the_room_s_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
     run_suite(prefix, room, tmp_path, *chosen, variables=variables)
 
 
+#: The files with tests in which a launcher starts its ranks again, 20 times; 200 times: slow.
+RESTARTS = {"ddl-torch/tests": "test_restarts.py", "horovod/tests": "test_horovod_runner.py"}
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("room", RESTARTS)
+def test_restarts(prefix: Path, tmp_path: Path, room: str) -> None:
+    run_suite(prefix, room, tmp_path, RESTARTS[room], "-m", "not slow", "-k", "ranks_again")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3 * 3600)
+@pytest.mark.parametrize("room", RESTARTS)
+def test_many_restarts(prefix: Path, tmp_path: Path, room: str) -> None:
+    run_suite(prefix, room, tmp_path, RESTARTS[room], "-m", "slow", "-k", "ranks_again")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
@@ -61,7 +78,7 @@ def test_the_room_s_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
 )
 def test_the_room_s_long_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
     """Among them: the same cases on one and on four ranks."""
-    run_suite(prefix, f"{room}/tests", tmp_path)
+    run_suite(prefix, f"{room}/tests", tmp_path, "-k", "not ranks_again")
 
 
 @pytest.mark.parametrize("part", OF_RANKS)

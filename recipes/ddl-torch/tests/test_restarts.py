@@ -34,6 +34,34 @@ if rank == 0:
     print(f"came to the end at attempt {attempt}")
 """
 
+# Lightning starts rank 1 itself. A rank of the attempt's number ends by itself, but in the last.
+FITS = """
+import os, sys
+import lightning, torch
+from lightning.pytorch.plugins.environments import LightningEnvironment
+from lightning.pytorch.strategies import DDPStrategy
+attempt, last = map(int, sys.argv[1:])
+
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Linear(4, 1)
+    def training_step(self, batch, index):
+        if index == 1 and self.global_rank == attempt % 2 and attempt < last:
+            os._exit(7)
+        return self.net(batch).square().mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+trainer = lightning.Trainer(
+    accelerator="cpu", devices=2, strategy=DDPStrategy(process_group_backend="ddl"),
+    plugins=[LightningEnvironment()], max_steps=3, logger=False, enable_checkpointing=False,
+    enable_progress_bar=False, enable_model_summary=False)
+trainer.fit(Model(), torch.utils.data.DataLoader(torch.randn(64, 4), 4))
+if trainer.global_rank == 0:
+    print("came to the end at attempt", attempt)
+"""
+
 # Ranks that meet by a store in a file, which earlier ranks have left.
 MEETS = """
 import os, sys
@@ -89,6 +117,20 @@ def test_torchrun_starts_the_ranks_again(times: int, tmp_path: Path) -> None:
     result = run([*TORCHRUN, *words], timeout=60 + 60 * times)
     assert result.returncode == 0, result.stderr[-4000:]
     assert result.stdout == f"came to the end at attempt {times}\n"
+
+
+@pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_lightning_starts_its_ranks_again(times: int, tmp_path: Path) -> None:
+    pytest.importorskip("lightning")
+    program = tmp_path / "fits.py"
+    program.write_text(FITS)
+    for attempt in range(times + 1):
+        words = [sys.executable, str(program), str(attempt), str(times)]
+        result = run(words, timeout=300, DDL_TIMEOUT="120")
+        assert (result.returncode == 0) == (attempt == times), result.stderr[-4000:]
+        told = f"came to the end at attempt {times}\n" if attempt == times else ""
+        assert result.stdout == told
+        assert "timed out" not in result.stderr, result.stderr[-4000:]
 
 
 def test_a_file_that_earlier_ranks_have_left(tmp_path: Path) -> None:
