@@ -97,13 +97,20 @@ def test_pbs() -> None:
 ONE_OF_EACH = {
     **{"N": "3", "gpus": "4", "cores": "5", "time": "30", "signal": "60", "name": "another"},
     **{"queue": "high", "account": "abc123", "module": "none", "image": "registry/other:1"},
+    "overlay": "./venv",
 }
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("option", sorted(SCRIPT_VALUES.keys() - {"script", "output"}))
-def test_no_option_is_accepted_and_ignored(system: str, option: str) -> None:
+def test_no_option_is_accepted_and_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, option: str
+) -> None:
     """Each is refused, or changes the script. A new option needs a value in ONE_OF_EACH."""
+    activate = tmp_path / "venv" / "bin" / "activate"
+    activate.parent.mkdir(parents=True)
+    activate.touch()
+    monkeypatch.chdir(tmp_path)
     refused = SYSTEMS[system].refused
     base = {"N": "2", "time": "40", "module": "ddl-ce/1", "image": "registry/image:1"}
     base = {name: value for name, value in base.items() if name not in refused}
