@@ -33,7 +33,7 @@ RANKS = {
     "test_notebooks",
     "test_open_mpi",
     "test_parameter_server",
-    "test_rooms_built",
+    "test_recipe_tests_built",
     "test_sanitizers",
     "test_smoke_built",
 }
@@ -42,7 +42,7 @@ RANKS = {
 #: Files whose tests use one build of libddl for CUDA, which takes longer than they do.
 CUDA = {"test_cuda_simulated", "test_cuda_variant"}
 
-#: Rooms whose tests start no ranks, and are long: beside those that do.
+#: Recipes whose tests start no ranks, and are long: beside those that do.
 ALONE = "[lms-"
 
 

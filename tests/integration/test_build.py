@@ -69,9 +69,9 @@ def test_same_bytes_in_another_folder_at_another_time(tree: MiniTree, tmp_path: 
     )
     for copy in (tree, make_tree(tmp_path / "another" / "and-longer")):
         test = "where | grep -F $PREFIX"
-        room = copy.recipe("base", script=compile_c, test=test, run="'__glibc >=2.34,<3.0.a0'")
-        recipe = (room / "recipe.yaml").read_text().replace("noarch: generic, ", "")
-        (room / "recipe.yaml").write_text(recipe)
+        folder = copy.recipe("base", script=compile_c, test=test, run="'__glibc >=2.34,<3.0.a0'")
+        recipe = (folder / "recipe.yaml").read_text().replace("noarch: generic, ", "")
+        (folder / "recipe.yaml").write_text(recipe)
         result = copy.ddlce("build")
         assert result.returncode == 0, result.stderr
         time.sleep(1.1)
@@ -135,10 +135,10 @@ def test_debug_names_what_must_be_built_first(tree: MiniTree) -> None:
 
 
 def test_a_source_that_is_not_locked(tree: MiniTree) -> None:
-    room = tree.recipe("lib")
-    recipe = (room / "recipe.yaml").read_text()
+    folder = tree.recipe("lib")
+    recipe = (folder / "recipe.yaml").read_text()
     source = "source: {url: 'https://example.org/x.tar.gz', sha256: " + "0" * 64 + "}\n"
-    (room / "recipe.yaml").write_text(recipe + source)
+    (folder / "recipe.yaml").write_text(recipe + source)
     result = tree.ddlce("build", "lib")
     assert result.returncode == 2
     assert "is not in sources.lock" in result.stderr

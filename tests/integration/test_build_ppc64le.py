@@ -51,11 +51,11 @@ def power(tree: MiniTree) -> MiniTree:
 
 def write(tree: MiniTree, compiler: str, *tests: str) -> Path:
     script = SCRIPT.replace("COMPILER", compiler)
-    room = tree.recipe("machine", run="app", script=script, test='", "'.join(tests))
-    text = (room / "recipe.yaml").read_text().replace("noarch: generic, ", "")
+    folder = tree.recipe("machine", run="app", script=script, test='", "'.join(tests))
+    text = (folder / "recipe.yaml").read_text().replace("noarch: generic, ", "")
     needs = 'run: [app, "__glibc >=2.34"]'
-    (room / "recipe.yaml").write_text(text.replace("run: [app]", needs))
-    return room
+    (folder / "recipe.yaml").write_text(text.replace("run: [app]", needs))
+    return folder
 
 
 def test_a_package_is_built_tested_and_published(power: MiniTree) -> None:

@@ -17,7 +17,7 @@ from support.suites import run_suite
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
 
-ROOM = Path(__file__).parents[2] / "recipes" / "ddl"
+FOLDER = Path(__file__).parents[2] / "recipes" / "ddl"
 
 LIBRARY = """
 import ctypes
@@ -64,7 +64,7 @@ def test_the_cpu_variant_says_what_it_is(prefix: Path) -> None:
 def test_host_memory(
     prefix: Path, environment: dict[str, str], program: list[str], hosts: int
 ) -> None:
-    programs = ROOM / "tests" / "ranks" / "programs"
+    programs = FOLDER / "tests" / "ranks" / "programs"
     small = environment | {"DDL_SHM_CHUNK": "1024", "PYTHONDONTWRITEBYTECODE": "1"}
     if hosts:
         small["DDL_FAKE_HOSTS"] = str(hosts)

@@ -47,9 +47,9 @@ def test_sources_add_waits_for_who_writes_the_file(server: Server, settings: Set
 
 def test_sync_makes_lock_and_recipes_agree(server: Server, settings: Settings) -> None:
     wanted, unused = publish(server, "lib-1.tar"), publish(server, "unused.tar")
-    room = settings.recipes / "lib"
-    room.mkdir()
-    (room / "recipe.yaml").write_text(RECIPE.format(url=wanted.url, sha256=wanted.sha256))
+    folder = settings.recipes / "lib"
+    folder.mkdir()
+    (folder / "recipe.yaml").write_text(RECIPE.format(url=wanted.url, sha256=wanted.sha256))
     lock(settings, unused)
     before = ddlce(settings, "sources", "check")
     assert before.returncode == 1
@@ -59,7 +59,7 @@ def test_sync_makes_lock_and_recipes_agree(server: Server, settings: Settings) -
     assert done.returncode == 0, done.stderr
     assert [s.file for s in SourcesLock.load(settings.sources_lock).sources] == ["lib-1.tar"]
     assert ddlce(settings, "sources", "check").returncode == 0
-    (room / "recipe.yaml").write_text(RECIPE.format(url=wanted.url, sha256="f" * 64))
+    (folder / "recipe.yaml").write_text(RECIPE.format(url=wanted.url, sha256="f" * 64))
     wrong = ddlce(settings, "sources", "sync")
     assert wrong.returncode == 4
     assert "recipe.yaml" in wrong.stderr

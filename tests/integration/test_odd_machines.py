@@ -58,8 +58,8 @@ def test_a_package_s_test_runs_where_tmp_runs_nothing(mounts: None, elsewhere: P
     script += "chmod +x $PREFIX/bin/hello; $PREFIX/bin/hello\n"
     # The interpreter finds the program, so that this alone would not show the mount.
     script += 'cp $PREFIX/bin/hello $TMPDIR/x; "$TMPDIR/x"'
-    room = tree.recipe("tool", script=script, test="hello")
-    assert room.is_dir()
+    folder = tree.recipe("tool", script=script, test="hello")
+    assert folder.is_dir()
     done = with_noexec("/tmp", DDLCE, "build", "tool", env=tree.env())
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(tree.packages()) == 1

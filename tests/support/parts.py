@@ -93,7 +93,7 @@ RECIPES = {
     "horovod": "frameworks",
     "private-caches": "frameworks",
 }
-RECIPES_FILE = "rooms_built"
+RECIPES_FILE = "recipe_tests_built"
 
 NAMES = (*PARTS, "lms")
 

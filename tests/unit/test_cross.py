@@ -35,8 +35,8 @@ def compiled(tree: MiniTree) -> MiniTree:
     return tree
 
 
-def edit(tree: MiniTree, room: str, old: str, new: str) -> None:
-    recipe = tree.repo / "recipes" / room / "recipe.yaml"
+def edit(tree: MiniTree, folder: str, old: str, new: str) -> None:
+    recipe = tree.repo / "recipes" / folder / "recipe.yaml"
     assert old in recipe.read_text()
     recipe.write_text(recipe.read_text().replace(old, new))
 
@@ -122,9 +122,9 @@ def test_a_recipe_s_other_noarch_packages_stay(compiled: MiniTree) -> None:
 
 
 def test_the_table_may_name_a_set_s_room(compiled: MiniTree) -> None:
-    room = compiled.settings.recipes / "sets/extra/heap"
-    room.mkdir(parents=True)
-    (room / "recipe.yaml").write_text("package: {name: heap, version: '1'}\n")
+    folder = compiled.settings.recipes / "sets/extra/heap"
+    folder.mkdir(parents=True)
+    (folder / "recipe.yaml").write_text("package: {name: heap, version: '1'}\n")
     plan = absent(compiled, f"{PPC}: {{heap: half of it is compiled}}\n")
     with pytest.raises(InputError) as caught:
         plan.restrict(["heap"])

@@ -121,15 +121,15 @@ TREE = Tree(
 
 
 def findings(folder: Path, text: str, files: dict[str, str | bytes]) -> list[str]:
-    """What lint says of a room with this recipe and these files."""
-    room = folder / "recipes" / "pkg"
+    """What lint says of a recipe's folder with this recipe and these files."""
+    recipe_folder = folder / "recipes" / "pkg"
     for name, content in {"recipe.yaml": text, "build.sh": BUILD, **files}.items():
-        path = room / name
+        path = recipe_folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    (room / "src").mkdir(exist_ok=True)
-    (room / "LICENSE").write_text("Do what you like.\n")
-    recipe = load_recipe(room / "recipe.yaml")
+    (recipe_folder / "src").mkdir(exist_ok=True)
+    (recipe_folder / "LICENSE").write_text("Do what you like.\n")
+    recipe = load_recipe(recipe_folder / "recipe.yaml")
     return [str(finding) for finding in lint_recipe(linted(recipe, TREE), folder)]
 
 

@@ -32,18 +32,18 @@ def test_every_pattern_finds_a_file(part: str) -> None:
 
 
 def test_recipes_tests_belong_to_their_recipes() -> None:
-    rooms = "tests/integration/test_rooms_built.py::test_the_room_s_tests_pass"
-    assert part_of(f"{rooms}[lms-torch/tests]") == "lms"
-    assert part_of(f"{rooms}[ddl-torch/tests]") == "frameworks"
-    assert part_of(f"{rooms}[ddl/tests/launch]") == "ddl"
+    built = "tests/integration/test_recipe_tests_built.py::test_the_recipe_s_tests_pass"
+    assert part_of(f"{built}[lms-torch/tests]") == "lms"
+    assert part_of(f"{built}[ddl-torch/tests]") == "frameworks"
+    assert part_of(f"{built}[ddl/tests/launch]") == "ddl"
 
 
-@pytest.mark.parametrize("room", SWEEPS)
-def test_every_sweep_is_of_a_test_and_once_in_the_list(room: str) -> None:
-    assert len(set(SWEEPS[room])) == len(SWEEPS[room])
-    for case in SWEEPS[room]:
+@pytest.mark.parametrize("folder", SWEEPS)
+def test_every_sweep_is_of_a_test_and_once_in_the_list(folder: str) -> None:
+    assert len(set(SWEEPS[folder])) == len(SWEEPS[folder])
+    for case in SWEEPS[folder]:
         file, _, name = case.partition("::")
-        text = (TESTS.parent / "recipes" / room / file).read_text()
+        text = (TESTS.parent / "recipes" / folder / file).read_text()
         assert f"def {name.partition('[')[0]}(" in text, case
 
 

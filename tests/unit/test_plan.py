@@ -41,7 +41,7 @@ def test_digest_does_not_depend_on_where_the_tree_is(tree: MiniTree, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("room", "file", "expected"),
+    ("folder", "file", "expected"),
     [
         ("base", "build.sh", {"base", "lib"}),  # lib builds on base; app only runs with lib
         ("lib", "build.sh", {"lib"}),
@@ -52,10 +52,10 @@ def test_digest_does_not_depend_on_where_the_tree_is(tree: MiniTree, tmp_path: P
     ],
 )
 def test_a_changed_file_changes_its_recipe_and_what_builds_on_it(
-    tree: MiniTree, room: str, file: str, expected: set[str]
+    tree: MiniTree, folder: str, file: str, expected: set[str]
 ) -> None:
     before = make_plan(tree.settings)
-    path = tree.repo / "recipes" / room / file
+    path = tree.repo / "recipes" / folder / file
     path.parent.mkdir(exist_ok=True)
     path.write_text((path.read_text() if path.exists() else "") + "\n# touched\n")
     assert changed(before, make_plan(tree.settings)) == expected
@@ -76,14 +76,14 @@ def test_a_changed_file_changes_its_recipe_and_what_builds_on_it(
     ],
 )
 def test_a_changed_test_of_the_package_changes_its_recipe(tree: MiniTree, named: str) -> None:
-    room = tree.repo / "recipes" / "lib"
-    (room / "tests").mkdir()
-    (room / "tests" / "extra.py").write_text("\n")
-    recipe = room / "recipe.yaml"
+    folder = tree.repo / "recipes" / "lib"
+    (folder / "tests").mkdir()
+    (folder / "tests" / "extra.py").write_text("\n")
+    recipe = folder / "recipe.yaml"
     taken = f"{{if: unix, then: [{{script: 'true', files: {{recipe: {named}}}}}]}}"
     recipe.write_text(recipe.read_text().replace("tests: [", f"tests: [{taken}, "))
     before = make_plan(tree.settings)
-    (room / "tests" / "extra.py").write_text("# touched\n")
+    (folder / "tests" / "extra.py").write_text("# touched\n")
     assert changed(before, make_plan(tree.settings)) == {"lib"}
 
 
@@ -136,8 +136,8 @@ def test_a_cycle_names_the_recipes(tree: MiniTree) -> None:
 
 
 def test_an_export_that_is_ignored_is_no_dependency(tree: MiniTree) -> None:
-    room = tree.recipe("base")
-    recipe = room / "recipe.yaml"
+    folder = tree.recipe("base")
+    recipe = folder / "recipe.yaml"
     exporting = "requirements: {run_exports: {strong: [app]}, "
     recipe.write_text(recipe.read_text().replace("requirements: {", exporting))
     lib = tree.repo / "recipes" / "lib" / "recipe.yaml"
@@ -151,11 +151,11 @@ def test_an_export_that_is_ignored_is_no_dependency(tree: MiniTree) -> None:
 
 
 def test_an_unknown_dependency_names_recipe_and_package(tree: MiniTree) -> None:
-    room = tree.recipe("lib", build="bsae")
+    folder = tree.recipe("lib", build="bsae")
     with pytest.raises(InputError) as caught:
         make_plan(tree.settings)
     assert caught.value.message == (
-        f"{room}/recipe.yaml: lib depends on 'bsae', which no recipe makes"
+        f"{folder}/recipe.yaml: lib depends on 'bsae', which no recipe makes"
     )
 
 

@@ -45,9 +45,9 @@ def cuda_tree(tree: MiniTree, tmp_path: Path) -> MiniTree:
     recipes = tree.repo / "recipes"
     (recipes / "conda_build_config.yaml").write_text(VARIANTS)
     (recipes / "app" / "recipe.yaml").write_text(USES_CUDA)
-    room = recipes / "cuda" / "cuda-version"
-    room.mkdir(parents=True)
-    (room / "recipe.yaml").write_text(CUDA_VERSION)
+    folder = recipes / "cuda" / "cuda-version"
+    folder.mkdir(parents=True)
+    (folder / "recipe.yaml").write_text(CUDA_VERSION)
     (recipes / "nvidia").mkdir()
     (recipes / "nvidia" / "install_nvidia.py").write_text("")
     table = {"cuda": "13.0", "license": "LicenseRef-EULA", "packages": PACKAGES}
@@ -123,12 +123,12 @@ about: {license: MIT, license_file: LICENSE, summary: A toy., homepage: "https:/
 
 
 def test_a_variant_may_have_other_versions(cuda_tree: MiniTree) -> None:
-    """What uses one of them is built for it, too; a room may be left out."""
+    """What uses one of them is built for it, too; a recipe may be left out."""
     settings, recipes = cuda_tree.settings, cuda_tree.repo / "recipes"
     (recipes / "conda_build_config.yaml").write_text(VARIANTS + 'toy: ["2.*"]\n')
-    room = recipes / "follower"
-    room.mkdir()
-    (room / "recipe.yaml").write_text(NEEDS_TOY)
+    folder = recipes / "follower"
+    folder.mkdir()
+    (folder / "recipe.yaml").write_text(NEEDS_TOY)
     before = make_plan(settings, cuda="13.0")
     assert "follower-cuda130" not in before.steps
     table = {"cuda": "12.8", "license": "LicenseRef-EULA", "packages": PACKAGES}

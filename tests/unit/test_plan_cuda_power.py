@@ -120,10 +120,10 @@ def test_a_build_stands_on_the_platforms_packages_and_on_those_for_cuda(power: M
 
 def user(power: MiniTree, old: str, new: str) -> None:
     """A further recipe with a build for CUDA, as `app`."""
-    room = power.repo / "recipes" / "user"
-    room.mkdir()
+    folder = power.repo / "recipes" / "user"
+    folder.mkdir()
     text = APP.replace("name: app", "name: user").replace("build.sh", "true")
-    (room / "recipe.yaml").write_text(text.replace(old, new))
+    (folder / "recipe.yaml").write_text(text.replace(old, new))
 
 
 def test_a_build_for_cuda_stands_on_others_builds_for_it(power: MiniTree) -> None:
@@ -168,10 +168,10 @@ def test_what_there_is_not_is_absent_with_its_reason(power: MiniTree) -> None:
     plan = make_plan(power.settings, POWER, VERSION)
     assert plan.absent == {"gpu-cuda124": "there is no such GPU"}
     assert make_plan(power.settings, POWER).absent == {}  # the platform without CUDA lacks nothing
-    room = power.repo / "recipes" / "cuda" / "more"
-    room.mkdir()
+    folder = power.repo / "recipes" / "cuda" / "more"
+    folder.mkdir()
     needs = GPU.replace("name: gpu", "name: more") + "requirements: {run: [gpu]}\n"
-    (room / "recipe.yaml").write_text(needs)
+    (folder / "recipe.yaml").write_text(needs)
     assert make_plan(power.settings, POWER, VERSION).absent["more-cuda124"] == "needs gpu"
     (power.repo / "recipes" / "absent.yaml").write_text(f"{POWER}-cuda124: {{bli: none}}\n")
     with pytest.raises(InputError, match=r"linux-ppc64le-cuda124: 'bli' is no recipe"):

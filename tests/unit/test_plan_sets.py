@@ -27,7 +27,7 @@ about: {license: MIT, license_file: LICENSE, summary: A toy., homepage: "https:/
 
 @pytest.fixture
 def with_set(tree: MiniTree, tmp_path: Path) -> MiniTree:
-    """The small tree with a wheel, and a set of another wheel and a room."""
+    """The small tree with a wheel, and a set of another wheel and a recipe."""
     recipes = tree.repo / "recipes"
     (recipes / "conda_build_config.yaml").write_text(VARIANTS)
     tree.recipe("python", version="3.11.1")
@@ -36,9 +36,9 @@ def with_set(tree: MiniTree, tmp_path: Path) -> MiniTree:
     (recipes / "wheels" / "install_wheel.py").write_text("")
     (recipes / "wheels" / "wheels.yaml").write_text("wheels:\n  plain:\n")
     (recipes / "wheels" / "more.yaml").write_text("wheels:\n  extra:\n")
-    room = recipes / "sets" / "more" / "ddl-ce-more"
-    room.mkdir(parents=True)
-    (room / "recipe.yaml").write_text(META)
+    folder = recipes / "sets" / "more" / "ddl-ce-more"
+    folder.mkdir(parents=True)
+    (folder / "recipe.yaml").write_text(META)
     metadata = ("License-Expression: MIT", "Home-page: https://x.org", "Requires-Dist: plain")
     wheels = [
         lock_wheel(make_wheel(tmp_path, "plain")),

@@ -36,10 +36,10 @@ def test_every_tracked_file_of_a_local_source_counts() -> None:
 
 
 def test_a_source_of_one_platform_counts_and_is_taken_from_the_store(tmp_path: Path) -> None:
-    room = tmp_path / "leaf"
-    (room / "parts").mkdir(parents=True)
-    (room / "parts" / "one.sh").touch()
-    (room / "recipe.yaml").write_text(
+    folder = tmp_path / "leaf"
+    (folder / "parts").mkdir(parents=True)
+    (folder / "parts" / "one.sh").touch()
+    (folder / "recipe.yaml").write_text(
         "package: {name: leaf, version: '1'}\n"
         "source:\n"
         "  - if: target_platform == 'linux-64'\n"
@@ -49,13 +49,13 @@ def test_a_source_of_one_platform_counts_and_is_taken_from_the_store(tmp_path: P
         "    else:\n"
         "      - {url: pypi://leaf==2/leaf.tar.gz, sha256: bb}\n"
     )
-    recipe = load_recipe(room / "recipe.yaml")
+    recipe = load_recipe(folder / "recipe.yaml")
     assert [source.get("sha256") for source in recipe.sources()] == ["aa", None, "bb"]
-    assert room / "parts" / "one.sh" in recipe.files
+    assert folder / "parts" / "one.sh" in recipe.files
     copied = with_stored_sources(recipe, tmp_path / "copy", lambda digest: tmp_path / digest)
     assert [source.get("url") for source in copied.sources()] == [
         (tmp_path / "aa").as_uri(),
         None,
         (tmp_path / "bb").as_uri(),
     ]
-    assert "pypi" in (room / "recipe.yaml").read_text()
+    assert "pypi" in (folder / "recipe.yaml").read_text()

@@ -1,4 +1,4 @@
-"""The tests that stand in the recipes' rooms, on the packages of the built environment.
+"""The tests that stand in the recipes' folders, on the packages of the built environment.
 
 Real ranks, real launches, and everything that must fail: other shapes on other ranks, a killed, a
 hanging and a failing rank, hosts that cannot be reached.
@@ -17,7 +17,7 @@ from support.sweeps import SWEEPS, without_sweeps
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
 
 
-#: The room of the tests that start ranks of libddl.
+#: The folder of the tests that start ranks of libddl.
 RANKS = "ddl/tests/ranks"
 
 #: Its files by the middle of their names, all but one that has runs of its own below.
@@ -30,7 +30,7 @@ OF_RANKS = sorted(
 #: The tests of each recipe that `make test` runs, but for long sweeps; `make test-full` runs all.
 #: A package's own test has run some when it was built: the cases of ddl-torch and ddl-tensorflow,
 #: and horovodrun's list of what it was built with, are not here.
-ROOMS = {
+CHOSEN = {
     "ddl/tests/launch": "",
     "ddl-torch/tests": "test_life and (dies or exception or timeouts or side_by_side)",
     "ddl-tensorflow/tests": "killed_ends_the_job or leaves_by_sys_exit",
@@ -43,14 +43,14 @@ ROOMS = {
 }
 
 
-@pytest.mark.timeout(1500)  # beside a build, rooms take three times as long
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_room_s_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
+@pytest.mark.timeout(1500)  # beside a build, they take three times as long
+@pytest.mark.parametrize("folder", CHOSEN)
+def test_the_recipe_s_tests_pass(prefix: Path, tmp_path: Path, folder: str) -> None:
     # On a simulated device, threads that wait for one another spin: five times as long beside
-    # other tests. Not elsewhere: how many threads a rank gets is what some rooms ask.
-    variables = {"OMP_NUM_THREADS": "1"} if room.startswith("lms-torch/") else {}
-    chosen = ("-m", "not slow", "-k", ROOMS[room], *without_sweeps(room))
-    run_suite(prefix, room, tmp_path, *chosen, variables=variables)
+    # other tests. Not elsewhere: how many threads a rank gets is what some of them ask.
+    variables = {"OMP_NUM_THREADS": "1"} if folder.startswith("lms-torch/") else {}
+    chosen = ("-m", "not slow", "-k", CHOSEN[folder], *without_sweeps(folder))
+    run_suite(prefix, folder, tmp_path, *chosen, variables=variables)
 
 
 #: The files with tests in which a launcher starts its ranks again, 20 times; 200 times: slow.
@@ -58,27 +58,27 @@ RESTARTS = {"ddl-torch/tests": "test_restarts.py", "horovod/tests": "test_horovo
 
 
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("room", RESTARTS)
-def test_restarts(prefix: Path, tmp_path: Path, room: str) -> None:
-    run_suite(prefix, room, tmp_path, RESTARTS[room], "-m", "not slow", "-k", "ranks_again")
+@pytest.mark.parametrize("folder", RESTARTS)
+def test_restarts(prefix: Path, tmp_path: Path, folder: str) -> None:
+    run_suite(prefix, folder, tmp_path, RESTARTS[folder], "-m", "not slow", "-k", "ranks_again")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3 * 3600)
-@pytest.mark.parametrize("room", RESTARTS)
-def test_many_restarts(prefix: Path, tmp_path: Path, room: str) -> None:
-    run_suite(prefix, room, tmp_path, RESTARTS[room], "-m", "slow", "-k", "ranks_again")
+@pytest.mark.parametrize("folder", RESTARTS)
+def test_many_restarts(prefix: Path, tmp_path: Path, folder: str) -> None:
+    run_suite(prefix, folder, tmp_path, RESTARTS[folder], "-m", "slow", "-k", "ranks_again")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    "room",
+    "folder",
     ["ddl-torch", "ddl-tensorflow", "horovod", "ddl-ce-examples", "lms-tensorflow", "lms-torch"],
 )
-def test_the_room_s_long_tests_pass(prefix: Path, tmp_path: Path, room: str) -> None:
+def test_the_recipe_s_long_tests_pass(prefix: Path, tmp_path: Path, folder: str) -> None:
     """Among them: the same cases on one and on four ranks."""
-    run_suite(prefix, f"{room}/tests", tmp_path, "-k", "not ranks_again")
+    run_suite(prefix, f"{folder}/tests", tmp_path, "-k", "not ranks_again")
 
 
 @pytest.mark.parametrize("part", OF_RANKS)
@@ -110,7 +110,7 @@ def test_many_faults(prefix: Path, tmp_path: Path, file: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_long_sweeps_of_real_ranks(prefix: Path, tmp_path: Path) -> None:
-    """Those of the other rooms are in test_the_room_s_long_tests_pass."""
+    """Those of the other recipes are in test_the_recipe_s_long_tests_pass."""
     run_suite(prefix, RANKS, tmp_path, *SWEEPS[RANKS])
 
 
