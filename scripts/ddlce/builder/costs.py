@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from ddlce.errors import InputError
@@ -100,38 +99,3 @@ def _of_logs(folder: Path, name: str) -> float:
         if text.rstrip().endswith(": done"):
             return sum(map(float, _TOOK.findall(text)))
     return 0.0
-
-
-@dataclass(frozen=True)
-class Replay:
-    """What a build would take.
-
-    Attributes:
-        seconds: from its start to its end.
-        idle: the share of the CPUs' time in which they have nothing to do.
-    """
-
-    seconds: float
-    idle: float
-
-
-def replay(plan: Plan, own: Mapping[str, float], first: Mapping[str, float], jobs: int) -> Replay:
-    """Build everything, on paper.
-
-    Args:
-        plan: the steps; all are taken to be built.
-        own: the seconds of each.
-        first: of those that can start, the one with the largest number here does.
-        jobs: how many CPUs there are, each with one recipe at a time.
-    """
-    todo, running, done, now = {*plan.steps}, dict[str, float](), set[str](), 0.0
-    below = {name: {*plan.sandbox(name)} for name in plan.steps}
-    while todo or running:
-        ready = sorted((n for n in todo if below[n] <= done), key=lambda n: (-first[n], n))
-        for name in ready[: jobs - len(running)]:
-            todo.remove(name)
-            running[name] = now + own[name]
-        ended = min(running, key=lambda name: (running[name], name))
-        now = running.pop(ended)
-        done.add(ended)
-    return Replay(now, 1 - sum(own[name] for name in plan.steps) / (now * jobs) if now else 0.0)
