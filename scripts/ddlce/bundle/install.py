@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from packaging.version import InvalidVersion, Version
 
 from ddlce.bundle.description import RELEASE
 from ddlce.engine.index import index_is_current, publish_index
+from ddlce.engine.versions import version_key
 from ddlce.engine.worker import OnProgress
 from ddlce.env.create import Created, check_machine, create
 from ddlce.env.layout import LOCK_COPY, Layout, clones, read_origin
@@ -34,6 +36,9 @@ from ddlce.smoke import smoke_command
 from ddlce.waiting import OnWait, waiting_lock
 
 BLOCK = 1 << 20
+
+#: What in a build string tells builds of one variant apart.
+DIGEST = re.compile(r"h[0-9a-f]{10}(?=_)")
 
 
 @dataclass(frozen=True)
@@ -139,7 +144,7 @@ def newer_release(layout: Layout, lock: EnvLock) -> str:
 def fill_channel(
     stage: Stage, layout: Layout, channel: Path, lock: EnvLock, on_wait: OnWait | None
 ) -> None:
-    """Make the root's channel one of the lock's packages, with those of other releases beside.
+    """Bring the lock's packages into the root's channel, which has those of all its releases.
 
     Raises:
         SourceError: a package in the bundle is not the locked one.
@@ -155,8 +160,21 @@ def fill_channel(
         with explain_os_errors(fresh):
             present |= copy_packages(stage, missing, fresh)
             copy_sboms(stage, channel)
-        packages = [(p.subdir, present[p.file]) for p in lock.packages]
-        kept = list(_kept(layout, channel, {(p.subdir, p.file) for p in lock.packages}))
+        offered = [prefix for prefix in layout.releases() if not layout.is_candidate(prefix)]
+        named, beside = _divide(
+            [lock, *(EnvLock.load(prefix / LOCK_COPY) for prefix in offered)],
+            [EnvLock.load(prefix / LOCK_COPY) for prefix in (*layout.releases(), *clones())],
+        )
+        packages, kept = (
+            [
+                (p.subdir, path)
+                for p in group
+                if (
+                    path := present.get(p.file) or (channel / p.subdir / p.file).resolve()
+                ).is_file()
+            ]
+            for group in (named, beside)
+        )
         if not index_is_current(channel, packages, kept):
             publish_index(channel, packages, kept)
 
@@ -226,18 +244,28 @@ def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> str:
     return digest.hexdigest()
 
 
-def _kept(
-    layout: Layout, channel: Path, indexed: set[tuple[str, str]]
-) -> Iterator[tuple[str, Path]]:
-    """The files in the channel that other releases and this user's clones were made from."""
-    seen = set(indexed)
-    for prefix in [*layout.releases(), *clones()]:
-        for package in EnvLock.load(prefix / LOCK_COPY).packages:
-            key = (package.subdir, package.file)
-            path = channel / package.subdir / package.file
-            if package.channel == OWN_CHANNEL and key not in seen and path.is_file():
-                seen.add(key)
-                yield package.subdir, path.resolve()
+def _divide(releases: list[EnvLock], others: list[EnvLock]) -> list[list[LockedPackage]]:
+    """The packages that the channel's index names, and those that are in it beside.
+
+    A solver must not choose between two builds of one version. So the index names that of the
+    newest release; among equals, of the first in the list.
+
+    Args:
+        releases: the locks of the root's releases.
+        others: those of candidates, and of this user's clones, whose releases may be gone.
+    """
+    named: dict[tuple[str, ...], LockedPackage] = {}
+    for lock in sorted(releases, key=lambda lock: version_key(lock.release), reverse=True):
+        for package in lock.packages:
+            variant = DIGEST.sub("", package.build)
+            named.setdefault((package.subdir, package.name, package.version, variant), package)
+    files = {(p.subdir, p.file): p for lock in (*releases, *others) for p in lock.packages}
+    for package in named.values():
+        del files[package.subdir, package.file]
+    return [
+        [package for package in group if package.channel == OWN_CHANNEL]
+        for group in (named.values(), files.values())
+    ]
 
 
 def smoke_quickly(settings: Settings, prefix: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -122,7 +123,7 @@ def say_next(settings: Settings, name: str) -> None:
     version = f"/{require_origin(prefix).release}" if is_candidate else ""
     out.print(
         "Next:\n"
-        f"  module use {layout.modulefiles(candidates=is_candidate)}/lua"
+        f"  module use {quote(f'{layout.modulefiles(candidates=is_candidate)}/lua')}"
         "    # tcl for Environment Modules\n"
         f"  module load {name}{version}\n"
         f"  ddlrun -H localhost:4 python -m ddl_ce_smoke.train",

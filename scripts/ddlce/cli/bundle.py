@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from ddlce.cli.common import JsonOption, out, print_json
 from ddlce.cli.sbom import make
+from ddlce.ownership import check_place
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import load_settings
 
@@ -49,6 +50,7 @@ def bundle(
     settings = load_settings()
     locked = EnvLock.load(lock or lock_path(settings, env, platform))
     packages = channel or settings.channel
+    check_place(packages, "the channel", site=True)
     sboms = {} if without else make(settings, locked, packages)
     done = write_bundle(settings, locked, packages, folder.absolute(), sboms)
     if json:

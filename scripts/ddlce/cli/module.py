@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -64,7 +65,7 @@ def module(
     out.print(f"{written.name}/{written.version} for {written.prefix}")
     for system, path in written.files.items():
         out.print(f"  {system}: {path}", markup=False)
-        out.print(f"    module use {written.trees[system]}", markup=False)
+        out.print(f"    module use {quote(str(written.trees[system]))}", markup=False)
     for path in written.removed:
         out.print(f"  removed {path}: its release is gone", markup=False)
     out.print(f"module load {written.name} loads {written.name}/{written.default}", markup=False)

@@ -10,6 +10,7 @@ import typer
 from ddlce.cli.common import JsonOption, err, out, print_json
 from ddlce.errors import MachineError
 from ddlce.model.envlock import EnvLock
+from ddlce.ownership import check_place
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import Settings, load_settings
 
@@ -47,6 +48,7 @@ def sbom(
     settings = load_settings()
     locked = EnvLock.load(lock or lock_path(settings, env, platform))
     packages = channel or settings.channel
+    check_place(packages, "the channel", site=True)
     made = make(settings, locked, packages)
 
     from ddlce.sbom.write import write_sboms

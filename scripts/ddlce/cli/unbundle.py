@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from shlex import quote
 
 from rich.markup import escape
 
@@ -30,16 +31,20 @@ def main() -> None:
         done = install_bundle(
             stage, said.root, older=said.older, progress=progress, on_wait=say_waiting
         )
-    _say(done)
+    say(done)
     if not said.no_smoke:
         smoke_quickly(stage.settings(said.root), done.release.prefix)
 
 
-def _say(done: Installed) -> None:
+def say(done: Installed) -> None:
+    """Say what is there now, and how it is used."""
     state = "is there already" if done.release.existed else "is installed"
     out.print(f"{escape(str(done.release.prefix))} {state}: {done.release.packages} packages")
     for system, folder in done.module.trees.items():
-        out.print(f"{system}:  module use {folder} && module load {done.module.name}", markup=False)
+        out.print(
+            f"{system}:  module use {quote(str(folder))} && module load {done.module.name}",
+            markup=False,
+        )
     out.print(f"channel:  {done.channel.as_uri()}", markup=False)
 
 
