@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ddlce.errors import InputError
 from ddlce.model.source import SourcesLock
 from ddlce.plan import make_plan, with_all_built
-from ddlce.recipes.sets import load_set_recipes, set_names, set_of
+from ddlce.recipes.sets import known_wheels, load_set_recipes, set_names, set_of
 from ddlce.settings import load_settings
 from ddlce.sources.locking import compare, set_sources
 from support.minitree import MiniTree
+from support.nvidiafiles import toolkit_wheel
 from support.wheelfiles import lock_wheel, make_wheel
 
 VARIANTS = 'python: ["3.11.* *_cpython"]\nc_stdlib_version: ["2.28"]\n'
@@ -21,6 +23,16 @@ META = """\
 package: {name: ddl-ce-more, version: "1.0"}
 build: {number: 0, string: "h${{ digest }}_0", noarch: generic, script: build.sh}
 requirements: {run: [app, extra]}
+about: {license: MIT, license_file: LICENSE, summary: A toy., homepage: "https://example.org"}
+"""
+
+CUDA_VERSION = """\
+package: {name: cuda-version, version: "${{ cuda_compiler_version }}"}
+build:
+  number: 0
+  string: h${{ digest }}_0
+  noarch: generic
+  skip: cuda_compiler_version == "None"
 about: {license: MIT, license_file: LICENSE, summary: A toy., homepage: "https://example.org"}
 """
 
@@ -86,6 +98,52 @@ def test_an_environment_has_the_set_whose_packages_it_names(with_set: MiniTree) 
     assert set_of(settings, ["app", "ddl-ce-more 1.*"]) == "more"
     assert set_of(settings, ["Extra >=1"]) == "more"
     assert set_of(settings, ["app", "plain"]) == ""
+
+
+@pytest.fixture
+def for_cuda(with_set: MiniTree, tmp_path: Path) -> MiniTree:
+    """The same, where the set is for CUDA 13.0, and its wheel needs one of NVIDIA's."""
+    recipes = with_set.repo / "recipes"
+    (recipes / "nvidia").mkdir()
+    (recipes / "nvidia" / "install_nvidia.py").write_text("")
+    entry = {"pypi": "nvidia-demo", "part": "runtime"}
+    table = {"cuda": "13.0", "license": "LicenseRef-EULA", "packages": {"libdemo": entry}}
+    (recipes / "nvidia" / "cuda130.yaml").write_text(yaml.safe_dump(table))
+    (recipes / "conda_build_config.yaml").write_text("cuda_compiler_version: [None]\n" + VARIANTS)
+    version = recipes / "cuda" / "cuda-version"
+    version.mkdir(parents=True)
+    (version / "recipe.yaml").write_text(CUDA_VERSION)
+    (recipes / "wheels" / "more.yaml").write_text('cuda: "13.0"\nwheels:\n  extra:\n')
+    needs = ("Requires-Dist: plain", "Requires-Dist: nvidia-demo")
+    metadata = ("License-Expression: MIT", "Home-page: https://x.org", *needs)
+    wheels = [
+        lock_wheel(make_wheel(tmp_path, "plain")),
+        lock_wheel(make_wheel(tmp_path, "extra", metadata=metadata)),
+        lock_wheel(toolkit_wheel(tmp_path), package="nvidia-demo"),
+    ]
+    with_set.lock_sources([source.model_dump(exclude_defaults=True) for source in wheels])
+    return with_set
+
+
+def test_a_set_for_cuda_stands_on_the_packages_of_that_cuda(for_cuda: MiniTree) -> None:
+    settings = for_cuda.settings
+    plan, whole = make_plan(settings, extra="more"), make_plan(settings, cuda="13.0", extra="more")
+    assert plan.steps["extra"].after == {"libdemo-cuda130", "pip", "plain", "python"}
+    assert plan.steps["extra"].recipe.cuda == "13.0"
+    assert {n: s.digest for n, s in whole.steps.items()} == {
+        n: s.digest for n, s in plan.steps.items()
+    }
+    without = make_plan(settings, cuda="13.0")
+    assert plan.steps.keys() - without.steps.keys() == {"extra", "ddl-ce-more"}
+    assert known_wheels(settings, "more").keys() == {"extra", "nvidia-demo", "plain"}
+
+
+def test_a_set_for_a_cuda_that_is_not_there_is_refused(for_cuda: MiniTree) -> None:
+    table = for_cuda.repo / "recipes" / "wheels" / "more.yaml"
+    table.write_text('cuda: "12.0"\nwheels:\n  extra:\n')
+    with pytest.raises(InputError, match=r"there are no packages for CUDA 12\.0") as caught:
+        make_plan(for_cuda.settings, extra="more")
+    assert caught.value.hint == "there are for 13.0"
 
 
 def test_what_cannot_be_is_refused(with_set: MiniTree) -> None:

@@ -11,7 +11,7 @@ from ddlce.plan.model import Plan
 from ddlce.plan.steps import StepMaker
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.recipes import load_cuda_recipes
-from ddlce.recipes.sets import load_set_recipes
+from ddlce.recipes.sets import load_set_recipes, set_cuda
 from ddlce.settings import Settings
 
 
@@ -75,6 +75,7 @@ def add_set(settings: Settings, name: str, plan: Plan) -> Plan:
             f"the set {name} is built on {BUILD_PLATFORM}, not for {plan.subdir}",
             f"leave --platform out: its noarch packages are there for {plan.subdir}, too",
         )
-    recipes = load_set_recipes(settings, name)
-    found = add_steps_beside(settings, recipes, without_cuda(plan)).steps
-    return replace(plan, steps={**plan.steps, **{n: found[n] for n in found if n in recipes}})
+    recipes, cuda = load_set_recipes(settings, name), set_cuda(settings, name)
+    below = make_cuda_plan(settings, cuda, plan) if cuda else without_cuda(plan)
+    found = add_steps_beside(settings, recipes, below).steps
+    return replace(plan, steps={**found, **plan.steps, **{n: found[n] for n in recipes}})

@@ -21,6 +21,7 @@ from ddlce.settings import Settings
 
 if TYPE_CHECKING:
     from ddlce.nvidia import Toolkit
+    from ddlce.wheels import Others
 
 #: Those of the packages that are for CUDA, where a platform has Debian's.
 CUDA_DEBS = "debs/cuda*.yaml"
@@ -72,6 +73,41 @@ def load_cuda_recipes(
     Raises:
         InputError: as `load_recipes`; also where there is no such variant.
     """
+    table = _cuda_table(settings, cuda, subdir)
+    key, lock = f"cuda{cuda.replace('.', '')}", SourcesLock.load(settings.sources_lock)
+    versions: dict[str, str] = {}
+    without: set[str] = set()
+    if subdir == BUILD_PLATFORM:
+        from ddlce.nvidia import read_toolkit
+
+        toolkit = read_toolkit(table, lock, subdir)
+        recipes = _from_nvidia(settings, lock, table, toolkit)
+        versions, without = toolkit.manifest.variants, set(toolkit.manifest.without)
+    else:
+        from ddlce.debs import deb_recipes
+
+        recipes = deb_recipes(table, lock, subdir, {})
+    recipes += [load_recipe(path) for path in _cuda_paths(settings, cuda, versions, without)]
+    return {
+        f"{r.name}-{key}": replace(r, name=f"{r.name}-{key}", cuda=cuda, versions=versions)
+        for r in recipes
+    }
+
+
+def what_cuda_has(settings: Settings, cuda: str, lock: SourcesLock) -> tuple[Others, Toolkit]:
+    """What a set's table finds in a CUDA variant of the build platform, and its toolkit.
+
+    Raises:
+        InputError: there is no such variant, or a wrong table.
+    """
+    from ddlce.nvidia import read_toolkit
+
+    table = _cuda_table(settings, cuda, BUILD_PLATFORM)
+    toolkit = read_toolkit(table, lock, BUILD_PLATFORM)
+    return _others(settings, lock, table, toolkit), toolkit
+
+
+def _cuda_table(settings: Settings, cuda: str, subdir: str) -> Path:
     tables = _cuda_tables(settings, subdir)
     if cuda not in tables:
         known = sorted(tables, key=Version)
@@ -80,24 +116,18 @@ def load_cuda_recipes(
             + (f" on {subdir}" if subdir != BUILD_PLATFORM else ""),
             f"there are for {', '.join(known)}" if known else "see docs/howto/cuda-variant.md",
         )
-    key, lock = f"cuda{cuda.replace('.', '')}", SourcesLock.load(settings.sources_lock)
-    versions: dict[str, str] = {}
-    without: set[str] = set()
-    if subdir == BUILD_PLATFORM:
-        from ddlce.nvidia import read_toolkit
+    return tables[cuda]
 
-        toolkit = read_toolkit(tables[cuda], lock, subdir)
-        recipes = _from_nvidia(settings, lock, tables[cuda], toolkit)
-        versions, without = toolkit.manifest.variants, set(toolkit.manifest.without)
-    else:
-        from ddlce.debs import deb_recipes
 
-        recipes = deb_recipes(tables[cuda], lock, subdir, {})
-    recipes += [load_recipe(path) for path in _cuda_paths(settings, cuda, versions, without)]
-    return {
-        f"{r.name}-{key}": replace(r, name=f"{r.name}-{key}", cuda=cuda, versions=versions)
-        for r in recipes
-    }
+def _others(settings: Settings, lock: SourcesLock, table: Path, toolkit: Toolkit) -> Others:
+    """The packages of wheels: those for CPUs, NVIDIA's, and those that are built for CUDA."""
+    from ddlce.wheels import Others, wheel_packages
+
+    packages = {**wheel_packages(settings.recipes / WHEELS, lock), **toolkit.packages}
+    wheels = settings.recipes / "wheels" / table.name
+    if wheels.exists():
+        packages |= wheel_packages(wheels, lock)
+    return Others(packages, toolkit.libraries)
 
 
 def _from_nvidia(
@@ -105,15 +135,13 @@ def _from_nvidia(
 ) -> list[Recipe]:
     """Recipes of NVIDIA's wheels, and of those that are built for their CUDA."""
     from ddlce.nvidia import nvidia_recipes
-    from ddlce.wheels import Others, wheel_packages, wheel_recipes
+    from ddlce.wheels import wheel_recipes
 
     target = target_of(settings.recipes)
     recipes = nvidia_recipes(toolkit, target)
     wheels = settings.recipes / "wheels" / table.name
     if wheels.exists():
-        packages = {**wheel_packages(settings.recipes / WHEELS, lock), **toolkit.packages}
-        others = Others(packages, toolkit.libraries)
-        recipes += wheel_recipes(wheels, lock, target, others)
+        recipes += wheel_recipes(wheels, lock, target, _others(settings, lock, table, toolkit))
     return recipes
 
 

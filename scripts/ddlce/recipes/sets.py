@@ -2,11 +2,13 @@
 
 A set `NAME` is a table of wheels, `recipes/wheels/NAME.yaml`, and the recipes in
 `recipes/sets/NAME`. Nothing else stands on it, so what is built without it keeps its digests.
+A table that says `cuda: "N.N"` has packages which stand on those for that CUDA.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -16,11 +18,13 @@ from ddlce.errors import InputError
 from ddlce.model.recipe import Recipe
 from ddlce.model.source import SourcesLock
 from ddlce.platforms import BUILD_PLATFORM
+from ddlce.recipes.cuda import what_cuda_has
 from ddlce.recipes.folders import load_recipe
 from ddlce.recipes.tables import WHEELS
 from ddlce.settings import Settings
 from ddlce.wheels import Others, wheel_packages, wheel_recipes
 from ddlce.wheels.depends import KnownPackage
+from ddlce.wheels.manifest import WheelsManifest
 
 #: The folder of the sets' recipes, below recipes/.
 SETS = "sets"
@@ -53,6 +57,16 @@ def set_table(settings: Settings, name: str) -> Path:
     return settings.recipes / "wheels" / f"{name}.yaml"
 
 
+def set_cuda(settings: Settings, name: str) -> str:
+    """The CUDA whose packages a set stands on, "13.0"; "" where they are those for CPUs.
+
+    Raises:
+        InputError: no such set, or a wrong table.
+    """
+    table = set_table(settings, name)
+    return WheelsManifest.load(table).cuda if table.is_file() else ""
+
+
 def known_wheels(settings: Settings, name: str = "") -> dict[str, KnownPackage]:
     """The packages made from wheels, by canonical PyPI name: of a set, those below it too.
 
@@ -69,6 +83,8 @@ def known_wheels(settings: Settings, name: str = "") -> dict[str, KnownPackage]:
     )
     tables = [settings.recipes / WHEELS, *([set_table(settings, name)] if name else [])]
     found: dict[str, KnownPackage] = {}
+    if name and (cuda := set_cuda(settings, name)):
+        found |= what_cuda_has(settings, cuda, lock)[0].packages
     for table in tables:
         found |= wheel_packages(table, lock) if table.is_file() else {}
     return found
@@ -82,28 +98,39 @@ def load_set_recipes(
     Raises:
         InputError: no such set, a recipe that is none, a package that is there already.
     """
-    table = set_table(settings, name)
     paths = sorted((settings.recipes / SETS / name).glob("*/recipe.yaml"))
-    recipes = {recipe.name: recipe for recipe in map(load_recipe, paths)}
-    below = known_wheels(settings)
-    if table.is_file():
-        lock = SourcesLock.load(settings.sources_lock)
-        target = target_of(settings.recipes, subdir)
-        twice = sorted(wheel_packages(table, lock).keys() & below.keys())
-        if twice:
+    found = {recipe.name: recipe for recipe in map(load_recipe, paths)}
+    for recipe in _from_table(settings, name, subdir):
+        if recipe.name in found:
             raise InputError(
-                f"{table}: {twice[0]}: {settings.recipes / WHEELS} makes it too",
-                "take it out of one of the two",
+                f"{recipe.path}: {recipe.name!r} has another recipe too, "
+                f"at {found[recipe.name].path}",
+                "delete one of the two",
             )
-        for wheel in wheel_recipes(table, lock, target, Others(below)):
-            if wheel.name in recipes:
-                raise InputError(
-                    f"{table}: {wheel.name!r} has another recipe too, "
-                    f"at {recipes[wheel.name].path}",
-                    "delete one of the two",
-                )
-            recipes[wheel.name] = wheel
-    return recipes
+        found[recipe.name] = recipe
+    if not (cuda := set_cuda(settings, name)):
+        return found
+    _, toolkit = what_cuda_has(settings, cuda, SourcesLock.load(settings.sources_lock))
+    versions = toolkit.manifest.variants
+    return {n: replace(recipe, cuda=cuda, versions=versions) for n, recipe in found.items()}
+
+
+def _from_table(settings: Settings, name: str, subdir: str) -> list[Recipe]:
+    """The recipes that the set's table makes."""
+    table = set_table(settings, name)
+    if not table.is_file():
+        return []
+    lock = SourcesLock.load(settings.sources_lock)
+    others = Others(known_wheels(settings))
+    if cuda := set_cuda(settings, name):
+        others, _ = what_cuda_has(settings, cuda, lock)
+    twice = sorted(wheel_packages(table, lock).keys() & others.packages.keys())
+    if twice:
+        raise InputError(
+            f"{table}: {twice[0]}: {settings.recipes / WHEELS} makes it too",
+            "take it out of one of the two",
+        )
+    return wheel_recipes(table, lock, target_of(settings.recipes, subdir), others)
 
 
 def set_of(settings: Settings, specs: Iterable[str]) -> str:

@@ -44,12 +44,14 @@ class WheelsManifest(Table):
     """The manifest: conda name to entry.
 
     Attributes:
+        cuda: the CUDA whose packages those of a set stand on, "13.0"; "" for those for CPUs.
         wheels: the packages; `name:` with nothing after it takes everything from the metadata.
     """
 
     KIND = "wheels"
     GUIDE = "Wheels"
 
+    cuda: str = Field(default="", pattern=r"^(\d+\.\d+)?$")
     wheels: dict[str, WheelEntry]
 
     @field_validator("wheels", mode="before")
