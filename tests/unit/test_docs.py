@@ -198,13 +198,17 @@ def test_examples_add_packages_that_are_not_there(name: str) -> None:
             assert not any(f"\n  {package}:" in table for table in tables), package
 
 
+#: An environment that a site's own build locks → the one whose frameworks it has.
+UNLOCKED = {"ddl-ce-rapids": "ddl-ce-gpu"}
+
+
 def test_modules_are_those_of_the_locks() -> None:
     """The table of modules has each environment, and the versions and CUDA that are locked."""
     page = (REPO / "docs/user/start.md").read_text()
     rows = re.findall(r"^\|[^|]+\| `([\w-]+)` \|[^|]*\| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)
     assert [module for module, *_ in rows] == sorted(p.stem for p in (REPO / "envs").glob("*.yaml"))
     for module, torch, tensorflow in rows:
-        lock = EnvLock.load(REPO / f"envs/locks/{module}.linux-64.lock")
+        lock = EnvLock.load(REPO / f"envs/locks/{UNLOCKED.get(module, module)}.linux-64.lock")
         packages = {package.name: package for package in lock.packages}
         cuda = packages["cuda-version"].version if "cuda-version" in packages else None
         assert torch == _of(packages["pytorch"]) + (f", GPU: CUDA {cuda}" if cuda else "")
@@ -216,15 +220,15 @@ def test_modules_are_those_of_the_locks() -> None:
 def test_sources_of_each_environment_are_named() -> None:
     """The options that carry them to a machine with no network, in the site guide's table."""
     page = (REPO / "docs/site-guide.md").read_text()
-    named = re.findall(r"^\| `(ddl-ce-[\w-]+)` \| `(--\w+ [\w.]+)` \|$", page, re.MULTILINE)
+    named = re.findall(r"^\| `(ddl-ce-[\w-]+)` \| `(--\w+ [-\w. ]+)` \|$", page, re.MULTILINE)
     settings = load_settings()
     wanted = {}
     for path in (REPO / "envs").glob("*.yaml"):
         manifest = read_manifest(settings, path.stem)
-        if cuda := manifest.cuda(BUILD_PLATFORM):
-            wanted[path.stem] = f"--cuda {cuda}"
-        elif extra := set_of(settings, manifest.specs):
-            wanted[path.stem] = f"--set {extra}"
+        cuda, extra = manifest.cuda(BUILD_PLATFORM), set_of(settings, manifest.specs)
+        options = [*([f"--cuda {cuda}"] if cuda else []), *([f"--set {extra}"] if extra else [])]
+        if options:
+            wanted[path.stem] = " ".join(options)
     assert dict(named) == wanted
 
 
