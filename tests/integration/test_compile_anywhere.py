@@ -123,6 +123,7 @@ def alone(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in that root, in a folder that it may write."""
     root = [*("bwrap", "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev")]
+    root += ["--ro-bind", "/sys", "/sys"]  # UCX and hwloc ask it for devices
     root += [
         "--tmpfs",
         "/tmp",
