@@ -5,11 +5,12 @@ Its Python is a file of a few bytes, so it installs nothing; that is for the bui
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
-from ddlce.bundle.description import Bundle
+from ddlce.bundle.description import HEADER, Bundle
 from ddlce.bundle.write import write_bundle
 from ddlce.files import sha256_file
 from ddlce.model.envlock import EnvLock, LockedPackage
@@ -74,6 +75,12 @@ def toy_bundle(folder: Path, *, platform: str = "linux-64", glibc: str = "2.17")
     """Write a toy bundle into `folder/out`."""
     lock = toy_lock(folder / "channel", platform=platform, glibc=glibc)
     return write_bundle(toy_settings(folder), lock, folder / "channel", folder / "out")
+
+
+def channel_at(file: Path) -> int:
+    """The byte at which a bundle's channel begins."""
+    (first,) = re.findall(rb"first='(\d+)'", file.read_bytes()[:HEADER])
+    return HEADER + int(first)
 
 
 def run_bundle(
