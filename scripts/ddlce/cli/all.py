@@ -13,7 +13,7 @@ from ddlce.cli import lock
 from ddlce.cli import module as modules
 from ddlce.cli.build import JobsOption, default_jobs, run_build
 from ddlce.cli.common import RootOption, out
-from ddlce.cli.env.create import NoDefaultOption, create
+from ddlce.cli.env.create import NoDefaultOption, install
 from ddlce.cli.env.default import default
 from ddlce.cli.index import print_index
 from ddlce.errors import InputError
@@ -75,7 +75,10 @@ def build_all(
         ),
         ("lock the environment", lambda: lock.lock(name)),
         # Users get it when it has passed.
-        ("install it", lambda: create(name, root=root, platform=platform, no_default=True)),
+        (
+            "install it",
+            lambda: install(name, root=root, platform=platform, no_default=True, made_here=True),
+        ),
         ("smoke-test it", lambda: smoke_once(settings, name, platform)),
         (
             "write its modulefiles" if platform or no_default else "make it the default release",

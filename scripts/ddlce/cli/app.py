@@ -51,6 +51,7 @@ COMMANDS = (
     "lock",
     "sbom",
     "bundle",
+    "keys",
     "env",
     "audit",
     "module",

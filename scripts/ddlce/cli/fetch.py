@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ddlce.cli.common import OUT, CudaOption, JsonOption, SetOption, err, out, print_json
+from ddlce.cli.signed import require_signed
 from ddlce.errors import InputError
 from ddlce.settings import SOURCES_LOCK
 
@@ -49,7 +50,7 @@ def fetch(
              ddlce fetch --from /media/stick
     """
     from ddlce.cli.progress import show_progress
-    from ddlce.files import write_atomic
+    from ddlce.files import sha256_file, write_atomic
     from ddlce.model.source import SourcesLock
     from ddlce.settings import load_settings
     from ddlce.sources import fetch_sources
@@ -65,6 +66,7 @@ def fetch(
         )
     settings = load_settings()
     lock = SourcesLock.load(settings.sources_lock)
+    require_signed(settings, {SOURCES_LOCK: sha256_file(settings.sources_lock)})
     left_out = set[str]()
     if not packages:
         left_out = cuda_sources(settings, but=cuda) | set_sources(settings, but=extra)

@@ -14,6 +14,10 @@ from ddlce.bundle.install import Installed, Stage, install_bundle, smoke_quickly
 from ddlce.cli.app import run_designed
 from ddlce.cli.common import out
 from ddlce.cli.env._common import progress_bar, say_waiting
+from ddlce.cli.signed import require_signed
+from ddlce.settings import load_settings
+from ddlce.trust.names import lock_name
+from ddlce.trust.policy import load_policy
 
 
 def main() -> None:
@@ -27,6 +31,8 @@ def main() -> None:
     parser.add_argument("--no-smoke", action="store_true")
     said = parser.parse_args()
     stage = Stage(said.file, said.channel_at, said.stage)
+    if load_policy():
+        require_signed(load_settings(said.root), {lock_name(stage.lock): stage.lock.digest})
     with progress_bar("installing") as progress:
         done = install_bundle(
             stage, said.root, older=said.older, progress=progress, on_wait=say_waiting

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from ddlce.cli.common import JsonOption, RootOption, out, print_json
 from ddlce.cli.env._common import progress_bar, say_waiting
+from ddlce.cli.signed import require_signed
 from ddlce.settings import load_settings
 
 
@@ -24,10 +25,14 @@ def clone(
 ) -> None:
     """Make a writable copy of an environment, in seconds."""
     from ddlce.env.clone import clone as clone_env
-    from ddlce.env.layout import default_source, find_env
+    from ddlce.env.layout import LOCK_COPY, default_source, find_env
+    from ddlce.model.envlock import EnvLock
+    from ddlce.trust.names import lock_name
 
     settings = load_settings(root)
     prefix = find_env(settings, source) if source else default_source(settings)
+    lock = EnvLock.load(prefix / LOCK_COPY)
+    require_signed(settings, {lock_name(lock): lock.digest})
     with progress_bar("cloning") as progress:
         cloned = clone_env(settings, name, prefix, progress=progress, on_wait=say_waiting)
     if json:

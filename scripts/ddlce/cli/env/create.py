@@ -12,6 +12,7 @@ from rich.markup import escape
 from ddlce.cli.common import JsonOption, RootOption, err, out, print_json
 from ddlce.cli.env._common import OfflineOption, progress_bar, say_waiting
 from ddlce.cli.lock import ChannelOption
+from ddlce.cli.signed import require_signed
 from ddlce.errors import InputError
 from ddlce.settings import Settings, load_settings
 
@@ -37,12 +38,34 @@ def create(
     json: JsonOption = False,
 ) -> None:
     """Install a lock as an immutable release, and make it the default one."""
+    install(env, lock, root, channel, offline, platform, no_default, json)
+
+
+def install(
+    env: str,
+    lock: Path | None = None,
+    root: Path | None = None,
+    channel: str | None = None,
+    offline: bool = False,
+    platform: str | None = None,
+    no_default: bool = False,
+    json: bool = False,
+    *,
+    made_here: bool = False,
+) -> None:
+    """Do what the command does.
+
+    Args:
+        env, lock, root, channel, offline, platform, no_default, json: its arguments.
+        made_here: the lock was just made here, so no signature is asked for.
+    """
     from ddlce.env.create import create as create_release
     from ddlce.env.create import missing_driver
     from ddlce.lock import channel_address, lock_path
     from ddlce.model.envlock import EnvLock
     from ddlce.platforms import this_platform
     from ddlce.runner import runner_of
+    from ddlce.trust.names import lock_name
 
     settings = load_settings(root)
     wanted = platform or this_platform()
@@ -54,6 +77,8 @@ def create(
         )
     if not lock:
         _check_current(settings, locked)
+    if not made_here:
+        require_signed(settings, {lock_name(locked): locked.digest})
     runner = None
     if wanted != this_platform():
         # Made ready when the first program is run: a release that exists needs no emulator.

@@ -1,0 +1,60 @@
+"""Brings metadata from a folder or a web server, within limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+from urllib.parse import unquote, urlsplit
+
+import requests
+from tuf.api.exceptions import DownloadError, DownloadHTTPError, SlowRetrievalError
+from tuf.ngclient import FetcherInterface
+
+CHUNK = 1 << 14
+
+#: Seconds for an answer to begin, and for all of it.
+TIMEOUT_S, ALL_S = 30, 120
+
+
+class Fetcher(FetcherInterface):
+    """Fetches files, and knows which was the last."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    def _fetch(self, url: str) -> Iterator[bytes]:
+        parts = urlsplit(url)
+        self.last = unquote(parts.path.rpartition("/")[2])
+        if parts.scheme == "file":
+            try:
+                stream = Path(unquote(parts.path)).open("rb")  # noqa: SIM115  _blocks closes it
+            except FileNotFoundError as error:
+                raise DownloadHTTPError(f"no {self.last}", 404) from error
+            return _blocks(stream)
+        response = requests.get(
+            url, headers={"Accept-Encoding": "identity"}, stream=True, timeout=TIMEOUT_S
+        )
+        if response.status_code != requests.codes.ok:
+            response.close()
+            raise DownloadHTTPError(f"HTTP {response.status_code}", response.status_code)
+        return _parts(response)
+
+
+def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    with stream:
+        while block := stream.read(CHUNK):
+            yield block
+
+
+def _parts(response: requests.Response) -> Iterator[bytes]:
+    end = time.monotonic() + ALL_S
+    try:
+        with response:
+            for part in response.iter_content(CHUNK):
+                if time.monotonic() > end:
+                    raise SlowRetrievalError("too slow")
+                yield part
+    except requests.RequestException as error:
+        raise DownloadError(str(error)) from error

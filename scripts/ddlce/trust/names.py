@@ -1,0 +1,40 @@
+"""How files are called in the metadata, and which files of a tree and its channel are signed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ddlce.engine.describe import CHANNELDATA
+from ddlce.errors import InputError
+from ddlce.model.channel import SBOMS
+from ddlce.model.envlock import EnvLock
+from ddlce.settings import Settings
+
+#: The folder of the metadata in a channel.
+METADATA = "metadata"
+
+
+def lock_name(lock: EnvLock) -> str:
+    """`ddl-ce-2026.11-linux-64.lock`."""
+    return f"{lock.env}-{lock.release}-{lock.platform}.lock"
+
+
+def signed_files(settings: Settings, channel: Path) -> dict[str, Path]:
+    """Name in the metadata → file: locks, `sources.lock`, SBOMs, and the channel's index.
+
+    Raises:
+        InputError: there is no tree, or a lock is not as `ddlce lock` writes it.
+    """
+    found: dict[str, Path] = {}
+    for path in sorted((settings.tree / "envs" / "locks").glob("*.lock")):
+        lock = EnvLock.load(path)
+        if lock.to_yaml() != path.read_text("utf-8"):
+            raise InputError(f"{path}: changed by hand", "make it again: ddlce lock")
+        found[lock_name(lock)] = path
+    for path in (settings.sources_lock, *sorted((channel / SBOMS).glob("[!.]*.json"))):
+        if path.is_file():
+            found[path.name] = path
+    for path in sorted([*channel.glob("[!.]*/*repodata*"), channel / CHANNELDATA]):
+        if path.is_file():
+            found[str(path.relative_to(channel))] = path
+    return found

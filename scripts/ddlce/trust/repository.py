@@ -1,0 +1,238 @@
+"""The metadata of a channel, for whoever keeps it: roots, and what the release keys sign.
+
+    metadata/1.root.json, 2.root.json, ...   each signed by enough keys of the one before, too
+    metadata/root.draft.json                 one that more root keys must sign
+    metadata/N.targets.json, N.snapshot.json, timestamp.json
+
+The last one is written last: clients see the old state or the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuf.api.exceptions import RepositoryError, UnsignedMetadataError
+from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Targets, Timestamp
+from tuf.api.serialization.json import JSONSerializer
+
+from ddlce.errors import InputError, WorkError
+from ddlce.files import write_atomic
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import CryptoSigner, Key
+
+DRAFT = "root.draft.json"
+
+#: The roles whose keys are the release keys.
+RELEASE = ("targets", "snapshot", "timestamp")
+
+_SERIALIZER = JSONSerializer(compact=False)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Whose signatures count.
+
+    Attributes:
+        root: the keys that change this.
+        threshold: how many of them must sign.
+        release: the keys that sign releases.
+        release_threshold: how many of them must sign.
+    """
+
+    root: Sequence[Key]
+    threshold: int
+    release: Sequence[Key]
+    release_threshold: int = 1
+
+
+def make_root(folder: Path, roles: Roles, signers: Sequence[CryptoSigner], days: int) -> int:
+    """Make the next root. It names all keys: one that it leaves out is revoked.
+
+    Args:
+        folder: the channel's metadata.
+        roles: whose signatures count from now on.
+        signers: the root keys that are at hand.
+        days: until it expires.
+
+    Returns:
+        How many signatures are missing still; 0 where the root is published.
+
+    Raises:
+        InputError: a threshold is higher than its keys, or a signer is no root key.
+        MachineError: the folder cannot be written.
+    """
+    for name, keys, threshold in (
+        ("root", roles.root, roles.threshold),
+        ("release", roles.release, roles.release_threshold),
+    ):
+        if not 1 <= threshold <= len({key.keyid for key in keys}):
+            raise InputError(
+                f"{threshold} of {len(keys)} {name} keys cannot sign", "name more keys, or lower it"
+            )
+    before = newest_root(folder)
+    root = Root(
+        version=before.signed.version + 1 if before else 1,
+        expires=_expiry(days),
+        consistent_snapshot=True,
+    )
+    for key in roles.root:
+        root.add_key(key, "root")
+    root.roles["root"].threshold = roles.threshold
+    for role in RELEASE:
+        for key in roles.release:
+            root.add_key(key, role)
+        root.roles[role].threshold = roles.release_threshold
+    return _sign_root(folder, Metadata(root), before, signers)
+
+
+def cosign(folder: Path, signers: Sequence[CryptoSigner]) -> int:
+    """Add signatures to the draft of a root; returns how many are missing still.
+
+    Raises:
+        InputError: there is no draft, or a signer is no root key.
+        MachineError: the folder cannot be written.
+    """
+    draft = _load(folder / DRAFT)
+    if draft is None:
+        raise InputError(f"{folder / DRAFT}: missing", "make it: ddlce keys root")
+    return _sign_root(folder, draft, newest_root(folder), signers)
+
+
+def _sign_root(
+    folder: Path,
+    made: Metadata[Root],
+    before: Metadata[Root] | None,
+    signers: Sequence[CryptoSigner],
+) -> int:
+    known = {*made.signed.roles["root"].keyids}
+    known |= set(before.signed.roles["root"].keyids) if before else set()
+    for signer in signers:
+        if signer.public_key.keyid not in known:
+            raise InputError(
+                f"the key {signer.public_key.keyid[:16]}… is no root key, neither of this root nor "
+                "of the one before",
+                "sign with another key",
+            )
+        made.sign(signer, append=True)
+    result = made.signed.get_root_verification_result(
+        before.signed if before else None, made.signed_bytes, made.signatures
+    )
+    if not result.verified:
+        write_atomic(folder / DRAFT, made.to_bytes(_SERIALIZER))
+        return max(result.first.missing, result.second.missing)
+    write_atomic(folder / f"{made.signed.version}.root.json", made.to_bytes(_SERIALIZER))
+    (folder / DRAFT).unlink(missing_ok=True)
+    return 0
+
+
+def sign_files(
+    folder: Path,
+    files: Mapping[str, Path],
+    signers: Sequence[CryptoSigner],
+    days: int,
+    withdrawn: Sequence[str] = (),
+) -> list[str]:
+    """Sign files beside those that are signed already; all signatures are made anew.
+
+    Args:
+        folder: the channel's metadata.
+        files: name in the metadata → file.
+        signers: the release keys.
+        days: until the signatures expire.
+        withdrawn: names that are signed no longer.
+
+    Returns:
+        The names that are signed now, sorted.
+
+    Raises:
+        InputError: there is no root, the keys are not its release keys, or a name to withdraw is
+            not there.
+        MachineError: a file cannot be read, or the folder not written.
+    """
+    root = newest_root(folder)
+    if root is None:
+        raise InputError(f"{folder} has no root", "make one: ddlce keys root")
+    old = _newest(folder, "targets")
+    targets = {} if old is None else dict(old.signed.targets)
+    for name in withdrawn:
+        if targets.pop(name, None) is None:
+            raise InputError(
+                f"{name} is not signed in {folder}", "name it as `ddlce keys sign` lists it"
+            )
+    targets |= {name: TargetFile.from_file(name, str(path)) for name, path in files.items()}
+    expires = _expiry(days)
+    made = Metadata(Targets(_next(old), expires=expires, targets=targets))
+    texts = {f"{made.signed.version}.targets.json": _signed(root, "targets", made, signers)}
+    meta = _meta(made.signed.version, *texts.values())
+    snapshot = Metadata(
+        Snapshot(_next(_newest(folder, "snapshot")), None, expires, {"targets.json": meta})
+    )
+    name = f"{snapshot.signed.version}.snapshot.json"
+    texts[name] = _signed(root, "snapshot", snapshot, signers)
+    stamp = Metadata(
+        Timestamp(
+            _next(_load(folder / "timestamp.json")),
+            None,
+            expires,
+            _meta(snapshot.signed.version, texts[name]),
+        )
+    )
+    texts["timestamp.json"] = _signed(root, "timestamp", stamp, signers)
+    for name, data in texts.items():
+        write_atomic(folder / name, data)
+    return sorted(targets)
+
+
+def _signed(
+    root: Metadata[Root], role: str, made: Metadata[Any], signers: Sequence[CryptoSigner]
+) -> bytes:
+    for signer in signers:
+        made.sign(signer, append=True)
+    try:
+        root.signed.verify_delegate(role, made.signed_bytes, made.signatures)
+    except UnsignedMetadataError as error:
+        raise InputError(
+            f"these keys cannot sign for root {root.signed.version}: {error}",
+            "sign with its release keys, or make a root that names these",
+        ) from error
+    return made.to_bytes(_SERIALIZER)
+
+
+def newest_root(folder: Path) -> Metadata[Root] | None:
+    """The newest published root, or None.
+
+    Raises:
+        WorkError: it is damaged.
+    """
+    return _newest(folder, "root")
+
+
+def _newest(folder: Path, role: str) -> Metadata[Any] | None:
+    numbers = [int(path.name.split(".")[0]) for path in folder.glob(f"[0-9]*.{role}.json")]
+    return _load(folder / f"{max(numbers)}.{role}.json") if numbers else None
+
+
+def _load(path: Path) -> Metadata[Any] | None:
+    try:
+        return Metadata.from_bytes(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except RepositoryError as error:
+        raise WorkError(f"{path}: damaged: {error}", "restore it from a copy") from error
+
+
+def _next(old: Metadata[Any] | None) -> int:
+    return old.signed.version + 1 if old else 1
+
+
+def _meta(version: int, data: bytes) -> MetaFile:
+    return MetaFile.from_data(version, data, ["sha256"])
+
+
+def _expiry(days: int) -> datetime:
+    return datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
