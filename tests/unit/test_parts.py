@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,9 @@ def test_a_part_that_is_none_is_named() -> None:
     done = collected("--part", "dll")
     assert done.returncode == 4
     assert "invalid choice: 'dll'" in done.stderr
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """pytest takes them for one module, and collects neither folder with the other."""
+    names = Counter(path.name for path in map(Path, FILES))
+    assert [name for name, count in names.items() if count > 1] == []
