@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from shlex import quote
 from typing import Annotated
 
@@ -74,11 +75,7 @@ def build_all(
             ),
         ),
         ("lock the environment", lambda: lock.lock(name)),
-        # Users get it when it has passed.
-        (
-            "install it",
-            lambda: install(name, root=root, platform=platform, no_default=True, made_here=True),
-        ),
+        ("install it", lambda: install_own(name, root, platform)),
         ("smoke-test it", lambda: smoke_once(settings, name, platform)),
         (
             "write its modulefiles" if platform or no_default else "make it the default release",
@@ -88,6 +85,11 @@ def build_all(
     run_stages(stages)
     if not platform:
         say_next(settings, name)
+
+
+def install_own(name: str, root: Path | None, platform: str | None) -> None:
+    """Install what was locked here: it wants no signature. Users get it when it has passed."""
+    install(name, root=root, platform=platform, no_default=True, made_here=True)
 
 
 def run_stages(stages: list[tuple[str, Callable[[], object]]]) -> None:

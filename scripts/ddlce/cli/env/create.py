@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -15,6 +15,9 @@ from ddlce.cli.lock import ChannelOption
 from ddlce.cli.signed import require_signed
 from ddlce.errors import InputError
 from ddlce.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from ddlce.env.create import Created
 
 NoDefaultOption = Annotated[
     bool,
@@ -94,6 +97,12 @@ def install(
             runner=runner,
             candidate=no_default,
         )
+    _say(created, json)
+    if wanted == this_platform() and (problem := missing_driver(locked)):
+        err.print(f"note: {problem}", markup=False)
+
+
+def _say(created: Created, json: bool) -> None:
     if json:
         print_json(dataclasses.asdict(created))
     elif created.existed:
@@ -104,8 +113,6 @@ def install(
             f"{escape(str(created.prefix))}: {created.packages} packages, "
             f"{created.compiled} modules compiled ({times})"
         )
-    if wanted == this_platform() and (problem := missing_driver(locked)):
-        err.print(f"note: {problem}", markup=False)
 
 
 def _check_current(settings: Settings, lock: Any) -> None:
