@@ -23,7 +23,8 @@ from ddlce.toolchain import toolchain
 #: Raise this when the builder itself changes what a package contains.
 BUILDER_VERSION = "2"
 
-#: Ten hex digits (40 bits) in file names; the full digest is in the package's metadata.
+#: Ten hex digits (40 bits) in file names; the full digest is in the package's metadata. NO_DIGEST
+#: of engine/render.py is as long.
 SHORT = 10
 
 Parts = dict[str, str]

@@ -144,7 +144,19 @@ def own_release() -> str | None:
     """The release that this very program is part of, as `ddl-ce 2026.11-58402630`, or None."""
     origin = _own_origin()
     env, release, digest = (origin.get(name) for name in ("env", "release", "digest"))
-    return f"{env} {release}-{str(digest)[:8]}" if env and release and digest else None
+    if not (env and release and digest):
+        return None
+    return f"{env} {release_folder(str(release), str(digest))}"
+
+
+def release_folder(release: str, digest: str) -> str:
+    """The name of a release's folder, `2026.11-58402630`; `env default` and overlays read it.
+
+    Args:
+        release: its version.
+        digest: of its lock.
+    """
+    return f"{release}-{digest[:8]}"
 
 
 def _own_origin() -> dict[str, object]:

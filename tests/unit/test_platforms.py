@@ -6,11 +6,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from ddlce.engine.variants import glibc_floor, python_version
 from ddlce.errors import InputError
+from ddlce.model.manifest import load_manifest
 from ddlce.plan import make_plan
-from ddlce.platforms import PLATFORMS, Platform, get_platform, this_platform
+from ddlce.platforms import BUILD_PLATFORM, PLATFORMS, Platform, get_platform, this_platform
 from ddlce.settings import load_settings
 
 REPO = Path(__file__).parents[2]
@@ -49,6 +51,12 @@ def test_an_unknown_platform_names_the_known_ones() -> None:
 def test_this_machine_has_a_row() -> None:
     row = PLATFORMS[this_platform()]
     assert row.machine == subprocess.check_output(["uname", "-m"], text=True).strip()
+
+
+def test_no_environment_is_for_a_glibc_below_that_of_its_packages() -> None:
+    floor = Version(glibc_floor(REPO / "recipes"))
+    for path in (REPO / "envs").glob("*.yaml"):
+        assert Version(load_manifest(path).platforms[BUILD_PLATFORM].glibc) >= floor, path
 
 
 def test_each_platform_has_one_python(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_the_suite_takes_the_place_of_ddlce(prefix: Path, tmp_path: Path) -> Non
     )
     assert done.returncode == 7, done.stderr
     argv, environ = json.loads(done.stdout)
-    expected = ["--timeout", "300.0", "--ranks", "1,2", "--report", "out", "--quick", "--json"]
+    expected = ["--ranks", "1,2", "--report", "out", "--quick", "--json"]
     assert argv == expected
     assert "PYTHONHASHSEED" not in environ
 

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping
 from pathlib import Path
 
+from ddlce.digest import SHORT
 from ddlce.errors import InputError
 from ddlce.files import write_atomic
 from ddlce.model.document import load_yaml
@@ -25,7 +26,7 @@ HEAD = """\
 #: A recipe that nobody has measured.
 UNKNOWN = 10.0
 
-_DIGEST = re.compile(r"-[0-9a-f]{10}")
+_DIGEST = re.compile(rf"-[0-9a-f]{{{SHORT}}}")
 _TOOK = re.compile(r"^--- .*: \w+ took ([0-9.]+) s of CPU time$", re.MULTILINE)
 
 

@@ -1,7 +1,8 @@
 """Installs a bundle: its packages into the root's channel, then what `ddlce env create` makes.
 
 A killed run leaves whole files only; the next one goes on from there. The bundle was checked by
-its header, and packages are hashed again while they are copied, since the file may have changed.
+its header (free space, too: `need`, by `_needed` in write.py), and packages are hashed again while
+they are copied, since the file may have changed.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ from ddlce.waiting import OnWait, waiting_lock
 
 BLOCK = 1 << 20
 
-#: What in a build string tells builds of one variant apart.
-DIGEST = re.compile(r"h[0-9a-f]{10}(?=_)")
+#: What in a build string tells builds of one variant apart; of any length, as a root has releases
+#: of several versions of ddlce.
+DIGEST = re.compile(r"h[0-9a-f]{8,}(?=_)")
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ from ddlce.model.channel import SBOMS
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.platforms import PLATFORMS
-from ddlce.settings import DEFAULT_ROOT, Settings
+from ddlce.settings import DEFAULT_ROOT, Settings, release_folder
 
 #: Bytes that a file takes beyond its own, in folders, records and half-filled blocks.
 PER_FILE = 4096
@@ -220,7 +220,7 @@ def _header(lock: EnvLock, first: int, size: int, needed: int) -> bytes:
         "title": f"{lock.env} {lock.release}",
         "env": lock.env,
         "default_root": DEFAULT_ROOT.removeprefix("~/"),
-        "prefix": f"{lock.release}-{lock.digest[:8]}",
+        "prefix": release_folder(lock.release, lock.digest),
         "platform": lock.platform,
         "machine": PLATFORMS[lock.platform].machine,
         "glibc": lock.virtual_packages.get("__glibc", "0.0"),

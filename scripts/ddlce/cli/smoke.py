@@ -21,6 +21,9 @@ RanksOption = Annotated[
 HostsOption = Annotated[
     str | None, typer.Option("--hosts", "-H", help="Over these hosts, as ddlrun's -H.")
 ]
+TimeoutOption = Annotated[
+    float | None, typer.Option(help="Seconds that each run may take. [default: the suite's]")
+]
 PartsOption = Annotated[
     str | None,
     typer.Option(help="Only some of: links,versions,collectives,training,benchmark,research."),
@@ -62,7 +65,7 @@ def smoke(
     quick: Annotated[
         bool, typer.Option("--quick", help="Less of all: does it work at all?")
     ] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds that each run may take.")] = 300.0,
+    timeout: TimeoutOption = None,
     reference: Annotated[
         Path | None,
         typer.Option(help="report.json of a good run over the same hosts: a slower link fails."),
@@ -89,9 +92,9 @@ def smoke(
         "--hostfile": hostfile,
         "--shared": shared,
         "--reference": reference,
+        "--timeout": timeout,
     }
-    arguments = ["--timeout", str(timeout)]
-    arguments += [word for name, value in values.items() if value for word in (name, str(value))]
+    arguments = [word for name, value in values.items() if value for word in (name, str(value))]
     flags = {"quick": quick, "local": local, "json": json, "node": node, "long": long}
     arguments += [f"--{name}" for name, chosen in flags.items() if chosen]
     command = smoke_command(load_settings(root), env, arguments, os.environ, platform)

@@ -25,7 +25,7 @@ from ddlce.errors import InputError
 from ddlce.model.recipe import CUDA, Recipe
 from ddlce.platforms import BUILD_PLATFORM
 
-#: What stands for the digest while it is being computed.
+#: What stands for the digest while it is being computed: as long as SHORT of digest.py.
 NO_DIGEST = "0" * 10
 
 #: The engine's own view of an output, which can be built.

@@ -25,7 +25,7 @@ from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, is_shared, make_folder, on_disk_at_end, rename_synced
 from ddlce.safepath import Word
 from ddlce.settings import ORIGIN as ORIGIN
-from ddlce.settings import Settings
+from ddlce.settings import Settings, release_folder
 from ddlce.trees import PARTIAL, remove_tree
 from ddlce.userpath import absolute, canonical
 from ddlce.waiting import OnWait, waiting_lock
@@ -105,7 +105,7 @@ class Layout:
 
     def prefix(self, env: str, release: str, digest: str) -> Path:
         """The prefix of one release of an environment."""
-        return self.folder(env) / f"{release}-{digest[:8]}"
+        return self.folder(env) / release_folder(release, digest)
 
     def candidate_mark(self, prefix: Path) -> Path:
         """A file that is there while a release is a candidate: installed, and not for users yet."""

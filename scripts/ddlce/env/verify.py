@@ -25,7 +25,7 @@ from ddlce.errors import DdlceError
 from ddlce.files import sha256_file
 from ddlce.model.envlock import EnvLock
 from ddlce.platforms import this_platform
-from ddlce.settings import Settings
+from ddlce.settings import Settings, release_folder
 
 #: Hashing releases the interpreter's lock; more threads than this only wait for the disk.
 THREADS = 4
@@ -277,7 +277,7 @@ def _check_release(
     digest = lock.digest
     if not origin.digest == hashlib.sha256(text.encode()).hexdigest() == digest:
         report.problems.append(f"{LOCK_COPY} is not the lock that the release was made from")
-    elif not prefix.name.endswith(f"-{digest[:8]}"):
+    elif prefix.name != release_folder(lock.release, digest):
         report.problems.append(f"{LOCK_COPY} is not the lock that the folder is named after")
     if trusted and trusted.digest != digest:
         report.problems.append(f"{LOCK_COPY} is not the lock that was named")
