@@ -207,8 +207,11 @@ def test_without_a_settings_file_nothing_is_asked(
 
 def test_keys_are_the_owner_s_and_never_replaced(tmp_path: Path) -> None:
     path = tmp_path / "key"
-    os.umask(0)
-    new_key(path)
+    before = os.umask(0)
+    try:
+        new_key(path)
+    finally:
+        os.umask(before)
     assert path.stat().st_mode & 0o777 == 0o600
     assert load_signer(path).public_key.keyid == load_public(tmp_path / "key.pub").keyid
     for there in (path, tmp_path / "key.pub"):
