@@ -66,9 +66,14 @@ def test_a_library_that_nobody_has(prefix: Path, ours: Path, tmp_path: Path) -> 
     library = compile_(ours, user, tmp_path / "libuser.so", *linked)
     code, said = audit(prefix, library)
     assert code == 1
-    assert "needs libthrows.so, which neither the release nor its RPATH has: " in said
+    assert (
+        "needs libthrows.so, which neither the release nor a folder beside the file has: " in said
+    )
     beside = compile_(ours, user, tmp_path / "libbeside.so", *linked, "-Wl,-rpath,$ORIGIN")
     assert audit(prefix, beside)[0] == 0
+    # Of this machine, by its whole path: other nodes may not have it.
+    here = compile_(ours, user, tmp_path / "libhere.so", *linked, f"-Wl,-rpath,{tmp_path}")
+    assert audit(prefix, here)[0] == 1
 
 
 def test_versions_above_ours(prefix: Path, ours: Path, tmp_path: Path) -> None:

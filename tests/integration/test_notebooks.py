@@ -31,6 +31,9 @@ from support.run import run
 pytestmark = pytest.mark.built
 
 #: A cell that prints what the kernel's environment says.
+#: Python ends PATH with them.
+COMPILERS = "x86_64-conda-linux-gnu/gcc/bin"
+
 ENVIRON = "import os, sys; print([sys.prefix, dict(os.environ)])"
 
 
@@ -104,7 +107,8 @@ def test_the_kernel_of_an_overlay_runs_in_it(someone: User) -> None:
     where, variables = ast.literal_eval(text_of(first))
     release = someone.release
     assert where == variables["VIRTUAL_ENV"] == str(someone.overlay)
-    assert variables["PATH"] == f"{someone.overlay}/bin:{release}/bin:/usr/bin:/bin"
+    path = f"{someone.overlay}/bin:{release}/bin:/usr/bin:/bin:{release}/{COMPILERS}"
+    assert variables["PATH"] == path
     assert variables["CONDA_PREFIX"] == str(release)
     assert variables["MANPATH"] == f"{release}/share/man:"
     assert variables["CONDA_PKGS_DIRS"].startswith(f"{someone.home}/.cache/ddl-ce/conda-pkgs,")
@@ -125,7 +129,7 @@ def test_the_kernel_of_a_clone_runs_in_it(someone: User, tmp_path: Path) -> None
         [cell] = run_cells(clone / "bin" / "python", "copy", [ENVIRON], someone.home)
         where, variables = ast.literal_eval(text_of(cell))
         assert where == variables["CONDA_PREFIX"] == str(clone)
-        assert variables["PATH"] == f"{clone}/bin:/usr/bin:/bin"
+        assert variables["PATH"] == f"{clone}/bin:/usr/bin:/bin:{clone}/{COMPILERS}"
         spec = json.loads((someone.kernels / "copy" / "kernel.json").read_text())
         assert spec["display_name"].startswith("Copy (clone of ddl-ce ")
     finally:
@@ -147,7 +151,8 @@ def test_the_kernel_of_a_release_that_has_ipykernel(someone: User, site: Site) -
     where, variables = ast.literal_eval(text_of(cell))
     assert where == variables["CONDA_PREFIX"] == str(site.current)
     assert variables["MINI_GREETING"] == "hello"
-    assert variables["PATH"] == f"{site.current}/bin:/usr/bin:/bin"
+    path = f"{site.current}/bin:/usr/bin:/bin:{someone.release}/{COMPILERS}"
+    assert variables["PATH"] == path
 
 
 def test_without_ipykernel(someone: User) -> None:

@@ -152,6 +152,17 @@ def test_nothing_else_is_served(served: Served, target: str) -> None:
     assert raw_status(served, target) == 404
 
 
+def test_metadata_is_served_but_no_draft(served: Served) -> None:
+    folder = served.folder / "metadata"
+    folder.mkdir()
+    (folder / "timestamp.json").write_text("{}\n")
+    (folder / "root.draft.json").write_text("{}\n")
+    assert served.get("/metadata/timestamp.json").text == "{}\n"
+    assert raw_status(served, "/metadata/root.draft.json") == 404
+    assert raw_status(served, "/metadata/../secret") == 404
+    shutil.rmtree(folder)
+
+
 def test_bills_of_materials_are_on_the_page(served: Served) -> None:
     assert "Bills of materials" not in served.get("/").text
     folder = served.folder / "sbom"

@@ -232,7 +232,8 @@ def test_keys_are_the_owner_s_and_never_replaced(tmp_path: Path) -> None:
 
 
 def test_a_root_is_signed_by_its_owners_one_after_another(prepared: Keeper, tmp_path: Path) -> None:
-    from ddlce.trust.repository import DRAFT, cosign
+    from ddlce.trust.names import DRAFT
+    from ddlce.trust.repository import cosign
 
     keeper = prepared.copy(tmp_path / "keeper")
     draft, second = keeper.metadata / DRAFT, keeper.metadata / "2.root.json"

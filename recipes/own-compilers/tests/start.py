@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 TARGET = "x86_64-conda-linux-gnu"
-FOLDERS = f"{sys.base_prefix}/bin:{sys.base_prefix}/{TARGET}/gcc/bin"
+PROGRAMS = f"{sys.base_prefix}/{TARGET}/gcc/bin"
 
 
 def run(script: str, **variables: str) -> str:
@@ -22,9 +22,10 @@ def path(**variables: str) -> str:
 
 
 # The machine's programs come first, and CC and CXX are the user's.
-assert path(PATH="/first") == f"/first:{FOLDERS}"
-assert path(PATH=f"/first:{FOLDERS}") == f"/first:{FOLDERS}"
-assert path().endswith(f":{FOLDERS}")
+assert path(PATH="/first") == f"/first:{PROGRAMS}"
+assert path(PATH=f"/first:{PROGRAMS}") == f"/first:{PROGRAMS}"
+assert path().endswith(f":{PROGRAMS}")
+assert path(PATH="") == PROGRAMS
 assert run("import os; print({'CC', 'CXX'} & os.environ.keys())") == "set()"
 
 # PyTorch's compiler: the user's, unless it is too old.
@@ -41,6 +42,12 @@ with tempfile.TemporaryDirectory() as folder:
     }.items():
         script = "from own_compilers import torch_compilers; print(torch_compilers.cxx())"
         assert run(script, CXX=given, PATH="/bin") == taken, given
+
+# By this name, too, which no other compiler has.
+which = (
+    "import shutil; from own_compilers import torch_compilers as t; print(shutil.which(t.cxx()))"
+)
+assert run(which, PATH="/nonexistent") == f"{PROGRAMS}/{TARGET}-g++"
 
 # A source package for this Python, compiled and linked by the names that setuptools asks for.
 with tempfile.TemporaryDirectory() as folder:

@@ -78,7 +78,7 @@ def _libraries(path: Path, elf: Elf, release: Release) -> Iterator[Finding]:
         if soname in GLIBC | DRIVERS:
             continue
         there = release.libraries.get(soname)
-        found = _by_rpath(path, elf, soname)
+        found = _by_rpath(path, elf, soname, release.prefix)
         if found is None and there is not None:
             # A library in a folder of its own, as PyTorch's, is loaded by its package before.
             found = release.prefix / there
@@ -93,8 +93,8 @@ def _libraries(path: Path, elf: Elf, release: Release) -> Iterator[Finding]:
             yield Finding(
                 "library",
                 str(path),
-                f"needs {soname}, which neither the release nor its RPATH has: put it beside the "
-                "file, and link with -Wl,-rpath,'$ORIGIN'",
+                f"needs {soname}, which neither the release nor a folder beside the file has: put "
+                "it there, and link with -Wl,-rpath,'$ORIGIN'",
             )
             continue
         wanted = elf.requires.get(soname, frozenset()) - _read(found).versions
@@ -106,9 +106,12 @@ def _libraries(path: Path, elf: Elf, release: Release) -> Iterator[Finding]:
             )
 
 
-def _by_rpath(path: Path, elf: Elf, soname: str) -> Path | None:
+def _by_rpath(path: Path, elf: Elf, soname: str, prefix: Path) -> Path | None:
+    """Where an RPATH leads that is there on each node: beside the file, or to the release."""
     folder = path.resolve().parent
     for entry in elf.rpaths:
+        if not entry.startswith(("$ORIGIN", "${ORIGIN}", str(prefix))):
+            continue
         place = entry.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", str(folder))
         if (found := Path(place, soname)).is_file():
             return found

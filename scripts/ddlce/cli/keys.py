@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -128,8 +129,7 @@ def sign_release(
     folder, signers = metadata or place / METADATA, _signers(sign)
     wanted = signed_files(settings, place)
     for path in files or ():
-        if not path.is_file():
-            raise InputError(f"{path}: there is no such file", "name a file")
+        _check_named(path, wanted)
         wanted[path.name] = path
     for name in sign_files(folder, wanted, signers, days, withdraw or ()):
         out.print(name, markup=False)
@@ -155,12 +155,23 @@ def check(
             "no settings file says whose signatures are wanted",
             "write /etc/ddl-ce/settings.yaml or ~/.config/ddl-ce/settings.yaml; see the site guide",
         )
+    named: dict[str, Path] = {}
     for path in files:
-        if not path.is_file():
-            raise InputError(f"{path}: there is no such file", "name a file")
-    require_signed(load_settings(), {path.name: sha256_file(path) for path in files})
+        _check_named(path, named)
+        named[path.name] = path
+    require_signed(load_settings(), {name: sha256_file(path) for name, path in named.items()})
     for path in files:
         out.print(f"{path} is signed", markup=False)
+
+
+def _check_named(path: Path, known: Mapping[str, Path]) -> None:
+    """Refuse what is no file, and a second one of a name: a file is known by its name."""
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file", "name a file")
+    if path.name in known:
+        raise InputError(
+            f"{path} has the name of {known[path.name]}", "name one of the two, then the other"
+        )
 
 
 def _need_cryptography() -> None:
@@ -187,7 +198,8 @@ def _signers(paths: list[Path] | None) -> list[CryptoSigner]:
 
 
 def _say_root(folder: Path, missing: int) -> None:
-    from ddlce.trust.repository import DRAFT, newest_root
+    from ddlce.trust.names import DRAFT
+    from ddlce.trust.repository import newest_root
 
     newest = newest_root(folder)
     if missing or newest is None:

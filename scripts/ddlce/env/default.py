@@ -72,10 +72,9 @@ def switch(layout: Layout, prefix: Path) -> None:
 
     Call it under the root's lock.
     """
-    mark = layout.candidate_mark(prefix)
-    with explain_os_errors(prefix.parent):
-        if mark.exists():
-            mark.unlink()
     if layout.current(prefix.parent.name) != prefix.resolve():
         link_atomic(prefix.parent / CURRENT, prefix.name)
+    # Only now: killed before, it is the candidate that it was, or the default release.
+    with explain_os_errors(prefix.parent):
+        layout.candidate_mark(prefix).unlink(missing_ok=True)
     name_releases(layout)

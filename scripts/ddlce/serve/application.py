@@ -16,6 +16,7 @@ from ddlce.model.channel import SBOMS, Channel
 from ddlce.serve.catalogue import read_catalogue
 from ddlce.serve.files import find_file, send_file
 from ddlce.serve.pages import Pages
+from ddlce.trust.names import DRAFT, METADATA
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -26,6 +27,7 @@ URLS = Map(
         Rule(f"/{CHANNELDATA}", endpoint="channeldata", methods=["GET"]),
         Rule("/packages/<name>", endpoint="package", methods=["GET"]),
         Rule(f"/{SBOMS}/<name>", endpoint="sbom", methods=["GET"]),
+        Rule(f"/{METADATA}/<name>", endpoint="metadata", methods=["GET"]),
         Rule("/<subdir>/<path:path>", endpoint="file", methods=["GET"]),
     ],
     # A redirect for `//` would show clients a different address than they asked for.
@@ -86,6 +88,12 @@ class ChannelApp:
     def sbom(self, request: Request, name: str) -> Response:
         """A release's bill of materials."""
         return send_file(find_file(self.folder, SBOMS, name), request.environ)
+
+    def metadata(self, request: Request, name: str) -> Response:
+        """What clients check signatures by; not a root that keys must still sign."""
+        if name == DRAFT:
+            raise NotFound
+        return send_file(find_file(self.folder, METADATA, name), request.environ)
 
     def file(self, request: Request, subdir: str, path: str) -> Response:
         """A package, or a file of the index."""

@@ -10,7 +10,11 @@ from pathlib import Path
 from ddlce.errors import InputError, MachineError, SourceError
 from ddlce.files import explain_os_errors, make_folder, write_atomic
 from ddlce.locks import locked
+from ddlce.ownership import others_may_change
 from ddlce.trust.policy import Signatures
+
+#: Bytes of a root: TUF's own limit.
+LARGEST_ROOT = 512_000
 
 #: When the last check was, so that a clock that was set back is seen.
 CHECKED = "last-check"
@@ -37,7 +41,8 @@ def check_signed(wanted: Signatures, cache: Path, files: Mapping[str, str]) -> N
     """
     root = _read_root(Path(wanted.root))
     metadata = wanted.metadata if "://" in wanted.metadata else Path(wanted.metadata).as_uri()
-    key = hashlib.sha256(root + metadata.encode()).hexdigest()[:16]
+    # Not by the root, too: a site renews its file, and what was seen before must count then.
+    key = hashlib.sha256(metadata.encode()).hexdigest()[:16]
     seen = cache / "trust" / key
     with explain_os_errors(seen):
         make_folder(seen)
@@ -50,8 +55,14 @@ def check_signed(wanted: Signatures, cache: Path, files: Mapping[str, str]) -> N
 
 
 def _read_root(path: Path) -> bytes:
+    for place in (path, path.resolve()) if path.exists() else ():
+        if reason := others_may_change(place):
+            raise MachineError(
+                f"the trusted root {place} is not used, since {reason}", f"see: ls -l {place}"
+            )
     try:
-        return path.read_bytes()
+        with path.open("rb") as stream:
+            return stream.read(LARGEST_ROOT)
     except OSError as error:
         raise InputError(
             f"the trusted root {path} cannot be read: {error.strerror}",
@@ -62,6 +73,7 @@ def _read_root(path: Path) -> bytes:
 def _check_clock(seen: Path) -> None:
     try:
         last = datetime.fromisoformat((seen / CHECKED).read_text().strip())
+        last = last if last.tzinfo else last.replace(tzinfo=UTC)
     except (FileNotFoundError, ValueError):
         return
     now = datetime.now(UTC)

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 import requests
 from tuf.api.exceptions import DownloadError, DownloadHTTPError, SlowRetrievalError
 from tuf.ngclient import FetcherInterface
+from urllib3.exceptions import HTTPError
 
 CHUNK = 1 << 14
 
@@ -52,9 +53,10 @@ def _parts(response: requests.Response) -> Iterator[bytes]:
     end = time.monotonic() + ALL_S
     try:
         with response:
-            for part in response.iter_content(CHUNK):
+            # What has come, not whole chunks: the clock is looked at where a server trickles, too.
+            while part := response.raw.read1(CHUNK):
                 if time.monotonic() > end:
                     raise SlowRetrievalError("too slow")
                 yield part
-    except requests.RequestException as error:
+    except (requests.RequestException, HTTPError) as error:
         raise DownloadError(str(error)) from error

@@ -13,6 +13,9 @@ from ddlce.settings import Settings
 #: The folder of the metadata in a channel.
 METADATA = "metadata"
 
+#: In it: a root that more keys must sign.
+DRAFT = "root.draft.json"
+
 
 def lock_name(lock: EnvLock) -> str:
     """`ddl-ce-2026.11-linux-64.lock`."""

@@ -53,7 +53,8 @@ def policy_file() -> Path | None:
     places = [SITE_SETTINGS]
     with contextlib.suppress(RuntimeError):  # a user without a home
         places.append(Path(OWN_SETTINGS).expanduser())
-    return next((path for path in places if path.exists()), None)
+    # A link that leads nowhere is one that was meant: what it named is asked for.
+    return next((path for path in places if os.path.lexists(path)), None)
 
 
 def load_policy() -> Policy | None:
@@ -66,12 +67,15 @@ def load_policy() -> Policy | None:
     path = policy_file()
     if path is None:
         return None
-    if path.exists() and (reason := others_may_change(path)):
-        raise MachineError(f"{path} is not used, since {reason}", f"see: ls -l {path}")
+    for place in (path, path.resolve()) if path.exists() else ():
+        if reason := others_may_change(place):
+            raise MachineError(f"{place} is not used, since {reason}", f"see: ls -l {place}")
     return load_model(
         path,
         Policy.model_validate,
         lambda _, error: InputError(f"{path}: {first_problem(error)}", _FIELDS),
-        absent=InputError(f"there is no settings file {path}", "correct DDLCE_SETTINGS"),
+        absent=InputError(
+            f"there is no settings file {path}", "correct DDLCE_SETTINGS, or the link"
+        ),
         hint=_FIELDS,
     )

@@ -9,7 +9,8 @@ The last one is written last: clients see the old state or the new one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,12 +21,12 @@ from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Tar
 from tuf.api.serialization.json import JSONSerializer
 
 from ddlce.errors import InputError, WorkError
-from ddlce.files import write_atomic
+from ddlce.files import make_folder, write_atomic
+from ddlce.trust.names import DRAFT
+from ddlce.waiting import waiting_lock
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, Key
-
-DRAFT = "root.draft.json"
 
 #: The roles whose keys are the release keys.
 RELEASE = ("targets", "snapshot", "timestamp")
@@ -48,6 +49,14 @@ class Roles:
     threshold: int
     release: Sequence[Key]
     release_threshold: int = 1
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two who sign at once would give one version two contents."""
+    make_folder(folder)
+    with waiting_lock(folder / ".lock", passing=True):
+        yield
 
 
 def make_root(folder: Path, roles: Roles, signers: Sequence[CryptoSigner], days: int) -> int:
@@ -74,12 +83,14 @@ def make_root(folder: Path, roles: Roles, signers: Sequence[CryptoSigner], days:
             raise InputError(
                 f"{threshold} of {len(keys)} {name} keys cannot sign", "name more keys, or lower it"
             )
-    before = newest_root(folder)
-    root = Root(
-        version=before.signed.version + 1 if before else 1,
-        expires=_expiry(days),
-        consistent_snapshot=True,
-    )
+    with _alone(folder):
+        before = newest_root(folder)
+        version = before.signed.version + 1 if before else 1
+        return _sign_root(folder, Metadata(_root_of(roles, version, days)), before, signers)
+
+
+def _root_of(roles: Roles, version: int, days: int) -> Root:
+    root = Root(version=version, expires=_expiry(days), consistent_snapshot=True)
     for key in roles.root:
         root.add_key(key, "root")
     root.roles["root"].threshold = roles.threshold
@@ -87,7 +98,7 @@ def make_root(folder: Path, roles: Roles, signers: Sequence[CryptoSigner], days:
         for key in roles.release:
             root.add_key(key, role)
         root.roles[role].threshold = roles.release_threshold
-    return _sign_root(folder, Metadata(root), before, signers)
+    return root
 
 
 def cosign(folder: Path, signers: Sequence[CryptoSigner]) -> int:
@@ -97,10 +108,19 @@ def cosign(folder: Path, signers: Sequence[CryptoSigner]) -> int:
         InputError: there is no draft, or a signer is no root key.
         MachineError: the folder cannot be written.
     """
-    draft = _load(folder / DRAFT)
-    if draft is None:
-        raise InputError(f"{folder / DRAFT}: missing", "make it: ddlce keys root")
-    return _sign_root(folder, draft, newest_root(folder), signers)
+    with _alone(folder):
+        draft = _load(folder / DRAFT)
+        if draft is None:
+            raise InputError(f"{folder / DRAFT}: missing", "make it: ddlce keys root")
+        before = newest_root(folder)
+        if not isinstance(draft.signed, Root):
+            raise InputError(f"{folder / DRAFT} is no root", "remove it; make it: ddlce keys root")
+        if draft.signed.version != (before.signed.version if before else 0) + 1:
+            raise InputError(
+                f"{folder / DRAFT} is not the next root: it is version {draft.signed.version}",
+                "remove it, if that root is published; else make it again: ddlce keys root",
+            )
+        return _sign_root(folder, draft, before, signers)
 
 
 def _sign_root(
@@ -154,10 +174,21 @@ def sign_files(
             not there.
         MachineError: a file cannot be read, or the folder not written.
     """
+    with _alone(folder):
+        return _sign_files(folder, files, signers, days, withdrawn)
+
+
+def _sign_files(
+    folder: Path,
+    files: Mapping[str, Path],
+    signers: Sequence[CryptoSigner],
+    days: int,
+    withdrawn: Sequence[str],
+) -> list[str]:
     root = newest_root(folder)
     if root is None:
         raise InputError(f"{folder} has no root", "make one: ddlce keys root")
-    old = _newest(folder, "targets")
+    old = _published(folder, "targets")
     targets = {} if old is None else dict(old.signed.targets)
     for name in withdrawn:
         if targets.pop(name, None) is None:
@@ -166,7 +197,8 @@ def sign_files(
             )
     targets |= {name: TargetFile.from_file(name, str(path)) for name, path in files.items()}
     expires = _expiry(days)
-    made = Metadata(Targets(_next(old), expires=expires, targets=targets))
+    version = _next(_newest(folder, "targets"))
+    made = Metadata(Targets(version, expires=expires, targets=targets))
     texts = {f"{made.signed.version}.targets.json": _signed(root, "targets", made, signers)}
     meta = _meta(made.signed.version, *texts.values())
     snapshot = Metadata(
@@ -212,8 +244,23 @@ def newest_root(folder: Path) -> Metadata[Root] | None:
     return _newest(folder, "root")
 
 
+def _published(folder: Path, role: str) -> Metadata[Any] | None:
+    """What clients get: a killed run may have left newer files that `timestamp.json` knows not."""
+    stamp = _load(folder / "timestamp.json")
+    if stamp is None:
+        return None
+    snapshot = _load(folder / f"{stamp.signed.snapshot_meta.version}.snapshot.json")
+    if snapshot is None or role == "snapshot":
+        return snapshot
+    return _load(folder / f"{snapshot.signed.meta[f'{role}.json'].version}.{role}.json")
+
+
 def _newest(folder: Path, role: str) -> Metadata[Any] | None:
-    numbers = [int(path.name.split(".")[0]) for path in folder.glob(f"[0-9]*.{role}.json")]
+    numbers = [
+        int(path.name.split(".")[0])
+        for path in folder.glob(f"[0-9]*.{role}.json")
+        if path.name.split(".")[0].isdecimal()
+    ]
     return _load(folder / f"{max(numbers)}.{role}.json") if numbers else None
 
 

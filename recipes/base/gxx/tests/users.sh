@@ -43,6 +43,8 @@ if bwrap --ro-bind / / true 2> said; then
 else
   echo "not tried in a root without anything else: $(cat said)"
 fi
+"${root[@]}" "$gcc/x86_64-conda-linux-gnu-g++" -std=c++17 program.cpp -o program -pthread
+test "$("${root[@]}" ./program)" = thrown11
 for options in "" "-O2 -g -flto" "-O3 -march=native -no-pie"; do
   # shellcheck disable=SC2086
   "${root[@]}" "$gcc/g++" -std=c++17 $options program.cpp -o program -pthread

@@ -37,7 +37,9 @@ def overlay(tmp_path: Path) -> Path:
 
 
 def script(*words: str, environ: dict[str, str]) -> str:
-    return script_text(read_request(parse([*words, "-N", "1", "train.py"])), environ)
+    return script_text(
+        read_request(parse([*words, "-N", "1", "-module", "none", "train.py"])), environ
+    )
 
 
 @pytest.mark.parametrize("system", SHELLS)

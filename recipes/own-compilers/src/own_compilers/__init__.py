@@ -21,10 +21,12 @@ TARGET = "x86_64-conda-linux-gnu"
 
 
 def use() -> None:
-    """End PATH with the compilers' folders, and let PyTorch take them when it is imported."""
+    """End PATH with the compilers' folder, and let PyTorch take them when it is imported."""
     path = os.environ.get("PATH", os.defpath)
-    folders = (f"{sys.base_prefix}/bin", f"{sys.base_prefix}/{TARGET}/gcc/bin")
-    os.environ["PATH"] = ":".join([path, *(f for f in folders if f not in path.split(":"))])
+    programs = f"{sys.base_prefix}/{TARGET}/gcc/bin"
+    if programs not in path.split(":"):
+        # An empty PATH gets no empty part: it would name the current folder.
+        os.environ["PATH"] = f"{path}:{programs}" if path else programs
     private_caches.MENDED |= {
         "torch._inductor.config": "own_compilers.torch_compilers:inductor",
         "torch.utils.cpp_extension": "own_compilers.torch_compilers:extensions",
