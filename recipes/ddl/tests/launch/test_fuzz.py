@@ -74,7 +74,8 @@ def test_hostfiles(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> Non
     try:
         hosts = parse_hostfile(file)
     except LaunchError as error:
-        is_clear(error, of=str(file))
+        # Of an address, it names the words; they stand in one line of the file.
+        is_clear(error, of="the host" if "IPv6 address" in error.message else str(file))
     else:
         are_hosts(hosts)
 

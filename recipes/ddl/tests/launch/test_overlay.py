@@ -36,10 +36,12 @@ def overlay(tmp_path: Path) -> Path:
 # -- in scripts -----------------------------------------------------------------------------------
 
 
+#: The tests may run from a release, whose module a script would load.
+NO_MODULE = ("-module", "none")
+
+
 def script(*words: str, environ: dict[str, str]) -> str:
-    return script_text(
-        read_request(parse([*words, "-N", "1", "-module", "none", "train.py"])), environ
-    )
+    return script_text(read_request(parse([*words, "-N", "1", "train.py"])), environ)
 
 
 @pytest.mark.parametrize("system", SHELLS)
@@ -49,9 +51,9 @@ def test_the_script_activates_it(system: str, is_named: bool, overlay: Path) -> 
     program.write_text('#!/bin/sh\necho "$VIRTUAL_ENV"; command -v python\n')
     program.chmod(0o755)
     if is_named:
-        text = script("-script", system, "-overlay", str(overlay), environ={})
+        text = script("-script", system, *NO_MODULE, "-overlay", str(overlay), environ={})
     else:
-        text = script("-script", system, environ={"VIRTUAL_ENV": str(overlay)})
+        text = script("-script", system, *NO_MODULE, environ={"VIRTUAL_ENV": str(overlay)})
     text = text.replace("bash -l", "bash")
     done = subprocess.run(
         ["bash", "-c", text],
