@@ -14,7 +14,7 @@ import sys
 
 import private_caches
 
-__all__ = ["TARGET", "use"]
+__all__ = ["TARGET", "end_path_with", "use"]
 
 #: What stands before the names of the programs.
 TARGET = "x86_64-conda-linux-gnu"
@@ -22,13 +22,17 @@ TARGET = "x86_64-conda-linux-gnu"
 
 def use() -> None:
     """End PATH with the compilers' folder, and let PyTorch take them when it is imported."""
-    path = os.environ.get("PATH", os.defpath)
-    programs = f"{sys.base_prefix}/{TARGET}/gcc/bin"
-    if programs not in path.split(":"):
-        # An empty PATH gets no empty part: it would name the current folder.
-        os.environ["PATH"] = f"{path}:{programs}" if path else programs
+    end_path_with(f"{sys.base_prefix}/{TARGET}/gcc/bin")
     private_caches.MENDED |= {
         "torch._inductor.config": "own_compilers.torch_compilers:inductor",
         "torch.utils.cpp_extension": "own_compilers.torch_compilers:extensions",
     }
     private_caches.install()
+
+
+def end_path_with(folder: str) -> None:
+    """Add a folder to PATH, unless it is there."""
+    path = os.environ.get("PATH", os.defpath)
+    if folder not in path.split(":"):
+        # An empty PATH gets no empty part: it would name the current folder.
+        os.environ["PATH"] = f"{path}:{folder}" if path else folder

@@ -7,10 +7,11 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable
 from types import ModuleType
 
-from own_compilers import TARGET
+from own_compilers import TARGET, end_path_with
 
 #: The oldest GCC that compiles PyTorch's headers, which are C++20.
 OLDEST_GCC = 10
@@ -19,12 +20,14 @@ OLDEST_GCC = 10
 def inductor(module: ModuleType, run: Callable[[ModuleType], None]) -> None:
     """`torch.compile`, whose default is the `g++` on PATH."""
     run(module)
+    end_path_with(f"{sys.base_prefix}/bin")  # it calls openssl, for sums of files
     module.__dict__["cpp"].cxx = (None, cxx())
 
 
 def extensions(module: ModuleType, run: Callable[[ModuleType], None]) -> None:
     """`torch.utils.cpp_extension`, whose default is the `c++` on PATH."""
     run(module)
+    end_path_with(f"{sys.base_prefix}/bin")  # it calls ninja
     module.__dict__["get_cxx_compiler"] = cxx
 
 
