@@ -131,6 +131,18 @@ def test_the_commands_of_the_howto(tree: MiniTree) -> None:
     assert "removed 0 releases" in ok(tree, *shlex.split(gc)[1:])
 
 
+def test_a_switch_that_was_killed_offers_by_whole(tree: MiniTree) -> None:
+    old = current(tree)
+    release(tree, "2027.03")
+    ok(tree, "all", "toys")
+    new = current(tree)
+    # Killed after the link: the mark stayed.
+    Layout(tree.settings.root).candidate_mark(new).touch()
+    assert listed(tree)["2027.03"] == "default"
+    ok(tree, "env", "default", f"toys/{old.name}")
+    assert listed(tree) == {"2026.11": "default", "2027.03": "beside"}
+
+
 def test_a_release_whose_suite_fails_is_no_default(tree: MiniTree) -> None:
     before = for_users(tree), current(tree)
     release(tree, "2027.03", passes=False)

@@ -72,9 +72,13 @@ def switch(layout: Layout, prefix: Path) -> None:
 
     Call it under the root's lock.
     """
-    if layout.current(prefix.parent.name) != prefix.resolve():
-        link_atomic(prefix.parent / CURRENT, prefix.name)
-    # Only now: killed before, it is the candidate that it was, or the default release.
+    before = layout.current(prefix.parent.name)
     with explain_os_errors(prefix.parent):
+        if before and before != prefix.resolve():
+            # A run that was killed may have left the mark of a release that it had offered.
+            layout.candidate_mark(before).unlink(missing_ok=True)
+        if before != prefix.resolve():
+            link_atomic(prefix.parent / CURRENT, prefix.name)
+        # Only now: killed before, it is the candidate that it was, or the default release.
         layout.candidate_mark(prefix).unlink(missing_ok=True)
     name_releases(layout)
