@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.version import Version
-
 from ddlce.audit.model import DRIVERS, GLIBC, Finding
-from ddlce.audit.symbols import some
-from ddlce.elf import MAGIC, Elf, glibc_version, parse_elf
+from ddlce.audit.symbols import some, younger
+from ddlce.elf import MAGIC, Elf, parse_elf
 from ddlce.errors import InputError
 
 
@@ -60,16 +58,13 @@ def _read(path: Path) -> Elf:
 
 
 def _glibc_above(path: Path, elf: Elf, release: Release) -> Iterator[Finding]:
-    floor = Version(release.floor)
-    for version, names in sorted(elf.wants.items()):
-        came = glibc_version(version)
-        if came and came > floor:
-            yield Finding(
-                "glibc-above",
-                str(path),
-                f"needs {some(names)} of {version}, and the release runs on glibc {floor}: "
-                "compile with x86_64-conda-linux-gnu-gcc or -g++",
-            )
+    for wanted in younger(elf, release.floor):
+        yield Finding(
+            "glibc-above",
+            str(path),
+            f"needs {wanted}, and the release runs on glibc {release.floor}: compile with "
+            "x86_64-conda-linux-gnu-gcc or -g++",
+        )
 
 
 def _libraries(path: Path, elf: Elf, release: Release) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from ddlce.audit.facts import Facts, read_exports
 from ddlce.audit.model import GLIBC, Below, Finding
-from ddlce.elf import glibc_version, read_elf
+from ddlce.elf import Elf, glibc_version, read_elf
 from ddlce.settings import OWN_GLIBC
 
 #: So many names stand in a message; the rest is counted.
@@ -26,17 +26,22 @@ def glibc_above(facts: Facts, _below: Below | None) -> Iterator[Finding]:
     """No file needs a glibc above the floor of the distribution, and the package says so."""
     if not facts.floor or facts.name == OWN_GLIBC:
         return
-    floor = Version(facts.floor)
     hint = f"above {facts.floor}, the floor; compile with $CC, whose C library is the sysroot's"
     for file in facts.files.values():
-        for version, names in sorted((file.elf.wants if file.elf else {}).items()):
-            if (needed := glibc_version(version)) and needed > floor:
-                yield Finding("glibc-above", file.path, f"needs {some(names)} of {version}, {hint}")
+        for wanted in younger(file.elf, facts.floor) if file.elf else ():
+            yield Finding("glibc-above", file.path, f"needs {wanted}, {hint}")
     for spec in facts.index.get("depends", ()):
         match = re.match(r"__glibc >=(\d+(?:\.\d+)*)", spec)
-        if match and Version(match[1]) > floor:
+        if match and Version(match[1]) > Version(facts.floor):
             declared = f"declares glibc {match[1]}, above {facts.floor}, the floor"
             yield Finding("glibc-above", "info/index.json", declared)
+
+
+def younger(elf: Elf, floor: str) -> Iterator[str]:
+    """What a file needs of each release of glibc above `floor`: `memcpy of GLIBC_2.36`."""
+    for version, names in sorted(elf.wants.items()):
+        if (came := glibc_version(version)) and came > Version(floor):
+            yield f"{some(names)} of {version}"
 
 
 def undefined(facts: Facts, below: Below | None) -> Iterator[Finding]:
