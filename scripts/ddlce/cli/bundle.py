@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ddlce.cli.common import JsonOption, out, print_json
+from ddlce.cli.common import ChannelFolderOption, JsonOption, LockOption, out, print_json
 from ddlce.cli.sbom import make
 from ddlce.ownership import check_place
 from ddlce.platforms import BUILD_PLATFORM
@@ -25,16 +25,11 @@ def register(app: typer.Typer) -> None:
 
 def bundle(
     env: Annotated[str, typer.Argument(help="An environment that is locked.")] = "ddl-ce",
-    lock: Annotated[
-        Path | None, typer.Option("--lock", help="Another lock file than envs/locks/ENV.…")
-    ] = None,
+    lock: LockOption = None,
     platform: Annotated[
         str, typer.Option("--platform", help="The lock's platform.")
     ] = BUILD_PLATFORM,
-    channel: Annotated[
-        Path | None,
-        typer.Option("--channel", help="The folder of our channel.", show_default=False),
-    ] = None,
+    channel: ChannelFolderOption = None,
     folder: Annotated[Path, typer.Option("--out", help="Where the file goes.")] = Path("dist"),
     without: Annotated[
         bool,

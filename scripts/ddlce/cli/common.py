@@ -23,6 +23,12 @@ CudaOption = Annotated[
     str, typer.Option("--cuda", help="The packages for this CUDA too, e.g. 13.0.")
 ]
 SetOption = Annotated[str, typer.Option("--set", help="The packages of this set too, e.g. full.")]
+LockOption = Annotated[
+    Path | None, typer.Option("--lock", help="Another lock file than envs/locks/ENV.…")
+]
+ChannelFolderOption = Annotated[
+    Path | None, typer.Option("--channel", help="The folder of our channel.", show_default=False)
+]
 RootOption = Annotated[
     Path | None,
     typer.Option("--root", help="Where environments live [env DDLCE_ROOT].", show_default=False),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import out
+from ddlce.cli.common import ChannelFolderOption, out
 from ddlce.errors import InputError, MachineError
 from ddlce.settings import load_settings
 
@@ -108,10 +108,7 @@ def sign_release(
     withdraw: Annotated[
         list[str] | None, typer.Option("--withdraw", help="A name that is signed no longer.")
     ] = None,
-    channel: Annotated[
-        Path | None,
-        typer.Option("--channel", help="The folder of our channel.", show_default=False),
-    ] = None,
+    channel: ChannelFolderOption = None,
     metadata: MetadataOption = None,
 ) -> None:
     """Sign the locks, sources.lock, the channel's index and SBOMs, and files such as bundles.

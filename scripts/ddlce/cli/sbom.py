@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, err, out, print_json
+from ddlce.cli.common import ChannelFolderOption, JsonOption, LockOption, err, out, print_json
 from ddlce.errors import MachineError
 from ddlce.model.envlock import EnvLock
 from ddlce.ownership import check_place
@@ -22,16 +22,11 @@ def register(app: typer.Typer) -> None:
 
 def sbom(
     env: Annotated[str, typer.Argument(help="An environment that is locked.")] = "ddl-ce",
-    lock: Annotated[
-        Path | None, typer.Option("--lock", help="Another lock file than envs/locks/ENV.…")
-    ] = None,
+    lock: LockOption = None,
     platform: Annotated[
         str, typer.Option("--platform", help="The lock's platform.")
     ] = BUILD_PLATFORM,
-    channel: Annotated[
-        Path | None,
-        typer.Option("--channel", help="The folder of our channel.", show_default=False),
-    ] = None,
+    channel: ChannelFolderOption = None,
     folder: Annotated[
         Path | None,
         typer.Option("--out", help="Where the files go; the channel's sbom/ by default."),
