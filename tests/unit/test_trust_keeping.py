@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.cli.keys import _check_named
-from ddlce.errors import InputError, MachineError
+from ddlce.errors import InputError, MachineError, SourceError
 from ddlce.trust.client import check_signed
 from ddlce.trust.names import DRAFT
 from ddlce.trust.policy import Signatures, load_policy
@@ -96,6 +96,22 @@ def test_a_settings_file_that_is_a_link_to_nothing_is_no_licence(
     place.symlink_to(other)
     with pytest.raises(MachineError, match=f"{other} is not used, since "):
         load_policy()
+
+
+def test_an_old_state_is_refused_after_the_root_file_is_renewed(
+    keeper: Keeper, tmp_path: Path
+) -> None:
+    root, cache = tmp_path / "root.json", tmp_path / "cache"
+    root.write_bytes((keeper.metadata / "1.root.json").read_bytes())
+    wanted = Signatures(root=str(root), metadata=str(keeper.metadata))
+    old = (keeper.metadata / "timestamp.json").read_bytes()
+    keeper.sign()
+    check_signed(wanted, cache, {})
+    assert keeper.root("anna", "ben") == 0
+    root.write_bytes((keeper.metadata / "2.root.json").read_bytes())
+    (keeper.metadata / "timestamp.json").write_bytes(old)
+    with pytest.raises(SourceError, match=r"timestamp\.json is an old one"):
+        check_signed(wanted, cache, {})
 
 
 def test_a_root_that_others_may_change_is_not_trusted(keeper: Keeper, tmp_path: Path) -> None:
