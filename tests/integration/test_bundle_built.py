@@ -139,9 +139,8 @@ def test_killed_and_run_again(bundle: Bundle, folder: Path) -> None:
         )
         while process.poll() is None and not any(root.glob(mark)):
             time.sleep(0.05)
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        os.killpg(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL, f"it had ended before it was killed at {mark}"
     done = run_bundle(bundle.path, "--root", root, "--no-smoke", folder=folder)
     assert done.returncode == 0, done
     layout = Layout(root)
