@@ -5,16 +5,13 @@ The root has the release, glibc's libraries, and where a case says so a shell, a
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
+from support.bareroot import alone
 
-GLIBC = ("libc", "libm", "libdl", "libpthread", "librt", "libutil", "libresolv")
-SHELL = ("bash", "sh", "sed", "expr", "cat", "dirname", "basename", "env")
+pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
 
 COMPILED = """
 import torch
@@ -116,51 +113,6 @@ int main(int count, char **words) {
   return MPI_Finalize();
 }
 """
-
-
-def alone(
-    prefix: Path, folder: Path, *command: str | Path, shell: bool = False, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a command in that root, in a folder that it may write."""
-    root = [*("bwrap", "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev")]
-    root += ["--ro-bind", "/sys", "/sys"]  # UCX and hwloc ask it for devices
-    root += [
-        "--tmpfs",
-        "/tmp",
-        "--dir",
-        "/home/user",
-        "--clearenv",
-        "--setenv",
-        "HOME",
-        "/home/user",
-    ]
-    files = libraries("/bin/bash") if shell else {}
-    for name in SHELL if shell else ():
-        program = shutil.which(name)
-        assert program, name
-        files |= {Path("/bin", name): Path(program), Path("/usr/bin", name): Path(program)}
-        files |= libraries(program)
-    files |= libraries(prefix / "bin" / "python")
-    beside = next(path for path in files if path.name == "libc.so.6").parent
-    for name in GLIBC:
-        for path in beside.glob(f"{name}.so.*"):
-            files[path] = path
-    for place, file in files.items():
-        if prefix not in file.parents:
-            root += ["--ro-bind", str(file.resolve()), str(place)]
-    root += ["--ro-bind", str(prefix), str(prefix), "--bind", str(folder), str(folder)]
-    for name, value in variables.items():
-        root += ["--setenv", name, value]
-    return subprocess.run(
-        [*root, "--chdir", str(folder), "--", *command], capture_output=True, text=True, check=False
-    )
-
-
-def libraries(program: str | Path) -> dict[Path, Path]:
-    """What the machine's loader gives the program, and the loader itself."""
-    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-    words = (word for line in listed.splitlines() for word in line.split())
-    return {Path(word): Path(word) for word in words if word.startswith("/")}
 
 
 def test_torch_compile(prefix: Path, tmp_path: Path) -> None:

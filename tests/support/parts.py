@@ -14,7 +14,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     "bench": ("bench_*",),
     "smoke": ("parameter_server", "report", "smoke_*"),
-    "frameworks": ("compile_anywhere", "horovod_*", "jax", "rapids"),
+    "frameworks": ("compile_*", "horovod_*", "jax", "rapids"),
     "ddl": (
         *(
             "batch_*",
