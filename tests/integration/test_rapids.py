@@ -17,8 +17,8 @@ from support.storeprefix import prefix_of
 # A channel, a package cache and a prefix of some 5 GB, as links where the file system can.
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-#: The packages of an environment that has them, PyTorch apart.
-PACKAGES = ("cudf", "cuml")
+#: The packages of an environment that has them, and pip, which checks them.
+PACKAGES = ("cudf", "cuml", "pip")
 
 #: Each of NVIDIA's libraries that RAPIDS loads, and where from.
 MAPPED = """
