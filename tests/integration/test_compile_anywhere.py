@@ -86,6 +86,30 @@ torch.testing.assert_close(model.module.weight.grad, plain.weight.grad)
 print("averaged by", dist.get_backend())
 """
 
+SHARDED = """
+import copy
+import torch, torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+dist.init_process_group()
+world = dist.get_world_size()
+mesh = init_device_mesh("cpu", (world,))
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Linear(8, 1))
+plain = copy.deepcopy(model)
+for layer in (model[0], model[2], model):
+    fully_shard(layer, mesh=mesh)
+inputs = [torch.full((4, 8), rank + 1.0) for rank in range(world)]
+torch.compile(model)(inputs[dist.get_rank()]).pow(2).mean().backward()
+sum(plain(x).pow(2).mean() / world for x in inputs).backward()
+for mine, whole in zip(model.parameters(), plain.parameters()):
+    torch.testing.assert_close(mine.grad.full_tensor(), whole.grad)
+total = torch.compile(lambda x: functional.all_reduce(x * 2, "sum", mesh) + 1, fullgraph=True)
+assert total(torch.ones(3)).tolist() == [2.0 * world + 1] * 3
+print("sharded by", dist.get_backend())
+"""
+
 SETUP = """
 from setuptools import Extension, setup
 setup(name="answer", version="1", ext_modules=[Extension("answer", ["answer.cpp"], language="c++")])
@@ -175,12 +199,17 @@ def test_programs_of_mpi(
     assert sorted(said) == ["rank 0", "rank 1"], done.stderr
 
 
-def test_ranks_train_a_compiled_model(prefix: Path, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(DDP)
+@pytest.mark.parametrize(
+    ("program", "word"), [(DDP, "averaged"), (SHARDED, "sharded")], ids=["ddp", "fsdp2"]
+)
+def test_ranks_train_a_compiled_model(
+    prefix: Path, tmp_path: Path, program: str, word: str
+) -> None:
+    (tmp_path / "program.py").write_text(program)
     command = "ddlrun -H localhost:2 python program.py"
     done = alone(prefix, tmp_path, "/bin/sh", "-c", command, shell=True, PATH=f"{prefix}/bin:/bin")
     said = [line.rpartition("] ")[2] for line in done.stdout.splitlines()]
-    assert said == ["averaged by ddl"] * 2, done.stderr
+    assert said == [f"{word} by ddl"] * 2, done.stderr
 
 
 @pytest.mark.slow
