@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
-from license_expression import Licensing, get_spdx_licensing
-
 from ddlce.engine.parse import recipe_problem, version_problem
+from ddlce.licences import licensing
 from ddlce.lint.linted import LintedRecipe, OutputSection, as_dict
 from ddlce.lint.rule import Problem, each_output, rule
 from ddlce.model.recipe import flatten
@@ -83,7 +81,7 @@ def spdx_licence(recipe: LintedRecipe, output: OutputSection) -> Iterator[Proble
     if not text:
         return
     known = re.sub(r"\bLicenseRef-[A-Za-z0-9.-]+", "MIT", text)
-    info = _licensing().validate(known, strict=True)
+    info = licensing().validate(known, strict=True)
     if info.errors:
         yield Problem(
             f"license {text!r} is not an SPDX expression: {' '.join(info.errors[0].split())}",
@@ -121,11 +119,6 @@ def licence_file(recipe: LintedRecipe, output: OutputSection) -> Iterator[Proble
                     "correct the name, or add the file",
                     recipe.line("about", "license_file"),
                 )
-
-
-@cache
-def _licensing() -> Licensing:
-    return get_spdx_licensing()  # reads a list of 700 licences
 
 
 def _exists(path: Path) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from license_expression import ExpressionError, get_spdx_licensing
+from license_expression import ExpressionError
 from packageurl import PackageURL
 
 from ddlce import jsontext
+from ddlce.licences import licensing
 from ddlce.sbom.model import Carried
 
 #: SBOMs that wheels carry (PEP 770), and pip's.
@@ -68,7 +69,7 @@ def _license(part: dict[str, Any]) -> str:
         words.append(entry.get("expression") or entry.get("license", {}).get("id") or "")
     try:
         # Cargo's old way to say OR is a slash.
-        parsed = get_spdx_licensing().parse(
+        parsed = licensing().parse(
             " AND ".join(f"({w.replace('/', ' OR ')})" for w in words if w), validate=True
         )
     except ExpressionError:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 
-from license_expression import LicenseExpression, get_spdx_licensing
+from license_expression import LicenseExpression
 from spdx_tools.spdx.jsonschema.document_converter import DocumentConverter
 from spdx_tools.spdx.model import (
     Actor,
@@ -29,6 +29,7 @@ from spdx_tools.spdx.validation.uri_validators import validate_url
 from spdx_tools.spdx.writer.write_utils import convert
 
 from ddlce.errors import WorkError
+from ddlce.licences import licensing
 from ddlce.sbom.model import Carried, Component, Origin, Patch
 from ddlce.sbom.release import Release
 
@@ -164,7 +165,7 @@ def _purl(purl: str) -> list[ExternalPackageRef]:
 
 
 def _license(expression: str) -> LicenseExpression | SpdxNoAssertion:
-    return get_spdx_licensing().parse(expression) if expression else SpdxNoAssertion()
+    return licensing().parse(expression) if expression else SpdxNoAssertion()
 
 
 def _extracted(components: list[Component]) -> list[ExtractedLicensingInfo]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from license_expression import ExpressionError, get_spdx_licensing
+from license_expression import ExpressionError
 from packaging.metadata import RawMetadata, parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -19,6 +19,7 @@ from packaging.version import Version
 
 from ddlce.elf import MAGIC, BrokenElfError, parse_elf
 from ddlce.errors import SourceError
+from ddlce.licences import licensing
 from ddlce.model.source import WheelMetadata
 
 #: Parts of glibc; `__glibc` stands for them.
@@ -166,12 +167,11 @@ def normalise_license(text: str) -> str:
     """The SPDX expression in its canonical spelling; "" if `text` is none."""
     if not text or "/" in text:
         return ""
-    licensing = get_spdx_licensing()
     try:
-        parsed = licensing.parse(text, validate=True, strict=True)
+        parsed = licensing().parse(text, validate=True, strict=True)
     except (ExpressionError, TypeError, ValueError):
         return ""
-    if any("LicenseRef-scancode" in key for key in licensing.license_keys(parsed)):
+    if any("LicenseRef-scancode" in key for key in licensing().license_keys(parsed)):
         return ""
     return str(parsed) if parsed is not None else ""
 
