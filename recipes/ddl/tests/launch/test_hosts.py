@@ -98,7 +98,7 @@ def test_wrong_hostfiles(tmp_path: Path, text: str, message: str) -> None:
 
 def test_an_address_without_a_name() -> None:
     """2001:db8::/32 is for documentation (RFC 3849)."""
-    with pytest.raises(LaunchError, match="the host 2001:db8::7 has no name") as error:
+    with pytest.raises(LaunchError, match="-host: 2001:db8::7 has no name") as error:
         parse_hosts("[2001:db8::7]:2")
     assert "/etc/hosts" in error.value.hint
 

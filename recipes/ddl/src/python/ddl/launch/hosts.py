@@ -39,7 +39,7 @@ def parse_hosts(text: str, where: str = "-host") -> list[Host]:
 def _entry(entry: str, where: str) -> list[Host]:
     """The hosts of `pattern[:slots]`, or of an IPv6 address, in brackets where slots follow."""
     address, slots = _ipv6(entry, where)
-    names = [_name_of(address)] if address else []
+    names = [_name_of(address, where)] if address else []
     if not address:
         pattern, colon, said = entry.partition(":")
         slots = said if colon else None
@@ -70,7 +70,7 @@ def _is_ipv6(text: str) -> bool:
         return False
 
 
-def _name_of(address: str) -> str:
+def _name_of(address: str, where: str) -> str:
     """The name of an IPv6 address, since MPICH's launcher takes none; else the address itself."""
     if ipaddress.IPv6Address(address).is_loopback:
         return "localhost"
@@ -80,7 +80,7 @@ def _name_of(address: str) -> str:
         name = socket.gethostname() if is_local(address) else ""
     if not all(_LABEL.fullmatch(label) for label in name.split(".")):
         raise LaunchError(
-            f"the host {address} has no name, and MPICH's launcher takes no IPv6 address",
+            f"{where}: {address} has no name, and MPICH's launcher takes no IPv6 address",
             "Give it a name in /etc/hosts or in ~/.ssh/config.",
         )
     return name
