@@ -151,5 +151,16 @@ def test_other_venvs_stay_as_they_are(overlay: Path, tmp_path: Path) -> None:
     assert overlay_of([], {}, BASE) is None
 
 
+@pytest.mark.parametrize("python", ["{foreign}/bin/python3", "python3", "{base}/bin/python3"])
+def test_another_python_keeps_its_own_packages(overlay: Path, tmp_path: Path, python: str) -> None:
+    """It is named by its path, or it is the first on PATH; an overlay is active beside it."""
+    foreign = tmp_path / "foreign"
+    venv.create(foreign, symlinks=True)
+    environ = {"VIRTUAL_ENV": str(overlay), "PATH": f"{foreign}/bin:{overlay}/bin:/bin"}
+    command = [python.format(foreign=foreign, base=BASE), "train.py"]
+    assert overlay_of(command, environ, BASE) is None
+    assert overlay_of(["train.py"], environ, BASE) == overlay
+
+
 def _site() -> str:
     return f"python{sys.version_info.major}.{sys.version_info.minor}/site-packages"

@@ -7,6 +7,7 @@ the release's own, and `.pth` files in them count.
 
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,11 +22,11 @@ def overlay_of(command: Sequence[str], environ: Mapping[str, str], prefix: Path)
         environ: has VIRTUAL_ENV where an overlay is active.
         prefix: the release that this ddlrun is of.
     """
-    match = _PYTHON.fullmatch(command[0]) if command else None
-    for folder in (match and match["overlay"], environ.get("VIRTUAL_ENV")):
-        if folder and _is_made_on(Path(folder), prefix):
-            return Path(folder)
-    return None
+    program = shutil.which(command[0], path=environ.get("PATH", os.defpath)) if command else None
+    match = _PYTHON.fullmatch(str(Path(program).absolute())) if program else None
+    # A Python has its own packages, wherever another overlay is active.
+    folder = match["overlay"] if match else environ.get("VIRTUAL_ENV")
+    return Path(folder) if folder and _is_made_on(Path(folder), prefix) else None
 
 
 def local_overlay(
