@@ -67,13 +67,14 @@ def _launch(options: Options, words: list[str]) -> int:
         from ddl.launch.stage import stage_and_restart
 
         return stage_and_restart(options, job, words)
+    if not options.dry_run:
+        launcher.check(job)
     if options.dry_run or options.verbose:
         variables = [f"{name}={job.environment[name]}" for name in job.added]
         line = shlex.join(["env", *variables, *launcher.command(job)])
         print(line, file=sys.stdout if options.dry_run else sys.stderr, flush=True)
     if options.dry_run:
         return 0
-    launcher.check(job)
     from ddl.launch.run import Run
 
     return Run(job, launcher, options.timeout, options.verbose, options.grace).supervise()

@@ -10,17 +10,17 @@ from pathlib import Path
 
 from ddl.launch.batch import SSH, reserved_hosts, starter
 from ddl.launch.errors import HostError, LaunchError
-from ddl.launch.hosts import Host, address_towards, is_local, is_loopback, parse_hosts
+from ddl.launch.hosts import Host, is_local, parse_hosts
 from ddl.launch.layout import Job
 from ddl.launch.marked_stream import MarkedStream
 from ddl.launch.options import Options
 from ddl.launch.own import find_program
+from ddl.launch.reached import common_address, own_addresses
 from ddl.launch.scontrol import gpus_per_host
+from ddl.launch.ssh import ask
 from ddl.launch.step import step_environment
 
 WRAPPER = Path(__file__).with_name("rank.py")
-SSH_OPTIONS = ("-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
-CHECKS_AT_ONCE = 32
 ASKING = 20.0  # seconds for Slurm to tell of the job's GPUs
 # srun of a proxy that has failed: "srun: error: h[2-3]: tasks 1-2: Exited with exit code 2".
 _GONE = re.compile(r"srun: error: (\S+): tasks? [\d,\[\]-]+: ")
@@ -41,6 +41,7 @@ class HydraLauncher:
         self.mpiexec = find_mpiexec()
         self._is_checking = not options.skip_checks
         self._mark = f"<{os.urandom(6).hex()}:"
+        self._address = ""  # that all other hosts reach; "": nobody was asked
 
     def reserved_hosts(self, environ: Mapping[str, str]) -> list[Host]:
         """The hosts that a batch system has reserved."""
@@ -49,8 +50,10 @@ class HydraLauncher:
     def check(self, job: Job) -> None:
         """Asks every other host by ssh, where that starts ranks, for the same installation.
 
+        Where they lie on several networks, it asks for an address of ours, too, that all reach.
+
         Raises:
-            HostError: one has not, or does not answer.
+            HostError: one has not, or does not answer; or there is no such address.
         """
         if not self._is_checking:
             return
@@ -63,8 +66,10 @@ class HydraLauncher:
             remote = []  # the batch system gives us its hosts; the ranks say what is missing there
         if remote and not find_program("ssh"):
             raise HostError("ssh is not installed", "Install the OpenSSH client.")
-        for start in range(0, len(remote), CHECKS_AT_ONCE):
-            _check_remote(remote[start : start + CHECKS_AT_ONCE], [Path(sys.executable), WRAPPER])
+        _check_remote(remote, [Path(sys.executable), WRAPPER])
+        addresses = own_addresses(job) if remote else []
+        if len(addresses) > 1:
+            self._address = common_address(addresses, remote)
 
     def command(self, job: Job) -> list[str]:
         """The mpiexec command line."""
@@ -93,7 +98,8 @@ class HydraLauncher:
             command += ["-launcher", way.name]
             if way.name == SSH.name:  # Hydra finds the others' programs itself
                 command += ["-launcher-exec", find_program(way.program) or way.program]
-            command += ["-localhost", own] if (own := _own_name(job)) else []
+            for own in [self._address] if self._address else own_addresses(job)[:1]:
+                command += ["-localhost", own]
         counts = job.counts()
         in_blocks = [n for n, count in enumerate(counts) for _ in range(count)]
         if list(job.placement) == in_blocks:
@@ -111,16 +117,6 @@ class HydraLauncher:
     def gone_hosts(self, line: str) -> list[str]:
         """Those where srun has lost Hydra's proxy. Hydra would wait for its word forever."""
         return gone_hosts(line)
-
-
-def _own_name(job: Job) -> str:
-    """The name by which other hosts reach mpiexec here; "": its own choice, the short one."""
-    words = [host for host in job.hosts if is_local(host) and not is_loopback(host)]
-    if words:
-        return words[0]
-    if "-iface" in job.mpi_arguments:  # the user's choice
-        return ""
-    return next(filter(None, map(address_towards, job.hosts)), "")
 
 
 def gone_hosts(line: str) -> list[str]:
@@ -156,28 +152,12 @@ def find_mpiexec() -> Path:
 
 def _check_remote(hosts: list[str], files: list[Path]) -> None:
     script = " && ".join(f"test -r {shlex.quote(str(file))}" for file in files) + " || exit 99"
-    asked = [
-        subprocess.Popen(
-            [find_program("ssh") or "ssh", *SSH_OPTIONS, "--", host, script],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        for host in hosts
-    ]
     problems = []
-    try:
-        for host, process in zip(hosts, asked, strict=True):
-            _, errors = process.communicate()
-            words = errors.decode(errors="replace").strip().splitlines()
-            if process.returncode == 99:
-                problems.append(f"{host} has no {files[0]} or no {files[1]}")
-            elif process.returncode:
-                problems.append(f"{host}: {words[-1] if words else 'ssh failed'}")
-    finally:
-        for process in asked:
-            process.kill()  # at Ctrl-C; else it has ended
-            process.wait()
+    for answer in ask(hosts, script):
+        if answer.status == 99:
+            problems.append(f"{answer.host} has no {files[0]} or no {files[1]}")
+        elif answer.status:
+            problems.append(f"{answer.host}: {answer.error or 'ssh failed'}")
     if problems:
         raise HostError(
             "cannot use " + "; ".join(problems),
