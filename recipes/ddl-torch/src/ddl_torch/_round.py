@@ -17,6 +17,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from ddl.launch.awake import now
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -185,9 +187,9 @@ class Round:
 def _poll(is_done: Callable[[], bool], seconds: float) -> bool:
     """Wait for that long at most; whether it is done."""
     pause, most = _POLLS
-    deadline = time.monotonic() + seconds
+    deadline = now() + seconds
     while not is_done():
-        if time.monotonic() > deadline:
+        if now() > deadline:
             return False
         time.sleep(pause)
         pause = min(1.5 * pause, most)

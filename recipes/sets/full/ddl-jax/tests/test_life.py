@@ -204,3 +204,47 @@ def test_mpi4py_may_start_mpi_and_end_it(ddlrun: Run, end: str) -> None:
         assert "finaliz" not in result.stderr.lower(), result.stderr
     else:
         assert "Traceback" not in result.stderr, result.stderr
+
+
+SUSPENDED = """
+import os, signal, time
+size, rank = jax.process_count(), jax.process_index()
+def shift():
+    whole = np.ones((size, 4), np.float32)
+    x = jax.make_array_from_callback(
+        whole.shape, NamedSharding(mesh, P("ranks")), lambda index: whole[index])
+    turn = lambda y: jax.lax.ppermute(y, "ranks", [(0, 1), (1, 0)])
+    mapped = jax.shard_map(turn, mesh=mesh, in_specs=P("ranks"), out_specs=P("ranks"))
+    return jax.block_until_ready(jax.jit(mapped)(x))
+shift()
+if rank == 1:
+    other = int(open(sys.argv[1]).read())
+    time.sleep(1)
+    os.kill(other, signal.SIGSTOP)
+    time.sleep(7)
+    os.kill(other, signal.SIGCONT)
+    time.sleep(1)
+shift()
+print("shifted")
+"""
+
+
+def test_time_asleep_is_not_time_waited(tmp_path: Path) -> None:
+    """As of a job that Slurm suspends, for longer than its timeout."""
+    file = tmp_path / "rank0"
+    file.write_text("")
+    name = "import os, sys\nif os.environ['PMI_RANK'] == '0':\n"
+    name += "    open(sys.argv[1], 'w').write(str(os.getpid()))\n"
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    command = [str(mpiexec), "-n", "2", sys.executable, "-c", name + TEN_LINES + SUSPENDED]
+    environ = {name: value for name, value in os.environ.items() if name != "DDL_OPTIONS"}
+    result = subprocess.run(
+        [*command, str(file)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**environ, "DDL_TIMEOUT": "5"},
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("shifted") == 2, result.stdout

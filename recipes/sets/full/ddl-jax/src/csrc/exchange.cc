@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -84,19 +85,33 @@ class PollBackoff {
   long turns_ = 0;
 };
 
-int wait_for(MPI_Request* request, const Message& message) {
+// As libddl's: the clock runs on while the job is suspended, so no more than a second counts
+// between two looks.
+class Waited {
+ public:
+  double seconds() {
+    const Clock::time_point now = Clock::now();
+    sum_ += std::min<Clock::duration>(now - last_, std::chrono::seconds(1));
+    last_ = now;
+    return sum_.count();
+  }
+
+ private:
   using Clock = std::chrono::steady_clock;
+  Clock::time_point last_ = Clock::now();
+  std::chrono::duration<double> sum_{0};
+};
+
+int wait_for(MPI_Request* request, const Message& message) {
   double seconds = 0;
   ddl_get_timeout(&seconds);
-  const auto begin = Clock::now();
+  Waited waited;
   PollBackoff backoff;
   for (;;) {
     int is_done = 0;
     const int code = MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS || is_done) return code;
-    if (std::chrono::duration<double>(Clock::now() - begin).count() > seconds) {
-      return lost(message, seconds);
-    }
+    if (waited.seconds() > seconds) return lost(message, seconds);
     backoff.wait();
   }
 }
