@@ -3,11 +3,13 @@
 // than the timeout.
 #pragma once
 
+#include <ddl/ddl.h>
+
 #include "absl/status/status.h"
 
 namespace ddl_tensorflow {
 
-constexpr int kTag = 32001;  // ours: apart from those that users take
+constexpr int kTag = DDL_TAG_TENSORFLOW;  // of its messages, too: apart from those of users
 
 // OK on all ranks once all have called it. Else, on all that have, an error that names a rank which
 // did not come within the timeout, has gone, or was itself tired of waiting. Once in a life of ddl.

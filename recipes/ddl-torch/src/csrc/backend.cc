@@ -39,7 +39,7 @@ Registry& registry() {
 int tag_of(const std::string& group_id) {
   std::uint32_t hash = 2166136261u;  // FNV-1a: std::hash may differ between hosts
   for (const char c : group_id) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
-  return static_cast<int>(hash % 32768);
+  return static_cast<int>(hash % DDL_TAGS_OF_PROGRAMS);
 }
 
 }  // namespace

@@ -154,6 +154,16 @@ DDL_API DDL_Result ddl_use_timeout(const double* seconds);
  * all when one has another list; and when one does not come within the timeout, after which
  * DDL_COMM_WORLD is unusable, too. */
 DDL_API DDL_Result ddl_comm_create(const int* world_ranks, int n, int tag, ddl_comm_t* comm);
+/* The tags of frameworks' own groups, which several of them may make at the same time in one
+ * process. Those of programs are below. */
+enum {
+  DDL_TAGS_OF_PROGRAMS = 24576, /* from 0 on, and of PyTorch's groups, by a hash of their names */
+  DDL_TAG_JAX_GROUPS = 24576,   /* 8000, by the first rank of the group */
+  DDL_TAG_JAX_PROGRAM = 32576,  /* of XLA's groups of one program */
+  DDL_TAG_JAX_CALLS = 32577,    /* of the functions in ddl.jax */
+  DDL_TAG_TENSORFLOW = 32578,
+  DDL_TAG_HOROVOD = 32765 /* 3, one for each of its frameworks */
+};
 DDL_API DDL_Result ddl_comm_free(ddl_comm_t comm); /* called by all its ranks; NULL is an error */
 DDL_API DDL_Result ddl_comm_rank(ddl_comm_t comm, int* rank);
 DDL_API DDL_Result ddl_comm_size(ddl_comm_t comm, int* size);

@@ -2,6 +2,8 @@
 // message of one kind is ever taken for another's.
 #pragma once
 
+#include <ddl/ddl.h>
+
 #include <cstddef>
 #include <iterator>
 #include <limits>
@@ -46,5 +48,12 @@ constexpr bool are_apart(const Range* ranges, std::size_t n) {
 static_assert(are_apart(kAll, std::size(kAll)), "two kinds of messages share a tag");
 constexpr Range kAllGroups[] = {kProgramGroups, kLaneGroups, kMpiGroups};
 static_assert(are_apart(kAllGroups, std::size(kAllGroups)), "two kinds of groups share a tag");
+
+// Of kProgramGroups, as ddl.h gives them to frameworks.
+constexpr Range kFrameworks[] = {{0, DDL_TAGS_OF_PROGRAMS}, {DDL_TAG_JAX_GROUPS, 8000},
+                                 {DDL_TAG_JAX_PROGRAM, 1},  {DDL_TAG_JAX_CALLS, 1},
+                                 {DDL_TAG_TENSORFLOW, 1},   {DDL_TAG_HOROVOD, 3}};
+static_assert(are_apart(kFrameworks, std::size(kFrameworks)), "two frameworks share a tag");
+static_assert(kFrameworks[std::size(kFrameworks) - 1].end() == kProgramGroups.end());
 
 }  // namespace ddl::tags

@@ -89,7 +89,8 @@ def new_group(ranks: Sequence[int], tag: int = 0) -> Group | None:
 
     Args:
         ranks: distinct ranks of the job.
-        tag: 0 to 32767; tells apart groups with common members that threads make at one time.
+        tag: 0 to 24575, and frameworks' own to 32767 (ddl.h); tells apart groups with common
+            members that threads make at one time.
 
     Returns:
         The group, or None on a rank that is no member.

@@ -32,6 +32,7 @@ namespace {
 // framework has its own Horovod, with a thread of its own, and a tag: their
 // communicators of the same ranks may be made at the same time.
 constexpr int kTag = HOROVOD_DDL_TAG;
+static_assert(kTag >= DDL_TAG_HOROVOD, "the tags below are of other frameworks");
 
 int Size(MPI_Comm comm) {
   int size;

@@ -155,8 +155,7 @@ DDL_API int ddl_jax_start(void) {
   if (known != DDL_SUCCESS) return known;
   std::vector<int> everybody(size);
   for (int rank = 0; rank < size; ++rank) everybody[rank] = rank;
-  constexpr int kTag = 32766;  // beside those of group.cc
-  return ddl_comm_create(everybody.data(), size, kTag, &comm);
+  return ddl_comm_create(everybody.data(), size, DDL_TAG_JAX_CALLS, &comm);
 }
 
 // How many collectives it has carried out.

@@ -12,10 +12,8 @@
 namespace ddl_jax {
 namespace {
 
-// Tags of ddl_comm_create for groups made at the same time: above those of Python's new_group.
-constexpr int kTagOfProgram = 32767;
-constexpr int kFirstTag = 24576;
-constexpr int kTags = 8190;
+// Tags of ddl_comm_create for groups made at the same time.
+constexpr int kTags = DDL_TAG_JAX_PROGRAM - DDL_TAG_JAX_GROUPS;
 
 struct Groups {
   std::mutex mutex;
@@ -65,7 +63,7 @@ std::vector<int> members_of(int color, const std::vector<Split>& splits,
 Group make(const std::vector<int>& members, int rank) {
   const int size = static_cast<int>(members.size());
   Group group{MPI_COMM_NULL, nullptr, rank, size, {}};
-  const int tag = kFirstTag + members[0] % kTags;
+  const int tag = DDL_TAG_JAX_GROUPS + members[0] % kTags;
   if (ddl_comm_create(members.data(), size, tag, &group.ddl) != DDL_SUCCESS) {
     end_job("a communicator of JAX");
   }
@@ -93,8 +91,8 @@ ddl_comm_t communicator_of(const std::vector<int>& program) {
     if (found != groups().of_programs.end()) return found->second;
   }
   ddl_comm_t comm = nullptr;
-  if (ddl_comm_create(program.data(), static_cast<int>(program.size()), kTagOfProgram, &comm) !=
-      DDL_SUCCESS) {
+  if (ddl_comm_create(program.data(), static_cast<int>(program.size()), DDL_TAG_JAX_PROGRAM,
+                      &comm) != DDL_SUCCESS) {
     end_job("the collectives of JAX");
   }
   const std::lock_guard lock(groups().mutex);
