@@ -1,4 +1,5 @@
-// Many reductions in few messages.
+// Many reductions in few messages. Which are small, and how large a message of them may be: kLarge
+// and kMaxBuffer in packing.cc.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ class EligibleTensors:
     """Tells tensors that may leave from those that stay: parameters, their views, small ones.
 
     Args:
-        smallest: storages of fewer bytes always stay.
+        smallest: storages of fewer bytes always stay (DEFAULT_SMALLEST in `lms/sizes.py`).
     """
 
     def __init__(self, device: Device, smallest: int) -> None:
