@@ -3,6 +3,8 @@
 Users name what is here as `ddl.DDLCallback`, `ddl.grads_reduce` and so on. `import ddl` in a
 program that `ddlrun` started is enough for Keras and for TensorFlow 1: optimizers average their
 gradients over the ranks, and `fit`, or a session's first step, begins with rank 0's variables.
+
+Keras may run on TensorFlow, PyTorch or JAX (backends/). TensorFlow is loaded for itself alone.
 """
 
 from __future__ import annotations

@@ -9,9 +9,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 _numbers = itertools.count(1)
+
+
+def _tensorflow() -> Any:
+    return import_module("ddl_tensorflow.backends.on_tensorflow")
 
 
 @dataclass
@@ -24,6 +29,7 @@ class Kind:
         hook: changes that Keras so that they can, once.
         build: makes an optimizer's variables, unless there are some.
         state: an optimizer's variables.
+        backend: the module of the backend (backends/) that they compute on.
         always: whether every one of them averages, not only those that were chosen.
     """
 
@@ -32,6 +38,7 @@ class Kind:
     hook: Callable[[], None]
     build: Callable[[Any, Any], None]
     state: Callable[[Any], Sequence[Any]]
+    backend: Callable[[], Any] = _tensorflow
     always: bool = False
 
 
@@ -51,23 +58,20 @@ def inner(optimizer: Any) -> Any:
 
 def is_distributed(optimizer: Any) -> bool:
     """Whether this optimizer, or the one inside, averages over more than one rank."""
-    from ddl_tensorflow.library import ready
-
     kind = kind_of(optimizer)
     if kind is None:
         return False
     marked = (getattr(one, "_ddl_averages", False) for one in (optimizer, inner(optimizer)))
-    return (kind.always or any(marked)) and ready() > 1
+    return (kind.always or any(marked)) and kind.backend().participants() > 1
 
 
 def averaged(optimizer: Any, grads: Sequence[Any], variables: Sequence[Any] | None) -> list[Any]:
     """The averages of its gradients; messages call them by the variables."""
-    from ddl_tensorflow.library import label_of
-    from ddl_tensorflow.reducing import reduce_labelled
-
     known = variables if variables is not None else optimizer._trainable_variables
-    labels = [f"gradient of {label_of(variable, i)}" for i, variable in enumerate(known)]
-    return reduce_labelled(grads, labels, name=f"{name_of(optimizer)}/gradients")
+    kind = kind_of(optimizer)
+    backend = kind.backend() if kind else _tensorflow()
+    averages: list[Any] = backend.average(grads, known, f"{name_of(optimizer)}/gradients")
+    return averages
 
 
 def name_of(optimizer: Any) -> str:

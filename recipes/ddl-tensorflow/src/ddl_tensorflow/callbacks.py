@@ -11,12 +11,15 @@ from typing import Any
 import ddl
 import keras
 import numpy as np
-import tensorflow as tf
 
+from ddl_tensorflow import backends
 from ddl_tensorflow._wrap import around
 from ddl_tensorflow.averaging import is_distributed, kind_of
-from ddl_tensorflow.library import ready
-from ddl_tensorflow.moving import broadcast_n
+
+
+def _ranks() -> int:
+    ranks: int = backends.current().participants()
+    return ranks
 
 
 class _Callback(keras.callbacks.Callback):  # type: ignore[misc]
@@ -73,7 +76,7 @@ def averaged(result: Any) -> Any:
 
 def _average(logs: dict[str, Any] | None) -> None:
     """Average all metrics in place, as one message."""
-    if not logs or ready() == 1:
+    if not logs or _ranks() == 1:
         return
     names = sorted(name for name, value in logs.items() if np.ndim(value) == 0)
     values = np.array([float(logs[name]) for name in names])
@@ -81,7 +84,7 @@ def _average(logs: dict[str, Any] | None) -> None:
 
 
 def _check_averages(model: Any) -> None:
-    if ready() > 1 and not is_distributed(model.optimizer):
+    if _ranks() > 1 and not is_distributed(model.optimizer):
         warnings.warn(
             "the optimizer does not average over the ranks; wrap it: ddl.DistributedOptimizer",
             stacklevel=2,
@@ -107,9 +110,9 @@ class DDLGlobalVariablesCallback(_Callback):
         """Give out the variables; a model that is built by its first batch comes after that."""
         _check_averages(self.model)
         self._has_begun = False
-        if ready() > 1:
+        if _ranks() > 1:
             self._begin_with_rank_0s_epoch()
-        self._is_done = not tf.executing_eagerly()  # sessions begin with them (sessions.py)
+        self._is_done = backends.current().begins_alone()
         if self.model.built and not self._is_done:
             if kind := kind_of(self.model.optimizer):
                 kind.build(self.model.optimizer, self.model.trainable_variables)
@@ -137,14 +140,13 @@ class DDLGlobalVariablesCallback(_Callback):
 
     def _give_out(self) -> None:
         self._is_done = True
-        if ready() == 1:
+        if _ranks() == 1:
             return
         optimizer = self.model.optimizer
         kind = kind_of(optimizer)
         variables = [*self.model.weights, *(kind.state(optimizer) if kind else ())]
         numbers = [one for one in variables if one.dtype != "string"]
-        for variable, value in zip(numbers, broadcast_n(numbers, name="variables"), strict=True):
-            variable.assign(value)
+        backends.current().give_out(numbers)
 
 
 def fit(original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -187,6 +189,4 @@ def evaluate(original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any
 @functools.cache
 def _hook_evaluate() -> None:
     """Change the trainer of Keras 3, once."""
-    from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
-
-    around(TensorFlowTrainer, "evaluate", evaluate)
+    around(backends.current().trainer(), "evaluate", evaluate)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
-
-import tensorflow as tf
-
-from ddl_tensorflow.library import ready
 
 
 def shard(data: Any) -> Any:
@@ -27,8 +24,9 @@ def shard(data: Any) -> Any:
     Raises:
         ValueError: fewer elements than ranks.
     """
-    size = ready()
-    if isinstance(data, tf.data.Dataset):
+    size = _size()
+    tf = sys.modules.get("tensorflow")  # without it, there is no Dataset
+    if tf is not None and isinstance(data, tf.data.Dataset):
         length = int(data.cardinality())
         if length >= 0:
             data = data.take(_even(length, size))
@@ -40,12 +38,21 @@ def shard(data: Any) -> Any:
                 stacklevel=2,
             )
         return data.shard(size, _rank())
-    return tf.nest.map_structure(_shard_array, data)
+    import keras
+
+    return keras.tree.map_structure(_shard_array, data)
 
 
 def _shard_array(array: Any) -> Any:
-    size = ready()
+    size = _size()
     return array[_rank() : _even(len(array), size) : size]
+
+
+def _size() -> int:
+    import ddl
+
+    ddl.init()
+    return ddl.size()
 
 
 def _rank() -> int:

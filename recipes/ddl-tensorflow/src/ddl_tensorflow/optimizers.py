@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import keras
 from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.trainers.trainer import Trainer
 
+from ddl_tensorflow import backends
 from ddl_tensorflow._import_hook import when_imported
 from ddl_tensorflow._wrap import around
 from ddl_tensorflow.averaging import (
@@ -50,8 +51,8 @@ _state = _State()
 
 
 def average_always() -> None:
-    """Let every optimizer average, from now on; nothing if Keras does not run on TensorFlow."""
-    if keras.config.backend() == "tensorflow":
+    """Let every optimizer average, from now on; nothing on a backend that ddl does not know."""
+    if backends.name() in backends.NAMES:
         hook()
         KIND.always = True
 
@@ -59,14 +60,15 @@ def average_always() -> None:
 def DistributedOptimizer(optimizer: OptimizerT) -> OptimizerT:
     """Let this optimizer average its gradients over the ranks; returns it.
 
-    Under `ddlrun` every optimizer does so by itself. Models that use it are not compiled by XLA.
+    Under `ddlrun` every optimizer does so by itself. On TensorFlow, models that use it are not
+    compiled by XLA.
 
     Args:
         optimizer: of Keras 3, tf-keras or tf.compat.v1.train, also a LossScaleOptimizer.
 
     Raises:
         TypeError: no such optimizer.
-        RuntimeError: Keras does not run on TensorFlow.
+        RuntimeError: Keras runs on a backend that ddl does not know.
     """
     kind = kind_of(optimizer)
     if kind is None:
@@ -86,14 +88,6 @@ def DistributedOptimizer(optimizer: OptimizerT) -> OptimizerT:
 wrap = DistributedOptimizer
 
 
-def _check() -> None:
-    if keras.config.backend() != "tensorflow":
-        raise RuntimeError(
-            f"DistributedOptimizer: Keras runs on {keras.config.backend()}; "
-            "set KERAS_BACKEND=tensorflow"
-        )
-
-
 def _build(optimizer: Any, variables: Any) -> None:
     if not optimizer.built:
         optimizer.build(variables)
@@ -102,24 +96,13 @@ def _build(optimizer: Any, variables: Any) -> None:
 @functools.cache
 def hook() -> None:
     """Change Keras's optimizer and trainer, once."""
-    from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
-
+    backend = backends.current()
     around(BaseOptimizer, "apply", _apply)
     around(BaseOptimizer, "_clip_gradients", _clip_gradients)
     around(keras.optimizers.LossScaleOptimizer, "apply", _apply_scaled)
     around(keras.optimizers.MultiOptimizer, "apply", _apply_several)
-    around(TensorFlowTrainer, "fit", _fit)
-    _compile_without_xla()
-
-
-def _compile_without_xla() -> None:
-    """XLA knows nothing of our operations: models with such an optimizer do without it."""
-    before = Trainer.jit_compile
-
-    def jit_compile(model: Any) -> bool:
-        return bool(before.fget(model)) and not is_distributed(getattr(model, "optimizer", None))
-
-    Trainer.jit_compile = property(jit_compile, before.fset)
+    around(backend.trainer(), "fit", _fit)
+    backend.prepare()
 
 
 def _apply(
@@ -136,10 +119,8 @@ def _apply(
 def _clip_gradients(original: Callable[..., Any], self: Any, grads: Any) -> Any:
     """Average accumulated gradients, which pass here once for each update."""
     if self.gradient_accumulation_steps and not _state.is_averaged and is_distributed(self):
-        from ddl_tensorflow.reducing import reduce_labelled
-
-        labels = [f"accumulated gradient {i}" for i in range(len(grads))]
-        grads = reduce_labelled(grads, labels, name=f"{name_of(self)}/accumulated")
+        name = f"{name_of(self)}/accumulated"
+        grads = backends.current().average_accumulated(self, grads, name)
     return original(self, grads)
 
 
@@ -153,9 +134,30 @@ def _apply_scaled(
         self.build(variables)
         self.built = True
     reduced = averaged(self, list(grads), variables)
+    with _averaged_already():
+        return original(self, reduced, variables)
+
+
+def stateless_apply_scaled(
+    original: Callable[..., Any],
+    self: Any,
+    optimizer_variables: Any,
+    grads: Any,
+    trainable_variables: Any,
+) -> Any:
+    """As `apply` of a LossScaleOptimizer, for values of variables instead of variables."""
+    if not is_distributed(self):
+        return original(self, optimizer_variables, grads, trainable_variables)
+    reduced = averaged(self, list(grads), None)
+    with _averaged_already():
+        return original(self, optimizer_variables, reduced, trainable_variables)
+
+
+@contextmanager
+def _averaged_already() -> Iterator[None]:
     before, _state.is_averaged = _state.is_averaged, True
     try:
-        return original(self, reduced, variables)
+        yield
     finally:
         _state.is_averaged = before
 
@@ -180,7 +182,14 @@ def _fit(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> 
     return fit(original, self, *args, **kwargs)
 
 
-KIND = Kind((BaseOptimizer,), _check, hook, _build, lambda optimizer: optimizer.variables)
+KIND = Kind(
+    (BaseOptimizer,),
+    check=backends.current,
+    hook=hook,
+    build=_build,
+    state=lambda optimizer: optimizer.variables,
+    backend=backends.current,
+)
 KINDS.append(KIND)
 when_imported("tensorflow", "ddl_tensorflow.tf1", "register")
 when_imported("tf_keras", "ddl_tensorflow.keras2", "register")

@@ -1,0 +1,75 @@
+"""Keras on JAX: gradients are averaged inside the compiled step, by `ddl.jax`.
+
+Each rank is a JAX of its own. Where `keras.distribution` spreads a model over the processes, XLA
+makes one gradient of all, and nothing is left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ddl
+import jax
+import keras
+
+from ddl_tensorflow._wrap import around
+from ddl_tensorflow.backends._values import give_out
+
+__all__ = [
+    "average",
+    "average_accumulated",
+    "begins_alone",
+    "give_out",
+    "participants",
+    "prepare",
+    "trainer",
+]
+
+
+def participants() -> int:
+    """Start ddl; the number of ranks, or 1 where Keras itself spreads the model."""
+    if keras.distribution.distribution() is not None:
+        return 1
+    ddl.init()
+    return ddl.size()
+
+
+def average(grads: Sequence[Any], _variables: Sequence[Any], _name: str) -> list[Any]:
+    """Average the gradients; small ones travel together."""
+    try:
+        from ddl_jax.functions import allreduce
+    except ModuleNotFoundError:
+        raise RuntimeError(
+            "ddl: Keras runs on jax, which needs the package ddl-jax, and that is not installed; "
+            "install it: conda install ddl-jax"
+        ) from None
+    averages: list[Any] = allreduce(list(grads), "mean")  # None is an empty tree
+    return averages
+
+
+def average_accumulated(optimizer: Any, grads: Sequence[Any], name: str) -> list[Any]:
+    """Average the gradients in the step that updates: Keras's are no branch, but choose values."""
+    # Its `iterations` count updates, not steps.
+    is_update = (optimizer._iterations + 1) % optimizer.gradient_accumulation_steps == 0
+    averages: list[Any] = jax.lax.cond(is_update, lambda: average(grads, (), name), lambda: grads)
+    return averages
+
+
+def begins_alone() -> bool:
+    """A callback gives out the variables."""
+    return False
+
+
+def prepare() -> None:
+    """Let a LossScaleOptimizer average in its stateless form, which is none of the other's."""
+    from ddl_tensorflow.optimizers import stateless_apply_scaled
+
+    around(keras.optimizers.LossScaleOptimizer, "stateless_apply", stateless_apply_scaled)
+
+
+def trainer() -> Any:
+    """The class of Keras's models."""
+    from keras.src.backend.jax.trainer import JAXTrainer
+
+    return JAXTrainer

@@ -1,0 +1,316 @@
+"""Run by ddlrun: what Keras does with ddl on any of its backends, as KERAS_BACKEND says.
+
+Usage: table_backends.py RESULTS; rank r writes the names of the cases that it passed to RESULTS/r.
+"""
+
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ddl
+import keras
+import numpy as np
+from ddl_tensorflow import optimizers
+
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+BACKEND = keras.config.backend()
+BATCH, STEPS = 4, 6
+CASES: list[Callable[[], None]] = []
+
+
+def case(function: Callable[[], None]) -> Callable[[], None]:
+    CASES.append(function)
+    return function
+
+
+def net(seed: int = 5) -> keras.Model:
+    keras.utils.set_random_seed(seed)
+    return keras.Sequential(
+        [keras.Input((5,)), keras.layers.Dense(7, "tanh"), keras.layers.Dense(3)]
+    )
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    """Of shapes (steps, ranks, batch, 5) and (steps, ranks, batch)."""
+    generator = np.random.default_rng(8)
+    shape = (STEPS, SIZE, BATCH)
+    return generator.normal(size=(*shape, 5)).astype("float32"), generator.integers(0, 3, shape)
+
+
+def compiled(model: keras.Model, optimizer: Any, **options: Any) -> keras.Model:
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"], **options)
+    return model
+
+
+def fit(model: keras.Model, epochs: int = 2, **options: Any) -> keras.callbacks.History:
+    """This rank's share of every batch."""
+    x, y = data()
+    words = {"batch_size": BATCH, "epochs": epochs, "shuffle": False, "verbose": 0} | options
+    return model.fit(x[:, RANK].reshape(-1, 5), y[:, RANK].ravel(), **words)
+
+
+def alone(optimizer: keras.Optimizer, epochs: int = 2) -> keras.Model:
+    """One process with all of the data, and without ddl."""
+    model = compiled(net(), optimizer)
+    x, y = data()
+    before, optimizers.KIND.always = optimizers.KIND.always, False
+    try:
+        words = {"batch_size": BATCH * SIZE, "epochs": epochs, "shuffle": False, "verbose": 0}
+        model.fit(x.reshape(-1, 5), y.ravel(), **words)
+    finally:
+        optimizers.KIND.always = before
+    return model
+
+
+def numbers(variables: Any) -> list[np.ndarray]:
+    return [keras.ops.convert_to_numpy(one) for one in variables]
+
+
+def alike(arrays: Any) -> None:
+    """Bit by bit the same on all ranks."""
+    for array in arrays:
+        mine = np.ascontiguousarray(array)
+        np.testing.assert_array_equal(mine, ddl.broadcast(mine.copy()))
+
+
+def close(ours: Any, theirs: Any, tolerance: float = 1e-4) -> None:
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, tolerance, tolerance)
+
+
+def check(make: Callable[[], Any], **options: Any) -> None:
+    model = compiled(net(), make(), **options)
+    fit(model)
+    alike(model.get_weights())
+    close(model.get_weights(), alone(make()).get_weights())
+
+
+@case
+def test_tensorflow_is_loaded_for_itself_alone() -> None:
+    assert ("tensorflow" in sys.modules) is (BACKEND == "tensorflow")
+
+
+@case
+def test_one_rank_s_numbers() -> None:
+    check(lambda: keras.optimizers.SGD(0.3, momentum=0.9))
+    check(lambda: keras.optimizers.Adam(0.01))
+    check(lambda: keras.optimizers.SGD(0.3), run_eagerly=True)
+
+
+@case
+def test_several_steps_at_once() -> None:
+    if BACKEND == "torch":  # Keras itself refuses
+        return
+    check(lambda: keras.optimizers.SGD(0.3), steps_per_execution=3)
+
+
+@case
+def test_clipping_comes_after_the_average() -> None:
+    check(lambda: keras.optimizers.SGD(0.3, clipnorm=0.05))
+    check(lambda: keras.optimizers.SGD(0.3, global_clipnorm=0.05))
+    check(lambda: keras.optimizers.SGD(0.3, clipvalue=0.01))
+
+
+@case
+def test_accumulated_gradients() -> None:
+    check(lambda: keras.optimizers.SGD(0.3, gradient_accumulation_steps=3))
+
+
+@case
+def test_averages_of_weights() -> None:
+    check(lambda: keras.optimizers.Adam(0.01, use_ema=True, ema_overwrite_frequency=2))
+
+
+@case
+def test_schedules() -> None:
+    schedule = keras.optimizers.schedules.ExponentialDecay
+    check(lambda: keras.optimizers.SGD(schedule(0.3, 2, 0.5)))
+
+
+@case
+def test_mixed_precision() -> None:
+    for policy in ("mixed_float16", "mixed_bfloat16"):
+        keras.config.set_dtype_policy(policy)
+        try:
+            model = compiled(net(seed=RANK), keras.optimizers.SGD(0.1))
+        finally:
+            keras.config.set_dtype_policy("float32")
+        if policy == "mixed_float16":
+            model.optimizer.initial_scale = 256.0  # the default's first steps are all skipped
+        fit(model)
+        alike(model.get_weights())
+        exact = compiled(net(seed=0), keras.optimizers.SGD(0.1))
+        fit(exact)
+        close(model.get_weights(), exact.get_weights(), 0.05)
+
+
+@case
+def test_an_overflow_on_one_rank_skips_the_step_on_all() -> None:
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        model = net()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    inner = keras.optimizers.SGD(0.1)
+    compiled(model, keras.optimizers.LossScaleOptimizer(inner, initial_scale=8.0))
+    before = model.get_weights()
+    x, y = data()
+    wild = np.float32(np.inf) if RANK == SIZE - 1 else np.float32(1)
+    model.train_on_batch(x[0, RANK] * wild, y[0, RANK])
+    close(model.get_weights(), before, 0)
+    assert float(keras.ops.convert_to_numpy(model.optimizer.dynamic_scale)) == 4.0
+    model.train_on_batch(x[0, RANK], y[0, RANK])
+    alike(model.get_weights())
+    assert np.isfinite(model.get_weights()[0]).all()
+
+
+@case
+def test_fit_begins_with_rank_0_s_variables() -> None:
+    for callbacks in (None, [ddl.DDLCallback(), ddl.DDLGlobalVariablesCallback()]):
+        model = compiled(net(seed=100 + RANK), "adam")
+        fit(model, callbacks=callbacks)
+        alike(model.get_weights())
+        alike(numbers(model.optimizer.variables))
+    keras.utils.set_random_seed(200 + RANK)
+    model = compiled(keras.Sequential([keras.layers.Dense(3)]), "adam")
+    fit(model)
+    alike(model.get_weights())
+
+
+@case
+def test_variables_of_every_type_are_given_out() -> None:
+    from ddl_tensorflow import backends
+
+    types = ("float32", "float16", "bfloat16", "int32", "bool", "uint8")
+    made = [
+        keras.Variable(np.full((2, RANK % 1 + 3), value), dtype=dtype, trainable=False)
+        for dtype, value in zip(types, (RANK + 0.5,) * 3 + (RANK, RANK == 0, RANK), strict=True)
+    ]
+    made.append(keras.Variable(float(RANK), trainable=False))
+    backends.current().give_out(made)
+    for variable, expected in zip(made, (0.5, 0.5, 0.5, 0, True, 0, 0.0), strict=True):
+        array = keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32"))
+        assert (array == float(expected)).all(), (variable, expected)
+
+
+@case
+def test_metrics_are_averaged() -> None:
+    model = compiled(net(), "sgd")
+    x, y = data()
+    validation = (x[0, RANK], y[0, RANK])
+    history = fit(model, callbacks=[ddl.DDLCallback()], validation_data=validation).history
+    alike(np.array(values) for values in history.values())
+
+    def evaluate(**options: Any) -> Any:
+        return model.evaluate(x[0, RANK], y[0, RANK], verbose=0, return_dict=True, **options)
+
+    mine = evaluate()
+    expected = {name: ddl.allreduce(np.array(mine[name]), "average") for name in mine}
+    assert evaluate(callbacks=[ddl.DDLCallback()]) == expected
+
+
+@case
+def test_a_model_is_saved_and_goes_on() -> None:
+    model = compiled(net(), keras.optimizers.AdamW(0.01, weight_decay=0.1))
+    fit(model)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.keras"
+        model.save(path)
+        loaded = keras.saving.load_model(path)
+    assert isinstance(loaded.optimizer, keras.optimizers.AdamW)
+    close(numbers(loaded.optimizer.variables), numbers(model.optimizer.variables), 0)
+    for one in (model, loaded):
+        fit(one)
+    alike(loaded.get_weights())
+    close(loaded.get_weights(), model.get_weights(), 1e-6)
+
+
+@case
+def test_rank_0_alone_backs_up() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        backup = keras.callbacks.BackupAndRestore(folder, delete_checkpoint=False)
+        callbacks = [backup] if RANK == 0 else []
+        fit(compiled(net(seed=500 + RANK), "sgd"), epochs=2, callbacks=callbacks)
+        model = compiled(net(seed=600 + RANK), "sgd")
+        history = fit(model, epochs=3, callbacks=callbacks)
+    assert history.epoch == [2], history.epoch
+    alike(model.get_weights())
+
+
+@case
+def test_an_embedding_and_dropout() -> None:
+    keras.utils.set_random_seed(300 + RANK)
+    layers = [
+        keras.layers.Embedding(11, 4),
+        keras.layers.Dropout(0.3),
+        keras.layers.BatchNormalization(),
+        keras.layers.Flatten(),
+        keras.layers.Dense(3),
+    ]
+    model = compiled(keras.Sequential([keras.Input((5,), dtype="int32"), *layers]), "adam")
+    words = np.random.default_rng(RANK).integers(0, 11, (12, 5))
+    model.fit(words, np.arange(12) % 3, batch_size=4, epochs=2, verbose=0)
+    alike(numbers(model.trainable_variables))
+
+
+@case
+def test_every_optimizer() -> None:
+    names = "SGD RMSprop Adam AdamW Adadelta Adagrad Adamax Nadam Ftrl Lion Adafactor Lamb"
+    for name in names.split():
+        model = compiled(net(), getattr(keras.optimizers, name)())
+        fit(model, epochs=1)
+        alike(model.get_weights())
+
+
+@case
+def test_several_optimizers_for_one_model() -> None:
+    def make() -> keras.Optimizer:
+        by_name = {".*bias": keras.optimizers.SGD(0.3)}
+        inner = keras.optimizers.OptimizerMap(keras.optimizers.Adam(0.01), by_name)
+        return keras.optimizers.MultiOptimizer(inner)
+
+    check(make)
+
+
+@case
+def test_chosen_optimizers_alone() -> None:
+    """Without `ddlrun`'s choice of all: a callback warns of one that was not wrapped."""
+    before, optimizers.KIND.always = optimizers.KIND.always, False
+    try:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            fit(compiled(net(), "sgd"), callbacks=[ddl.DDLCallback()])
+        told = [str(one.message) for one in seen if "does not average" in str(one.message)]
+        assert len(told) == (SIZE > 1), told
+        model = compiled(net(seed=RANK), ddl.DistributedOptimizer(keras.optimizers.SGD(0.3)))
+        fit(model)
+        alike(model.get_weights())
+    finally:
+        optimizers.KIND.always = before
+
+
+@case
+def test_shares_of_arrays() -> None:
+    rows = np.arange(2 * SIZE + 1)
+    mine = ddl.shard({"a": rows, "b": (keras.ops.convert_to_tensor(rows),)})
+    np.testing.assert_array_equal(mine["a"], rows[RANK : 2 * SIZE : SIZE])
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(mine["b"][0]), mine["a"])
+
+
+def main() -> None:
+    passed = []
+    try:
+        for function in CASES:
+            function()
+            passed.append(function.__name__)
+    finally:
+        (Path(sys.argv[1]) / str(RANK)).write_text("\n".join(passed))
+
+
+if __name__ == "__main__":
+    main()
