@@ -41,6 +41,27 @@ def test_reductions_of_every_type() -> None:
 
 
 @case
+def test_some_ranks() -> None:
+    """Pairs of neighbours, and each rank by itself."""
+    pair = [RANK - RANK % 2, RANK - RANK % 2 + 1] if SIZE > 1 else [0]
+    rows = everyone(5)[pair]
+    tree = {"a": mine(5), "b": mine(5) * 2}
+    for way in (
+        lambda x: dj.allreduce(x, ranks=pair),
+        jax.jit(lambda x: dj.allreduce(x, ranks=pair)),
+    ):
+        same(way(tree)["a"], rows.sum(0))
+        same(way(tree)["b"], 2 * rows.sum(0))
+    same(dj.allreduce(mine(5) * len(pair), "mean", ranks=pair), rows.sum(0))
+    as_complex = mine(5, dtype=np.complex64) * len(pair)
+    same(dj.allreduce(as_complex, "mean", ranks=pair), rows.sum(0))
+    same(dj.allreduce(mine(5), ranks=[RANK]), given(RANK, 5))
+    loss = lambda x: jnp.sum(dj.allreduce(x, ranks=pair))  # noqa: E731
+    same(jax.grad(loss)(mine(5)), np.full(5, len(pair)))
+    same(jax.vmap(lambda x: dj.allreduce(x, ranks=pair))(mine(3, 4)), everyone(3, 4)[pair].sum(0))
+
+
+@case
 def test_booleans() -> None:
     rows = everyone(9, dtype=np.bool_)
     same(dj.allreduce(mine(9, dtype=np.bool_), "max"), rows.any(0))
@@ -199,6 +220,9 @@ def test_wrong_arguments() -> None:
     refused(lambda: dj.allreduce(jnp.ones(4, jnp.int4)), "int4 do not travel")
     refused(lambda: dj.allgather(jax.random.key(0)), "do not travel")
     refused(lambda: dj.broadcast(mine(3), SIZE), "root is")
+    refused(lambda: dj.allreduce(mine(3), ranks=[RANK + 1]), "ranks is")
+    refused(lambda: dj.allreduce(mine(3), ranks=[RANK, SIZE]), "ranks is")
+    refused(lambda: dj.allreduce(mine(3), "max", ranks=[RANK]), "must be 'sum' or 'mean'")
     if SIZE > 1:
         refused(lambda: dj.alltoall(mine(SIZE + 1)), "must be a multiple of")
         refused(lambda: dj.reducescatter(jnp.float32(1)), "must be a multiple of")

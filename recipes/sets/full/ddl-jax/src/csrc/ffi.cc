@@ -4,6 +4,9 @@
 #include <xla/ffi/api/ffi.h>
 
 #include <cstring>
+#include <deque>
+#include <mutex>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,9 +19,18 @@ namespace {
 
 namespace ffi = xla::ffi;
 
-// A communicator of its own: Python's calls of ddl may come between, in another order on each rank.
-ddl_comm_t comm = nullptr;
-int size = 1;
+// Communicators of its own: Python's calls of ddl may come between, in another order on each rank.
+struct Comm {
+  ddl_comm_t ddl = nullptr;
+  int size = 1;
+};
+std::deque<Comm> comms;  // all ranks' first; a program calls them by their places, which stay
+std::mutex mutex;
+
+Comm& comm_of(std::int64_t place) {
+  const std::lock_guard lock(mutex);
+  return comms.at(place);
+}
 
 MPI_Datatype mpi_type_of(ffi::DataType type) {
   switch (type) {
@@ -94,18 +106,19 @@ int reduce_by(const char* name, const ffi::AnyBuffer& x, const ffi::AnyBuffer& y
                 mpi_type_of(type), mpi_op_of(op), carry);
 }
 
-int carry_out(std::string_view kind, std::string_view op, int root, const ffi::AnyBuffer& x,
-              const ffi::AnyBuffer& y) {
+int carry_out(const Comm& on, std::string_view kind, std::string_view op, int root,
+              const ffi::AnyBuffer& x, const ffi::AnyBuffer& y) {
+  const ddl_comm_t comm = on.ddl;
   const std::size_t nbytes = x.size_bytes();
   if (kind == "allreduce") {
     return reduce_by("ddl.jax.allreduce", x, y, op,
-                     [](const void* in, void* out, std::size_t n, DDL_Type a, DDL_Op b) {
+                     [comm](const void* in, void* out, std::size_t n, DDL_Type a, DDL_Op b) {
                        return ddl_comm_allreduce(comm, in, out, n, a, b);
                      });
   }
   if (kind == "reducescatter") {
     return reduce_by("ddl.jax.reducescatter", x, y, op,
-                     [](const void* in, void* out, std::size_t n, DDL_Type a, DDL_Op b) {
+                     [comm](const void* in, void* out, std::size_t n, DDL_Type a, DDL_Op b) {
                        return ddl_comm_reduce_scatter(comm, in, out, n, a, b);
                      });
   }
@@ -113,7 +126,7 @@ int carry_out(std::string_view kind, std::string_view op, int root, const ffi::A
     return result_of(ddl_comm_allgather(comm, x.untyped_data(), y.untyped_data(), nbytes));
   }
   if (kind == "alltoall") {
-    return result_of(ddl_comm_alltoall(comm, x.untyped_data(), y.untyped_data(), nbytes / size));
+    return result_of(ddl_comm_alltoall(comm, x.untyped_data(), y.untyped_data(), nbytes / on.size));
   }
   if (kind == "broadcast") {
     std::memcpy(y.untyped_data(), x.untyped_data(), nbytes);
@@ -123,12 +136,12 @@ int carry_out(std::string_view kind, std::string_view op, int root, const ffi::A
 }
 
 ffi::Error run(ffi::Token, ffi::AnyBuffer x, ffi::Result<ffi::Token>, ffi::Result<ffi::AnyBuffer> y,
-               std::string_view kind, std::string_view op, std::int64_t root) {
+               std::string_view kind, std::string_view op, std::int64_t root, std::int64_t group) {
   if (!ddl_initialized()) {
     return ffi::Error(ffi::ErrorCode::kFailedPrecondition,
                       "ddl.jax: ddl has ended, and a compiled program still runs");
   }
-  return answer(carry_out(kind, op, static_cast<int>(root), x, *y));
+  return answer(carry_out(comm_of(group), kind, op, static_cast<int>(root), x, *y));
 }
 
 }  // namespace
@@ -144,24 +157,38 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(ddl_jax_collective, ddl_jax::run,
                                   .Ret<xla::ffi::AnyBuffer>()
                                   .Attr<std::string_view>("kind")
                                   .Attr<std::string_view>("op")
-                                  .Attr<std::int64_t>("root"));
+                                  .Attr<std::int64_t>("root")
+                                  .Attr<std::int64_t>("group"));
 
 extern "C" {
 
-// Makes the communicator; collective over all ranks. 0, or ddl's code.
-DDL_API int ddl_jax_start(void) {
+// Makes the communicator of `n` ranks, which rise, or with 0 of all; collective over them. Returns
+// its place, or minus ddl's code.
+DDL_API int ddl_jax_start(const int* ranks, int n) {
   using namespace ddl_jax;  // NOLINT
-  const DDL_Result known = ddl_size(&size);
-  if (known != DDL_SUCCESS) return known;
-  std::vector<int> everybody(size);
-  for (int rank = 0; rank < size; ++rank) everybody[rank] = rank;
-  return ddl_comm_create(everybody.data(), size, DDL_TAG_JAX_CALLS, &comm);
+  std::vector<int> members(ranks, ranks + n);
+  if (n == 0) {
+    const DDL_Result known = ddl_size(&n);
+    if (known != DDL_SUCCESS) return -known;
+    members.resize(n);
+    std::iota(members.begin(), members.end(), 0);
+  }
+  Comm made{nullptr, n};
+  const DDL_Result result = ddl_comm_create(members.data(), n, DDL_TAG_JAX_CALLS, &made.ddl);
+  if (result != DDL_SUCCESS) return -result;
+  const std::lock_guard lock(mutex);
+  comms.push_back(made);
+  return static_cast<int>(comms.size()) - 1;
 }
 
 // How many collectives it has carried out.
 DDL_API unsigned long long ddl_jax_calls(void) {
-  ddl_stats stats{};
-  ddl_comm_stats(ddl_jax::comm, &stats, sizeof stats);
-  return stats.collectives;
+  const std::lock_guard lock(ddl_jax::mutex);
+  unsigned long long sum = 0;
+  for (const ddl_jax::Comm& comm : ddl_jax::comms) {
+    ddl_stats stats{};
+    if (ddl_comm_stats(comm.ddl, &stats, sizeof stats) == DDL_SUCCESS) sum += stats.collectives;
+  }
+  return sum;
 }
 }

@@ -50,11 +50,22 @@ collective_p = core.Primitive("ddl_collective")
 def size() -> int:
     """The number of ranks; starts ddl and the communicator of these calls."""
     import ddl
-    from ddl.errors import check
 
     ddl.init()
-    check(library().ddl_jax_start())
+    group_of(())
     return ddl.size()
+
+
+@cache
+def group_of(ranks: tuple[int, ...]) -> int:
+    """The number of the group of these ranks, which rise, or of all; collective over them."""
+    from ddl.errors import check
+
+    if ranks:
+        size()  # the group of all is the first
+    number: int = library().ddl_jax_start((ctypes.c_int * len(ranks))(*ranks), len(ranks))
+    check(max(-number, 0))
+    return number
 
 
 @cache
@@ -66,9 +77,9 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
-def bind(x: Any, kind: str, op: str = "sum", root: int = 0) -> Any:
-    """The result of one collective on `x`."""
-    return collective_p.bind(x, kind=kind, op=op, root=root)
+def bind(x: Any, kind: str, op: str = "sum", root: int = 0, group: int = 0) -> Any:
+    """The result of one collective on `x`; that of some ranks is an allreduce."""
+    return collective_p.bind(x, kind=kind, op=op, root=root, group=group)
 
 
 def _result_shape(shape: tuple[int, ...], kind: str) -> tuple[int, ...]:
@@ -77,7 +88,9 @@ def _result_shape(shape: tuple[int, ...], kind: str) -> tuple[int, ...]:
     return shape[1:] if kind == "reducescatter" else shape
 
 
-def _abstract(x: Any, *, kind: str, op: str, root: int) -> tuple[Any, set[effects.Effect]]:
+def _abstract(
+    x: Any, *, kind: str, op: str, root: int, group: int
+) -> tuple[Any, set[effects.Effect]]:
     return x.update(shape=_result_shape(x.shape, kind), weak_type=False), {EFFECT}
 
 
@@ -91,14 +104,18 @@ def _apply(x: Any, **params: Any) -> Any:
 collective_p.def_impl(_apply)
 
 
-def _lower(ctx: mlir.LoweringRuleContext, x: Any, *, kind: str, op: str, root: int) -> Any:
+def _lower(
+    ctx: mlir.LoweringRuleContext, x: Any, *, kind: str, op: str, root: int, group: int
+) -> Any:
     token = ctx.tokens_in.get(EFFECT)
     with_token = ctx.replace(
         avals_in=[abstract_token, *ctx.avals_in],
         avals_out=[abstract_token, *ctx.avals_out],
     )
     rule = jax.ffi.ffi_lowering(TARGET, has_side_effect=True)
-    token, result = rule(with_token, token, x, kind=kind, op=op, root=np.int64(root))
+    token, result = rule(
+        with_token, token, x, kind=kind, op=op, root=np.int64(root), group=np.int64(group)
+    )
     ctx.set_tokens_out(mlir.TokenSet({EFFECT: token}))
     return [result]
 
@@ -106,12 +123,14 @@ def _lower(ctx: mlir.LoweringRuleContext, x: Any, *, kind: str, op: str, root: i
 mlir.register_lowering(collective_p, _lower, platform="cpu")
 
 
-def _jvp(primals: Any, tangents: Any, *, kind: str, op: str, root: int) -> tuple[Any, Any]:
+def _jvp(
+    primals: Any, tangents: Any, *, kind: str, op: str, root: int, group: int
+) -> tuple[Any, Any]:
     (x,), (t,) = primals, tangents
     if kind not in ("allreduce", "reducescatter") or op in ("sum", "mean"):
-        y = bind(x, kind, op, root)
+        y = bind(x, kind, op, root, group)
         is_zero = type(t) is ad.Zero
-        return y, ad.Zero.from_primal_value(y) if is_zero else bind(t, kind, op, root)
+        return y, ad.Zero.from_primal_value(y) if is_zero else bind(t, kind, op, root, group)
     # Whatever is not linear: all that came from the ranks is here, and JAX knows its derivative.
     reduce = {"min": jnp.min, "max": jnp.max, "product": jnp.prod}[op]
     gathering = "allgather" if kind == "allreduce" else "alltoall"
@@ -124,7 +143,7 @@ def _jvp(primals: Any, tangents: Any, *, kind: str, op: str, root: int) -> tuple
 ad.primitive_jvps[collective_p] = _jvp
 
 
-def _transpose(ct: Any, x: Any, *, kind: str, op: str, root: int) -> list[Any]:
+def _transpose(ct: Any, x: Any, *, kind: str, op: str, root: int, group: int) -> list[Any]:
     """The gradient of the sum of all ranks' results, with respect to this rank's `x`."""
     if type(ct) is ad.Zero:
         return [ad.Zero(x.aval)]
@@ -138,18 +157,18 @@ def _transpose(ct: Any, x: Any, *, kind: str, op: str, root: int) -> list[Any]:
 
         total = bind(ct, "allreduce")
         return [total if ddl.rank() == root else jnp.zeros_like(total)]
-    return [bind(ct, kind, op)]
+    return [bind(ct, kind, op, group=group)]
 
 
 ad.primitive_transposes[collective_p] = _transpose
 
 
-def _batch(args: Any, dims: Any, *, kind: str, op: str, root: int) -> tuple[Any, int]:
+def _batch(args: Any, dims: Any, *, kind: str, op: str, root: int, group: int) -> tuple[Any, int]:
     (x,), (dim,) = args, dims
     if kind in ("alltoall", "reducescatter"):  # the first dimension is the ranks'
-        y = bind(jnp.moveaxis(x, dim, 1), kind, op, root)
+        y = bind(jnp.moveaxis(x, dim, 1), kind, op, root, group)
         return y, 1 if kind == "alltoall" else 0
-    y = bind(x, kind, op, root)
+    y = bind(x, kind, op, root, group)
     return y, dim + 1 if kind == "allgather" else dim
 
 

@@ -13,6 +13,7 @@ Raises, for each of them:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ddl_jax._fusion import fused
-from ddl_jax._primitive import bind, size
+from ddl_jax._primitive import bind, group_of, size
 
 OPS = ("sum", "mean", "min", "max", "product")
 
@@ -33,7 +34,7 @@ def rank() -> int:
     return ddl.rank()
 
 
-def allreduce(x: Any, op: str = "sum") -> Any:
+def allreduce(x: Any, op: str = "sum", ranks: Sequence[int] | None = None) -> Any:
     """Reduce `x` element by element over the ranks; all get the result, bit by bit the same.
 
     Small arrays of a tree that have one type travel together.
@@ -41,14 +42,16 @@ def allreduce(x: Any, op: str = "sum") -> Any:
     Args:
         x: arrays, of the same shapes on all ranks.
         op: "sum", "mean" (not for whole numbers), "min", "max" or "product".
+        ranks: those that take part, among them this one, for a sum or a mean; all if not given.
 
     Returns:
         Arrays like `x`.
     """
     _check_op("allreduce", op)
+    group, n = _group(op, ranks)
 
     def reduce(array: Any) -> Any:
-        return _reduced(array, "allreduce", op)
+        return _reduced(array, "allreduce", op, group, n)
 
     return fused(reduce, _arrays("allreduce", x, op))
 
@@ -66,7 +69,7 @@ def reducescatter(x: Any, op: str = "sum") -> Any:
     _check_op("reducescatter", op)
 
     def scatter(array: Any) -> Any:
-        return _reduced(_rows("reducescatter", array), "reducescatter", op)
+        return _reduced(_rows("reducescatter", array), "reducescatter", op, 0, size())
 
     return jax.tree.map(scatter, _arrays("reducescatter", x, op))
 
@@ -107,14 +110,31 @@ def barrier() -> None:
     bind(jnp.zeros((), jnp.float32), "barrier")
 
 
-def _reduced(array: Any, kind: str, op: str) -> Any:
-    """The reduction; a complex mean is a sum that is divided, and pieces of it are floats."""
+def _reduced(array: Any, kind: str, op: str, group: int, n: int) -> Any:
+    """The reduction over `n` ranks; a complex mean is a sum that is divided."""
     if op == "mean" and jnp.issubdtype(array.dtype, jnp.complexfloating):
-        return bind(array, kind, "sum") / size()
+        return bind(array, kind, "sum", group=group) / n
     if op == "product" and jnp.issubdtype(array.dtype, jnp.complexfloating):
         gathered = bind(array, "allgather" if kind == "allreduce" else "alltoall")
         return jnp.prod(gathered, axis=0)
-    return bind(array, kind, op)
+    return bind(array, kind, op, group=group)
+
+
+def _group(op: str, ranks: Sequence[int] | None) -> tuple[int, int]:
+    """The number of the group, 0 for all ranks, and how many ranks it has."""
+    n = size()
+    if ranks is None:
+        return 0, n
+    mine = rank()
+    members = tuple(sorted(set(ranks)))
+    if mine not in members or members[0] < 0 or members[-1] >= n:
+        raise ValueError(
+            f"ddl.jax.allreduce: ranks is {list(ranks)} but must be from 0 to {n - 1} and have "
+            f"{mine}, this rank"
+        )
+    if op not in ("sum", "mean"):
+        raise ValueError(f"ddl.jax.allreduce: op is {op!r} but must be 'sum' or 'mean' with ranks")
+    return 0 if len(members) == n else group_of(members), len(members)
 
 
 def _check_op(function: str, op: str) -> None:
