@@ -76,3 +76,32 @@ def test_jax_without_ddl_jax_is_refused_by_a_sentence(ddlrun: Run) -> None:
     result = ddlrun(2, code=code, env={"KERAS_BACKEND": "jax"})
     assert result.returncode != 0
     assert "Keras runs on jax, which needs the package ddl-jax" in result.stderr, result.stderr
+
+
+HOROVOD = """
+import ddl, keras, numpy as np
+from horovod import keras as hvd
+hvd.init()
+keras.utils.set_random_seed(1)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2), keras.layers.Dense(2)])
+first, last = model.layers
+sgd = keras.optimizers.SGD(0.1)
+model.compile(hvd.PartialDistributedOptimizer(sgd, local_layers=[first]), "mse")
+x = np.random.default_rng(hvd.rank()).random((8, 4))
+model.fit(x, np.ones((8, 2)), batch_size=4, verbose=0)
+total = lambda layer: keras.ops.convert_to_numpy(keras.ops.sum(layer.kernel))
+print("own", total(first), flush=True)
+print("common", total(last), flush=True)
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_horovod_s_optimizers_are_left_alone(ddlrun: Run, backend: str) -> None:
+    """A layer whose gradients are the rank's own stays so, though ddl has been imported."""
+    has(backend)
+    pytest.importorskip("horovod")
+    result = ddlrun(2, code=HOROVOD, env={"KERAS_BACKEND": backend})
+    assert result.returncode == 0, result.stderr[-4000:]
+    for word, number in (("own", 2), ("common", 1)):
+        found = {line.split(word)[1] for line in result.stdout.splitlines() if f" {word} " in line}
+        assert len(found) == number, result.stdout

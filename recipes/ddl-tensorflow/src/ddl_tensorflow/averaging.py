@@ -59,8 +59,8 @@ def inner(optimizer: Any) -> Any:
 def is_distributed(optimizer: Any) -> bool:
     """Whether this optimizer, or the one inside, averages over more than one rank."""
     kind = kind_of(optimizer)
-    if kind is None:
-        return False
+    if kind is None or any(hasattr(one, "_hvd") for one in (optimizer, inner(optimizer))):
+        return False  # Horovod's reduce by themselves, perhaps over some ranks
     marked = (getattr(one, "_ddl_averages", False) for one in (optimizer, inner(optimizer)))
     return (kind.always or any(marked)) and kind.backend().participants() > 1
 

@@ -1,7 +1,7 @@
 """Keras on JAX: gradients are averaged inside the compiled step, by `ddl.jax`.
 
-Each rank is a JAX of its own. Where `keras.distribution` spreads a model over the processes, XLA
-makes one gradient of all, and nothing is left to do.
+Each rank is a JAX of its own. Where `keras.distribution` spreads a model over the processes, or
+`jax.distributed` has made one JAX of them, XLA makes one gradient of all: nothing is left to do.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = [
 
 
 def participants() -> int:
-    """Start ddl; the number of ranks, or 1 where Keras itself spreads the model."""
-    if keras.distribution.distribution() is not None:
+    """Start ddl; the number of ranks, or 1 where they are one JAX."""
+    if keras.distribution.distribution() is not None or jax.distributed.is_initialized():
         return 1
     ddl.init()
     return ddl.size()

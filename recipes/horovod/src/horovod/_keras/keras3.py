@@ -31,9 +31,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import horovod.tensorflow as hvd
-import tensorflow as tf
-from horovod.tensorflow.util import is_keras3, tf_variable
+from horovod._keras.engine import part
+from packaging import version
 
 #: One per variable: a tensor, an IndexedSlices, or None.
 Gradients = Sequence[Any]
@@ -41,6 +40,11 @@ Allreduce = Callable[[Gradients, Sequence[Any]], Sequence[Any]]
 
 #: Attributes of a class that are not members to copy.
 _OF_EVERY_CLASS = ("__dict__", "__weakref__", "__annotations__")
+
+
+def is_keras3(keras: Any) -> bool:
+    """Whether the module `keras` is of Keras 3 or later. tf.keras of Keras 2 says no version."""
+    return version.parse(getattr(keras, "__version__", "2")).major >= 3
 
 
 class _Reducer:
@@ -64,12 +68,12 @@ class _Reducer:
         self.is_reduced = False
 
     def register_local_var(self, var: Any) -> None:
-        self._local_vars.add(tf_variable(var).ref())
+        self._local_vars.add(part.reference(var))
 
     def reduce(self, grads: Gradients, variables: Sequence[Any] | None) -> list[Any]:
         """One gradient per variable, None where it was None."""
-        variables = [tf_variable(v) for v in variables or ()]
-        is_global = [v.ref() not in self._local_vars for v in variables]
+        variables = list(variables or ())
+        is_global = [part.reference(v) not in self._local_vars for v in variables]
         reduced = iter(
             self._make_allreduce_grads()(
                 [g for g, use in zip(grads, is_global, strict=False) if use],
@@ -86,46 +90,37 @@ class _Reducer:
 
         Where a rank's local gradients are not, a common one becomes NaN on every rank.
         """
-        is_local = [tf_variable(v).ref() in self._local_vars for v in variables]
+        from keras import ops
+
+        is_local = [part.reference(v) in self._local_vars for v in variables]
         grads = self.reduce(grads, variables)
         local = [
-            _values(g) for g, use in zip(grads, is_local, strict=False) if use and g is not None
+            part.values_of(g)
+            for g, use in zip(grads, is_local, strict=False)
+            if use and g is not None
         ]
         common = [i for i, g in enumerate(grads) if g is not None and not is_local[i]]
         if not local or not common:
             return grads
-        is_finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in local])
-        failed = hvd.allreduce(
-            tf.where(is_finite, 0.0, 1.0), op=hvd.Sum, process_set=self._process_set
-        )
-        first = min(common, key=lambda i: isinstance(grads[i], tf.IndexedSlices))
-        grads[first] = _scaled(grads[first], tf.where(failed > 0, float("nan"), 1.0))
+        is_finite = ops.all(ops.stack([ops.all(ops.isfinite(g)) for g in local]))
+        failed = part.sum_of(ops.where(is_finite, 0.0, 1.0), self._process_set)
+        first = min(common, key=lambda i: part.is_sparse(grads[i]))
+        grads[first] = part.scaled(grads[first], ops.where(failed > 0, float("nan"), 1.0))
         return grads
 
-    def finish(self, grads: Gradients) -> Gradients:
+    def finish(self, optimizer: Any, grads: Gradients) -> Gradients:
         """Reduce the gradients of the update under way, if that is still to be done."""
         if not self.is_reduced:
-            grads = self.reduce(grads, self.variables)
+            variables = self.variables
+            grads = part.when_updating(optimizer, lambda g: self.reduce(g, variables), grads)
         if self._factor != 1:
-            grads = [_scaled(g, self._factor) for g in grads]
+            grads = [part.scaled(g, self._factor) for g in grads]
         return grads
 
     def _local(self, grad: Any) -> Any:
         if grad is None or not self._scale_local_gradients:
             return grad
-        return _scaled(grad, 1.0 / self._process_set.size())
-
-
-def _values(grad: Any) -> Any:
-    return grad.values if isinstance(grad, tf.IndexedSlices) else grad
-
-
-def _scaled(grad: Any, factor: Any) -> Any:
-    if isinstance(grad, tf.IndexedSlices):
-        return tf.IndexedSlices(
-            grad.values * tf.cast(factor, grad.values.dtype), grad.indices, grad.dense_shape
-        )
-    return grad * tf.cast(factor, grad.dtype)
+        return part.scaled(grad, 1.0 / self._process_set.size())
 
 
 class _DistributedOptimizer:
@@ -161,7 +156,7 @@ class _DistributedOptimizer:
         super(self.__class__, self)._backend_apply_gradients(grads, trainable_variables)  # type: ignore[misc]
 
     def _clip_gradients(self: Any, grads: Gradients) -> Any:
-        return super(self.__class__, self)._clip_gradients(self._hvd.finish(grads))  # type: ignore[misc]
+        return super(self.__class__, self)._clip_gradients(self._hvd.finish(self, grads))  # type: ignore[misc]
 
 
 def check_optimizer(keras: Any, optimizer: Any) -> None:
@@ -215,9 +210,8 @@ def create_distributed_optimizer(
         scale_local_gradients: whether gradients of local variables are divided by their number.
 
     Raises:
-        ValueError: another backend than TensorFlow's, or an optimizer that cannot be wrapped.
+        ValueError: an optimizer that cannot be wrapped.
     """
-    _check_backend(keras.config.backend())
     _reduce_before_loss_scaling(keras.optimizers.LossScaleOptimizer)
 
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -251,14 +245,6 @@ def create_distributed_optimizer(
         if hasattr(optimizer, name):
             setattr(distributed, name, getattr(optimizer, name))
     return _with_state_of(optimizer, distributed)
-
-
-def _check_backend(backend: str) -> None:
-    if backend != "tensorflow":
-        raise ValueError(
-            f"Horovod reduces gradients of Keras models only with Keras' backend "
-            f"'tensorflow', and this is '{backend}': set KERAS_BACKEND=tensorflow."
-        )
 
 
 def _wrappable(keras: Any, optimizer: Any) -> Any:
@@ -343,8 +329,23 @@ def _reduce_before_loss_scaling(loss_scale_optimizer: Any) -> None:
         finally:
             reducer.is_reduced = False
 
+    def stateless_apply(self: Any, values: Any, grads: Gradients, trainable: Any) -> Any:
+        """As `apply`, for values of variables: JAX's form, which does not call the other."""
+        reducer = getattr(self.inner_optimizer, "_hvd", None)
+        if reducer is None:
+            return stateless(self, values, grads, trainable)
+        grads = reducer.reduce_for_check(list(grads), self._trainable_variables)
+        reducer.is_reduced = True
+        try:
+            return stateless(self, values, grads, trainable)
+        finally:
+            reducer.is_reduced = False
+
     apply._hvd_original = original  # type: ignore[attr-defined]
     loss_scale_optimizer.apply = apply
+    stateless = loss_scale_optimizer.stateless_apply
+    if part.__name__.endswith("jax"):
+        loss_scale_optimizer.stateless_apply = functools.wraps(stateless)(stateless_apply)
 
 
 def load_model(
