@@ -7,6 +7,7 @@ limit leaves no space for copies in flight, computing waits for the head of the 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
 import numpy as np
@@ -39,33 +40,34 @@ def _releases(
     demands it.
     """
     release = {number: -1 for number in moved if trace.blocks[number].precedes_iteration}
-    leaving: list[tuple[int, float]] = []  # blocks and when their copies are done
+    leaving: OrderedDict[int, float] = OrderedDict()  # blocks, and when their copies are done
     clock = free = 0.0
-    ready = _copies_out(trace, moved)
+    held = 0  # bytes of the blocks that are leaving
+    ready, uses = _copies_out(trace, moved), _uses(trace, moved)
+
+    def leave(number: int, event: int) -> float:
+        nonlocal held
+        release[number] = event
+        held -= trace.blocks[number].nbytes
+        return leaving.pop(number)
+
     for event, number in enumerate(trace.order):
-        while leaving and leaving[0][1] <= clock:
-            release[leaving.pop(0)[0]] = event
+        while leaving and leaving[first := next(iter(leaving))] <= clock:
+            leave(first, event)
         if number in moved and trace.blocks[number].parameter >= 0:
             release.setdefault(number, trace.blocks[number].last_held + 1)
         for first in ready[event]:
             free = max(clock, free) + rates.seconds_out(trace.blocks[first].nbytes)
-            leaving.append((first, free))
-        while leaving:
-            blocks = {number: trace.blocks[number] for number, _ in leaving}
-            held = [n for n, block in blocks.items() if block.last_held < event < block.used]
-            load = curve[event] + sum(blocks[n].nbytes for n in held)
-            if load <= limit or not held:
-                curve[event] = load
-                break
-            while (head := leaving.pop(0))[0] != held[0]:
-                release[head[0]] = event
-            release[head[0]] = event
-            clock = max(clock, head[1])
-        for gone in [n for n, _ in leaving if trace.blocks[n].used <= event]:
-            release[gone] = event  # used before it had left
-            leaving = [pair for pair in leaving if pair[0] != gone]
+            leaving[first] = free
+            held += trace.blocks[first].nbytes
+        for used in (*uses[event], *(n for n in ready[event] if trace.blocks[n].used < event)):
+            if used in leaving:  # used before it had left
+                leave(used, event)
+        while leaving and curve[event] + held > limit:
+            clock = max(clock, leave(next(iter(leaving)), event))
+        curve[event] += held
         clock += trace.seconds[event]
-    return release | {number: len(trace.order) - 1 for number, _ in leaving}
+    return release | {number: len(trace.order) - 1 for number in leaving}
 
 
 def _copies_out(trace: Trace, moved: Iterable[int]) -> list[list[int]]:
@@ -74,6 +76,15 @@ def _copies_out(trace: Trace, moved: Iterable[int]) -> list[list[int]]:
     for number in sorted(moved):
         if trace.blocks[number].parameter < 0:
             found[trace.blocks[number].last_held + 1].append(number)
+    return found
+
+
+def _uses(trace: Trace, moved: Iterable[int]) -> list[list[int]]:
+    """For each event the blocks that are used first there."""
+    found: list[list[int]] = [[] for _ in trace.order]
+    for number in moved:
+        if trace.blocks[number].used < len(found):
+            found[trace.blocks[number].used].append(number)
     return found
 
 
@@ -95,11 +106,22 @@ def _fetches(
         if first >= block.used:
             fetch[number] = block.used
             continue
-        full = np.flatnonzero(curve[first : block.used] + block.nbytes > limit)
-        first = min(first + int(full[-1]) + 1 if len(full) else first, block.used)
+        first = _room_begins(curve, first, block.used, limit - block.nbytes)
         curve[first : block.used] += block.nbytes
         fetch[number] = last = first
     return fetch
+
+
+def _room_begins(curve: MemoryCurve, first: int, end: int, most: int) -> int:
+    """The first of the intervals up to `end`, not before `first`, that all hold `most` at most."""
+    width = 32
+    while first < end:
+        start = max(first, end - width)
+        full = np.flatnonzero(curve[start:end] > most)
+        if len(full):
+            return start + int(full[-1]) + 1
+        end, width = start, 2 * width
+    return first
 
 
 def _predict(trace: Trace, rates: TransferRates, plan: Plan) -> None:
