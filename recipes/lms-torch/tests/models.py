@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 #: Slow arithmetic, so that small models leave time for copies to hide in.
 SPEED = lms.Speed(arithmetic=2e12, memory=200e9, d2h=50e9, h2d=50e9, launch=1e-6)
+#: The same with a bus so slow that copies do not hide.
+SLOW_BUS = lms.Speed(arithmetic=2e12, memory=200e9, d2h=4e9, h2d=4e9, launch=1e-6)
 
 
 @dataclass
@@ -67,6 +69,7 @@ def train(
     optimizer: torch.optim.Optimizer | None = None,
     device: lms.SimulatedDevice | None = None,
     page: bool = False,
+    recompute_operations: bool = False,
 ) -> Run:
     """Trains on a simulated device: `step` does forward and backward and returns the loss.
 
@@ -99,7 +102,12 @@ def train(
         if limit is None:
             all_steps()
         else:
-            with lms.LMS(limit, smallest=1024, device=device) as support:
+            with lms.LMS(
+                limit,
+                smallest=1024,
+                device=device,
+                recompute_operations=recompute_operations,
+            ) as support:
                 all_steps()
                 run.report = support.report()
     if page:

@@ -19,6 +19,11 @@ def main() -> None:
     ask.add_argument("step", help="MODULE:FUNCTION, which makes a function that trains one step")
     ask.add_argument("--limit", required=True, help="bytes on the device, such as 40GiB")
     ask.add_argument("--memory", help="bytes that the device has; default: the limit")
+    ask.add_argument(
+        "--recompute-operations",
+        action="store_true",
+        help="single operations may be computed again, where that is faster than copying",
+    )
     ask.add_argument("--json", action="store_true", help="the report as JSON")
     ask.add_argument("--plot", type=Path, help="write the curves of memory to this SVG")
     options = ask.parse_args()
@@ -29,7 +34,12 @@ def main() -> None:
             make_step = getattr(importlib.import_module(module), function)
         except (ImportError, AttributeError, ValueError) as error:
             raise lms.LMSError(f"there is no function {options.step}: {error}") from error
-        report = lms.plan(make_step, options.limit, memory=options.memory)
+        report = lms.plan(
+            make_step,
+            options.limit,
+            memory=options.memory,
+            recompute_operations=options.recompute_operations,
+        )
     except lms.LMSError as error:
         sys.exit(f"error: {error}")
     print(report.as_json() if options.json else report)

@@ -34,6 +34,7 @@ def plan(
     speed: Speed | None = None,
     smallest: Size = DEFAULT_SMALLEST,
     steps: int = 3,
+    recompute_operations: bool = False,
 ) -> Report:
     """The plan that LMS would make.
 
@@ -46,6 +47,7 @@ def plan(
         smallest: storages of fewer bytes stay.
         steps: how many to run; the plan settles when gradients and the optimizer's state are there.
             With `lms.recompute` some more are run.
+        recompute_operations: as for `lms.LMS`.
 
     Raises:
         NoPlanError: there is no plan within the limit.
@@ -53,7 +55,7 @@ def plan(
     """
     most = parse_size(limit)
     device = SimulatedDevice(most if memory is None else memory, speed)
-    support = LMS(most, smallest=smallest, device=device)
+    support = LMS(most, smallest=smallest, device=device, recompute_operations=recompute_operations)
     with FakeTensorMode(), device:
         with forget_new_layers(), support, forget_new_models():
             step = make_step()

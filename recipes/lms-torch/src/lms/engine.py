@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 
@@ -16,6 +16,7 @@ from lms.hooks.recomputed_layers import WatchedLayer
 from lms.hooks.saved_tensors import SavedTensor
 from lms.iteration import Iteration
 from lms.iteration_state import Runtime
+from lms.operations.log import OperationLog
 from lms.paging.device import Device
 from lms.paging.paged_parameter import PagedParameter, paged_parameter_in
 from lms.paging.saved_storage import SavedStorage
@@ -23,6 +24,7 @@ from lms.paging.source import is_result
 from lms.plan_follower import RECORDINGS
 from lms.planning.plan_cache import PlanCache
 from lms.planning.planner import make_plan
+from lms.planning.recompute_operations import repeat_operations
 from lms.planning.recompute_policy import RecomputePolicy
 from lms.planning.trace import Shape, Trace, is_same, merge
 from lms.sizes import size_text
@@ -38,6 +40,7 @@ class Engine:
     Args:
         limit: bytes that may be planned.
         smallest: storages of fewer bytes always stay.
+        recompute_operations: whether single operations may be computed again.
 
     Attributes:
         iteration: the one that runs, or has ended last.
@@ -48,7 +51,9 @@ class Engine:
 
     watched_class: type[torch.nn.Parameter] = Paged
 
-    def __init__(self, device: Device, limit: int, smallest: int) -> None:
+    def __init__(
+        self, device: Device, limit: int, smallest: int, recompute_operations: bool = False
+    ) -> None:
         self.device, self.limit, self.smallest = device, limit, smallest
         tolerance = int(limit * _TOLERANCE)
         self.plannable = limit - tolerance
@@ -57,6 +62,9 @@ class Engine:
         self.layers = RecomputePolicy(tolerance)
         self.learned, self.measured = 0, 0.0
         self._runtime = Runtime(device, self.plans)
+        if recompute_operations:
+            find = self._runtime.by_address.get
+            self._runtime.operations = OperationLog(device, smallest, find, self._restore)
         self.iteration = Iteration(0, self._runtime)
         self._stepped = False  # ever
         self._lock = threading.RLock()
@@ -64,7 +72,9 @@ class Engine:
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
         """The code inside is LMS's own, in one thread: nothing in it is saved or watched."""
-        with self._lock, self.device.aside(), torch.no_grad():
+        operations = self._runtime.operations
+        ours = nullcontext() if operations is None else operations.aside()
+        with self._lock, ours, self.device.aside(), torch.no_grad():
             with torch._C.DisableTorchFunctionSubclass():
                 yield
 
@@ -120,6 +130,28 @@ class Engine:
         )
         self.iteration.begin(before)
 
+    @property
+    def operations(self) -> OperationLog | None:
+        """The log of the program's operations, if they may be computed again."""
+        return self._runtime.operations
+
+    def _restore(self, storages: list[SavedStorage]) -> None:
+        """Computes storages again before a change makes that impossible; they wait on the host.
+
+        The plan does not know of the change, so there may be little room; another is learned.
+        """
+        if not any(storage.dropped for storage in storages):
+            return
+        with self._exclusive():
+            self.plans.record_next = True
+            for storage in storages:
+                if storage.dropped:
+                    self.iteration.reclaim()
+                    storage.page_in()
+                    storage.page_out()
+                    storage.release()
+            self.iteration.reclaim()
+
     def finish(self) -> None:
         """Ends the iteration: a recorded one becomes known, with a plan.
 
@@ -145,6 +177,7 @@ class Engine:
         chosen_before = iteration.layers.choice == self.layers.changes
         try:
             plan = make_plan(trace, self.plannable, rates, self.smallest)
+            plan = repeat_operations(trace, plan, self.plannable, rates, self.smallest)
         except NoPlanError:
             if iteration.guide.resumed:
                 # The trace does not show of all blocks whether they can leave.

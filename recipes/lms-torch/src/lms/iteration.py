@@ -48,6 +48,8 @@ class Iteration:
         self.runtime.releases.recall(before.blocks.storages.values())
         self.follower.send_unreferenced(0)
         before.layers.given.clear()
+        if self.runtime.operations is not None:
+            self.runtime.operations.begin()
         parameters = self.runtime.parameters
         for number, parameter in enumerate(parameters):
             parameter.idle = self.blocks.idle[number] = IdlePeriod(parameter, number)
@@ -87,6 +89,8 @@ class Iteration:
         trace = recorder.finish()
         trace.stepped = self.steps.stepped and self.steps.earlier
         trace.calls = tuple(self.layers.calls)
+        if self.runtime.operations is not None and followed is None:
+            trace.recomputations = self.runtime.operations.recomputations(trace)
         return trace, followed
 
     def abandon(self) -> None:
@@ -111,6 +115,8 @@ class Iteration:
             block = SavedStorage(self, number, tensor)
             self.runtime.by_address[storage._cdata] = self.blocks.storages[number] = block
             self.runtime.releases.put(block)
+            if self.runtime.operations is not None:
+                self.runtime.operations.saved(storage, block)
         if self.guide.recorder is not None:
             self.guide.recorder.pack(key, tensor)
         self._event_ends()

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from lms.hooks.recomputed_layers import WatchedLayer
+from lms.operations.log import OperationLog
 from lms.paging.device import Device
 from lms.paging.paged_parameter import IdlePeriod, PagedParameter
 from lms.paging.saved_storage import SavedStorage
@@ -27,11 +28,13 @@ class Runtime:
         parameters: those that are paged.
         releases: the queue of all that is to leave.
         by_address: the saved storages that are on the device.
+        operations: the log of the program's, if they may be computed again.
         missed: copies back that no plan had foreseen.
     """
 
     device: Device
     plans: PlanCache
+    operations: OperationLog | None = None
     parameters: list[PagedParameter] = field(default_factory=list)
     releases: ReleaseQueue = field(default_factory=ReleaseQueue)
     by_address: WeakValueDictionary[int, SavedStorage] = field(default_factory=WeakValueDictionary)

@@ -9,6 +9,7 @@ on demand, and learned again.
 from __future__ import annotations
 
 from lms.iteration_state import Blocks, Guide, Progress, Runtime
+from lms.operations.log import usable_for
 from lms.paging.paged_parameter import IdlePeriod, PagedParameter
 from lms.paging.saved_storage import SavedStorage
 from lms.planning.plan import Plan
@@ -30,6 +31,9 @@ class PlanFollower:
         guide = self._guide
         if guide.recorder is None or guide.trace is not None:
             self._follow(event)
+            self._watch()
+        if self._runtime.operations is not None:
+            self._runtime.operations.event()
         if guide.recorder is not None:
             guide.recorder.event_begins()
         self.send_unreferenced(event)
@@ -55,7 +59,7 @@ class PlanFollower:
 
     def count_missed(self, number: int) -> None:
         """A block is away that is used now; counts it unless the plan fetches it with its use."""
-        if self._guide.plan is not None:
+        if self._guide.plan is not None and number not in self._guide.plan.again:
             move = self._guide.plan.moves.get(number)
             self._runtime.missed += move is None or move.fetch < len(self._progress.keys) - 1
 
@@ -72,6 +76,10 @@ class PlanFollower:
                 block.page_out()
                 block.release()
                 continue
+            if guide.plan is not None and block.number in guide.plan.again:
+                assert isinstance(block, SavedStorage)
+                self._drop(block)
+                continue
             move = guide.plan.moves.get(block.number) if guide.plan else None
             if guide.plan is not None and move is None:
                 block.offer()
@@ -81,6 +89,25 @@ class PlanFollower:
                 block.release()
                 if guide.recorder is not None:
                     guide.recorder.storage_left(block.number)
+
+    def _watch(self) -> None:
+        """Notes the program's operations while they are needed."""
+        if (operations := self._runtime.operations) is not None:
+            plan = self._guide.plan
+            operations.measuring = self._guide.recorder is not None
+            operations.watching = plan is None or bool(plan.again)
+
+    def _drop(self, block: SavedStorage) -> None:
+        """Gives up a block that is computed again, or sends it out where that is not possible."""
+        operations, trace = self._runtime.operations, self._guide.trace
+        assert operations is not None  # or no plan would want it
+        assert trace is not None
+        recipe = operations.recipe(block, usable_for(trace, block.number))
+        if recipe is None:
+            block.page_out()
+            block.release()
+        else:
+            block.drop(recipe)
 
     def _follow(self, event: int) -> None:
         """Keeps to a plan as long as this iteration is like the one that it was made for."""

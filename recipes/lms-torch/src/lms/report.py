@@ -38,6 +38,8 @@ class Report:
         paged: parameters that leave; `fetched` their bytes that come back for forward and backward.
         layers: that may be computed again (`lms.recompute`); `again` those that are,
             `again_bytes` that this frees, and `again_seconds` that it takes, as predicted.
+        operations: storages that single operations make again (`recompute_operations`);
+            `operations_bytes` that this frees, and `operations_seconds` that it takes.
         computing: without any copies.
         hidden: of copies that run beside computing; `exposed` that computing waits for.
         measured: from the last iteration's first pack to the end of it.
@@ -57,6 +59,9 @@ class Report:
     again: tuple[str, ...]
     again_bytes: int
     again_seconds: float
+    operations: int
+    operations_bytes: int
+    operations_seconds: float
     computing: float
     hidden: float
     exposed: float
@@ -101,6 +106,9 @@ class Report:
             again=tuple(layers[number].name for number in costs),
             again_bytes=sum(cost.nbytes for cost in costs.values()),
             again_seconds=sum(cost.seconds for cost in costs.values()),
+            operations=len(plan.again),
+            operations_bytes=plan.again_bytes,
+            operations_seconds=plan.again_seconds,
             computing=sum(trace.seconds),
             hidden=plan.hidden,
             exposed=plan.exposed,
@@ -127,6 +135,10 @@ class Report:
             f"computed again  {len(self.again)} of {self.layers} layers, "
             f"{size_text(self.again_bytes)}, {self.again_seconds * 1e3:.4g} ms"
         )
+        operations = (
+            f"repeated        {self.operations} storages by single operations, "
+            f"{size_text(self.operations_bytes)}, {self.operations_seconds * 1e3:.4g} ms"
+        )
         return "\n".join(
             (
                 f"limit           {size_text(self.limit)}; in-core demand {size_text(self.demand)}",
@@ -136,6 +148,7 @@ class Report:
                 f"parameters      {self.paged} paged, {size_text(self.fetched)} fetched for use in "
                 "an iteration",
                 *([again] if self.layers else []),
+                *([operations] if self.operations else []),
                 f"copies          {self.hidden * 1e3:.4g} ms hidden, "
                 f"{self.exposed * 1e3:.4g} ms exposed",
                 f"step            {self.computing * 1e3:.4g} ms of computing, "

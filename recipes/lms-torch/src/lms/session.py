@@ -35,6 +35,8 @@ class LMS:
             is free or torch's already (`_DEFAULT_SHARE` in devices/cuda.py).
         smallest: storages of fewer bytes always stay.
         device: the current CUDA device when it is None.
+        recompute_operations: whether LMS may compute single operations again in backward instead of
+            moving their results, where that is faster.
 
     Raises:
         LimitError: a size makes no sense, or the limit is above what the device has.
@@ -47,7 +49,9 @@ class LMS:
         *,
         smallest: Size = DEFAULT_SMALLEST,
         device: Device | None = None,
+        recompute_operations: bool = False,
     ) -> None:
+        self.recompute_operations = recompute_operations
         self.limit = None if limit is None else parse_size(limit)
         self.smallest = parse_size(smallest, "smallest")
         self.device = device or cuda_device()
@@ -62,9 +66,11 @@ class LMS:
                 "LMS is on already; switch it off first: lms.disable(), or leave its `with`"
             )
         limit = self.device.cap(self.limit or self.device.capacity())
-        self.engine = engine = Engine(self.device, limit, self.smallest)
+        self.engine = engine = Engine(self.device, limit, self.smallest, self.recompute_operations)
         self._hooks = torch.autograd.graph.saved_tensors_hooks(engine.pack, engine.unpack)
         self._hooks.__enter__()
+        if engine.operations is not None:
+            engine.operations.__enter__()
         self._steps = [
             register_optimizer_step_pre_hook(lambda *_: engine.step_begins()),
             register_optimizer_step_pre_hook(lambda optimizer, *_: before_step(optimizer)),
@@ -93,6 +99,8 @@ class LMS:
             return  # `disable` has switched it off inside its `with`
         assert self.engine is not None
         _current = None
+        if self.engine.operations is not None:
+            self.engine.operations.__exit__(kind, error, trace)
         self._hooks.__exit__(kind, error, trace)
         for step in self._steps:
             step.remove()
@@ -135,9 +143,13 @@ def enable(
     *,
     smallest: Size = DEFAULT_SMALLEST,
     device: Device | None = None,
+    recompute_operations: bool = False,
 ) -> LMS:
     """Switches LMS on for this thread until `disable`. Arguments and errors as for `LMS`."""
-    return LMS(limit, smallest=smallest, device=device).__enter__()
+    support = LMS(
+        limit, smallest=smallest, device=device, recompute_operations=recompute_operations
+    )
+    return support.__enter__()
 
 
 def disable() -> None:

@@ -268,6 +268,15 @@ class SimulatedDevice(TorchDispatchMode):
         finally:
             self._aside.depth -= 1
 
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """The code inside is metered and timed, though it is within an `aside` block."""
+        depth, self._aside.depth = self._depth, 0
+        try:
+            yield
+        finally:
+            self._aside.depth = depth
+
     @property
     def _depth(self) -> int:
         """The depth of this thread's `aside` blocks."""

@@ -110,6 +110,9 @@ class Device(Protocol):
     def aside(self) -> AbstractContextManager[None]:
         """The code inside is LMS's own and no part of the program."""
 
+    def computing(self) -> AbstractContextManager[None]:
+        """The code inside computes, though it is LMS that asks for it."""
+
     def stamp(self) -> Any:
         """A moment in the compute queue."""
 

@@ -29,6 +29,13 @@ class StorageOwner(Protocol):
         """Nothing needs the storage any more."""
 
 
+class Recipe(Protocol):
+    """The way to compute a storage again."""
+
+    def run(self, like: torch.Tensor) -> torch.Tensor:
+        """The bytes once more, flat, with the dtype of `like`."""
+
+
 class SavedStorage(Swappable):
     """One storage that is saved for backward.
 
@@ -50,6 +57,9 @@ class SavedStorage(Swappable):
         self._copy_out: Copy | None = None
         self._copy_back: Copy | None = None
         self._offer: AllocatorOffer | None = None
+        self._recipe: Recipe | None = None
+        #: Storages that are computed again from this one.
+        self.dependent: weakref.WeakSet[SavedStorage] = weakref.WeakSet()
 
     def is_in(self, storage: torch.UntypedStorage) -> bool:
         """Whether it is this storage, or has come back into it, and the size is the same."""
@@ -89,6 +99,11 @@ class SavedStorage(Swappable):
         return self.flat.untyped_storage().nbytes() != self.nbytes
 
     @property
+    def dropped(self) -> bool:
+        """Whether it is to be computed again."""
+        return self._recipe is not None
+
+    @property
     def freed(self) -> bool:
         """Whether the memory is free."""
         return bool(self.original.expired())
@@ -105,6 +120,10 @@ class SavedStorage(Swappable):
             self._copy_out.join()
         self.flat = self._copy_out = self._copy_back = None
 
+    def drop(self, recipe: Recipe) -> None:
+        """Gives up the memory on the device; the bytes will be computed again."""
+        self._recipe, self.flat = recipe, None
+
     def offer(self) -> None:
         """Lets the allocator take the memory."""
         assert self.flat is not None
@@ -118,12 +137,16 @@ class SavedStorage(Swappable):
                 self._host, self.flat = taken, None
 
     def page_in(self) -> None:
-        """Begins the copy back, unless the bytes are still there."""
+        """Begins the copy back, or computes the bytes again, unless they are still there."""
         self.recall()
         if self.flat is not None:
             return
-        assert self._host is not None
-        self.flat, self._copy_back = self.owner.device.page_in(self._host, self._like)
+        if self._recipe is not None:
+            self.flat = self._recipe.run(self._like)
+            self._recipe = None
+        else:
+            assert self._host is not None
+            self.flat, self._copy_back = self.owner.device.page_in(self._host, self._like)
         self.owner.storage_returned(self)
 
     def ready(self) -> torch.Tensor:

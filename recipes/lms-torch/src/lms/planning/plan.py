@@ -26,6 +26,8 @@ class Plan:
 
     Attributes:
         moves: by the number of the block; one without a move stays.
+        again: blocks that are computed again instead, by the operations that made them;
+            `again_bytes` and `again_seconds` that is in all.
         seconds: predicted for the iteration.
         exposed: predicted seconds in which computing waits for copies.
         hidden: predicted seconds of copies that run beside computing.
@@ -35,6 +37,9 @@ class Plan:
 
     limit: int
     moves: dict[int, Move] = field(default_factory=dict)
+    again: frozenset[int] = frozenset()
+    again_bytes: int = 0
+    again_seconds: float = 0.0
     seconds: float = 0.0
     exposed: float = 0.0
     hidden: float = 0.0

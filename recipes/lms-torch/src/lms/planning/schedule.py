@@ -130,7 +130,7 @@ def _predict(trace: Trace, rates: TransferRates, plan: Plan) -> None:
     out_done: dict[int, float] = {}
     back_done: dict[int, float] = {}
     clock = out_free = back_free = copying = 0.0
-    ready = _copies_out(trace, plan.moves)
+    ready, uses = _copies_out(trace, plan.moves), _uses(trace, plan.moves)
     for event, number in enumerate(trace.order):
         for first in ready[event]:
             nbytes = plan.moves[first].nbytes
@@ -138,14 +138,15 @@ def _predict(trace: Trace, rates: TransferRates, plan: Plan) -> None:
             copying += rates.seconds_out(nbytes)
         for gone in release[event]:
             clock = max(clock, out_done.get(gone, 0.0))
-        clock = max(clock, back_done.get(number, 0.0))
+        for needed in (number, *uses[event]):
+            clock = max(clock, back_done.get(needed, 0.0))
         for wanted in fetch[event]:
             if plan.moves[wanted].release >= trace.blocks[wanted].used:
                 continue  # it never left
             nbytes = plan.moves[wanted].nbytes
             back_done[wanted] = back_free = max(clock, back_free) + rates.seconds_back(nbytes)
             copying += rates.seconds_back(nbytes)
-            if wanted == number:
+            if trace.blocks[wanted].used == event:
                 clock = back_free
         clock += trace.seconds[event]
     plan.seconds = clock

@@ -81,6 +81,22 @@ class LayerCall(NamedTuple):
     shape: Shape
 
 
+class Recomputation(NamedTuple):
+    """The operations that make one block again.
+
+    Attributes:
+        seconds: that they take.
+        parents: the blocks that they start from, which must be in memory then.
+        workspace: bytes that they need for a time, beside the block and its parents.
+        position: of the last operation, in the order of the program.
+    """
+
+    seconds: float
+    parents: tuple[int, ...]
+    workspace: int
+    position: int
+
+
 @dataclass
 class Trace:
     """The events of one iteration, with the time and the memory of the intervals between them.
@@ -98,6 +114,7 @@ class Trace:
             parameters in memory for a time.
         stepped: whether there was a step in it, and not the first: that makes the state only.
         calls: of layers that may be computed again, or are.
+        recomputations: by block, of those that single operations can make again.
     """
 
     order: list[int] = field(default_factory=list)
@@ -110,6 +127,7 @@ class Trace:
     step_bytes: int = 0
     stepped: bool = False
     calls: tuple[LayerCall, ...] = ()
+    recomputations: dict[int, Recomputation] = field(default_factory=dict)
 
     def resident(self, moved: set[int] | frozenset[int] = frozenset()) -> MemoryCurve:
         """Bytes at the highest in each interval when `moved` are away for as long as can be."""
