@@ -102,6 +102,7 @@ def hook() -> None:
     around(keras.optimizers.LossScaleOptimizer, "apply", _apply_scaled)
     around(keras.optimizers.MultiOptimizer, "apply", _apply_several)
     around(backend.trainer(), "fit", _fit)
+    around(keras.optimizers.LossScaleOptimizer, "stateless_apply", _stateless_apply_scaled)
     backend.prepare()
 
 
@@ -138,7 +139,7 @@ def _apply_scaled(
         return original(self, reduced, variables)
 
 
-def stateless_apply_scaled(
+def _stateless_apply_scaled(
     original: Callable[..., Any],
     self: Any,
     optimizer_variables: Any,

@@ -1,12 +1,12 @@
-"""What differs between Keras's backends: a module for each, with the same functions.
+"""The differences between Keras's backends: a module for each, with the same functions.
 
-participants()  starts ddl unless it runs; the number of ranks whose gradients are averaged
-average()       the averages of gradients, None where a gradient is None
-average_accumulated()  the same, where an optimizer accumulates; for each update, once
-give_out()      rank 0's values for a model's variables, on all ranks
-begins_alone()  whether something else than a callback gives out the variables
-prepare()       changes in Keras that this backend needs, once
-trainer()       the class of Keras's models here
+- `participants` starts ddl unless it runs. It gives the number of ranks whose gradients are averaged.
+- `average` averages gradients; None stays None.
+- `average_accumulated` does so once for each update, where an optimizer accumulates.
+- `give_out` gives rank 0's values of a model's variables to all ranks.
+- `begins_alone` says whether something else than a callback gives out the variables.
+- `prepare` makes the changes in Keras that this backend needs, once.
+- `trainer` is the class of Keras's models here.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ import ddl
 import jax
 import keras
 
-from ddl_tensorflow._wrap import around
 from ddl_tensorflow.backends._values import give_out
 
 __all__ = [
@@ -62,10 +61,7 @@ def begins_alone() -> bool:
 
 
 def prepare() -> None:
-    """Let a LossScaleOptimizer average in its stateless form, which is none of the other's."""
-    from ddl_tensorflow.optimizers import stateless_apply_scaled
-
-    around(keras.optimizers.LossScaleOptimizer, "stateless_apply", stateless_apply_scaled)
+    """Nothing: Keras's models run as they are."""
 
 
 def trainer() -> Any:

@@ -21,10 +21,10 @@ struct Peer {
 
 // "rank 3 (host h1), rank 4 (host h2)"; -1 stands for one that nobody knows.
 inline std::string describe(const std::vector<Peer>& peers, const std::vector<int>& ranks) {
-  constexpr std::size_t kMost = 16;  // of a large job, not more than one can read
+  constexpr std::size_t kMostNamed = 16;  // of a large job, not more than one can read
   std::string text;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (i == kMost) return text + " and " + std::to_string(ranks.size() - kMost) + " more";
+    if (i == kMostNamed) return text + " and " + std::to_string(ranks.size() - kMostNamed) + " more";
     const int rank = ranks[i];
     text += text.empty() ? "" : ", ";
     text += rank < 0 ? "some rank of the group" : peers[rank].describe();

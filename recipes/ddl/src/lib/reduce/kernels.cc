@@ -11,6 +11,7 @@ constexpr std::size_t kStreamingBytes = std::size_t{16} << 20;
 
 }  // namespace
 
+// Each kernels_X.cc knows which processors have its instructions, and is null on others.
 const KernelTable& kernels() {
   static const KernelTable& best = avx512_kernels() != nullptr   ? *avx512_kernels()
                                    : avx2_kernels() != nullptr   ? *avx2_kernels()

@@ -18,11 +18,11 @@ On JAX, gradients are reduced inside the compiled step by `ddl.jax`, and single 
 The frontends import their names from here, which are those of that Horovod. `part` has what differs
 between the backends, with the same functions in each module:
 
-    reference()             a key for a variable
-    make_allreduce_grads()  the function that reduces a list of gradients
-    when_updating()         calls a function of the gradients in steps that update
-    sum_of()                the sum of a number over the ranks
-    values_of(), scaled(), is_sparse()  of a gradient
+- `reference` makes a key for a variable.
+- `make_allreduce_grads` makes the function that reduces a list of gradients.
+- `when_updating` calls a function of the gradients in steps that update.
+- `sum_of` sums a number over the ranks.
+- `values_of`, `scaled` and `is_sparse` are of one gradient.
 """
 
 from __future__ import annotations
