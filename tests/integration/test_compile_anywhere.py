@@ -6,6 +6,7 @@ The root has the release, glibc's libraries, and where a case says so a shell, a
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -223,8 +224,10 @@ def test_ranks_of_a_host_compile_each_kernel_once(prefix: Path, tmp_path: Path) 
     )
     compiler.chmod(0o755)
     command = "ddlrun -H localhost:3 python program.py"
-    variables = {"PATH": f"{prefix}/bin:/bin", "CXX": str(compiler)}
-    done = alone(prefix, tmp_path, "/bin/sh", "-c", command, shell=True, **variables)
+    path = f"{prefix}/bin:/bin"
+    done = alone(
+        prefix, tmp_path, "/bin/sh", "-c", command, shell=True, PATH=path, CXX=str(compiler)
+    )
     assert done.returncode == 0, done.stderr
     compiled = (tmp_path / "log").read_text().splitlines()
     assert compiled
@@ -243,7 +246,7 @@ def test_a_sites_old_compiler_is_no_trouble(prefix: Path, tmp_path: Path) -> Non
             "*) echo 'error: unrecognized command line option -std=c++20' >&2; exit 1 ;; esac\n"
         )
         program.chmod(0o755)
-    variables = {
+    variables: dict[str, Any] = {
         "PATH": f"{tmp_path}/old:{prefix}/bin:/bin",
         "CC": f"{tmp_path}/old/gcc",
         "CXX": "g++",

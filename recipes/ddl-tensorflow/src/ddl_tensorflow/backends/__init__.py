@@ -1,6 +1,6 @@
 """The differences between Keras's backends: a module for each, with the same functions.
 
-- `participants` starts ddl unless it runs. It gives the number of ranks whose gradients are averaged.
+- `participants` starts ddl unless it runs, and gives the number of ranks that average gradients.
 - `average` averages gradients; None stays None.
 - `average_accumulated` does so once for each update, where an optimizer accumulates.
 - `give_out` gives rank 0's values of a model's variables to all ranks.
