@@ -53,7 +53,7 @@ DdlBackend::DdlBackend(int rank, std::vector<int> world_ranks, const std::string
   options_->group_name = group_id;
   options_->global_ranks_in_group.assign(world_ranks.begin(), world_ranks.end());
 #endif
-  const Limits::Scope limit(*limits_, timeout);
+  const Timeouts::Scope limit(*timeouts_, timeout);
   check(ddl_comm_create(world_ranks.data(), getSize(), tag_of(group_id), &comm_));
   completions_ = std::make_shared<CompletionPool>();
   threads_ = {std::make_shared<SerialQueue>("ddl-collectives"), std::make_shared<Strands>()};
@@ -93,12 +93,12 @@ DdlBackend::OperationPtr DdlBackend::make_work(OpType type, const char* title, m
                                                std::optional<c10::Device> device) {
   if (timeout <= milliseconds(0)) timeout = options_->timeout;
   const c10::Device where = device ? *device : device_of(outputs);
-  auto timed = [limits = limits_, timeout, order = StreamOrder(where), body = std::move(body)] {
-    const Limits::Scope limit(*limits, timeout);
+  auto timed = [timeouts = timeouts_, timeout, order = StreamOrder(where), body = std::move(body)] {
+    const Timeouts::Scope limit(*timeouts, timeout);
     try {
       order.run(body);
     } catch (const std::exception&) {
-      if (!limits->is_cancelled()) throw;
+      if (!timeouts->is_cancelled()) throw;
       C10_THROW_ERROR(DistBackendError, c10::str("ddl: ", kAborted));
     }
   };
@@ -198,7 +198,7 @@ void DdlBackend::abort() {
     const Threads current = threads();
     if (current.collectives) current.collectives->cancel_waiting(kAborted);
     if (current.messages) current.messages->cancel_waiting(kAborted);
-    limits_->cancel();
+    timeouts_->cancel();
   }
   close();
 }
@@ -239,7 +239,7 @@ std::string DdlBackend::leave(std::chrono::milliseconds timeout) {
     }
   }
   if (!threads().collectives) return "";  // shut down properly
-  const Limits::Scope limit(*limits_, timeout);
+  const Timeouts::Scope limit(*timeouts_, timeout);
   const DDL_Result result = ddl_comm_barrier(comm_);
   const std::string sentence = result == DDL_ERROR_MISMATCH ? ddl_last_error() : "";
   return sentence.empty() ? "" : "it exits while other ranks wait for it: " + sentence;

@@ -8,10 +8,10 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "api.h"
-#include "limits.h"
 #include "serial_queue.h"
 #include "strands.h"
 #include "tensors.h"
+#include "timeouts.h"
 
 namespace ddl_torch {
 
@@ -134,7 +134,7 @@ class DdlBackend : public c10d::Backend {
   c10::intrusive_ptr<Options> options_;
   ddl_comm_t comm_ = nullptr;
   std::shared_ptr<CompletionPool> completions_;
-  std::shared_ptr<Limits> limits_ = std::make_shared<Limits>();
+  std::shared_ptr<Timeouts> timeouts_ = std::make_shared<Timeouts>();
   std::mutex mutex_;  // of what follows
   std::uint64_t sequence_ = 0;
   std::uint64_t num_monitored_ = 0;

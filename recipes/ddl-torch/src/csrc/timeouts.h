@@ -8,7 +8,7 @@
 
 namespace ddl_torch {
 
-class Limits {
+class Timeouts {
  public:
   // Ends the waits under way, and those to come at their begin.
   void cancel();
@@ -17,13 +17,13 @@ class Limits {
   // The limit of one operation, for the thread that runs it.
   class Scope {
    public:
-    Scope(Limits& limits, std::chrono::milliseconds timeout);
+    Scope(Timeouts& timeouts, std::chrono::milliseconds timeout);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
-    Limits& limits_;
+    Timeouts& timeouts_;
     double seconds_;  // libddl reads it while it waits
   };
 

@@ -1,4 +1,4 @@
-#include "limits.h"
+#include "timeouts.h"
 
 #include <ddl/ddl.h>
 
@@ -11,32 +11,32 @@ constexpr double kGivenUp = -1;  // see ddl_use_timeout
 
 }  // namespace
 
-void Limits::cancel() {
+void Timeouts::cancel() {
   const std::lock_guard<std::mutex> lock(mutex_);
   is_cancelled_ = true;
   const double given_up = kGivenUp;
   for (double* seconds : running_) __atomic_store(seconds, &given_up, __ATOMIC_RELAXED);
 }
 
-bool Limits::is_cancelled() {
+bool Timeouts::is_cancelled() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return is_cancelled_;
 }
 
-Limits::Scope::Scope(Limits& limits, std::chrono::milliseconds timeout)
-    : limits_(limits), seconds_(std::min(std::chrono::duration<double>(timeout).count(), 1e9)) {
+Timeouts::Scope::Scope(Timeouts& timeouts, std::chrono::milliseconds timeout)
+    : timeouts_(timeouts), seconds_(std::min(std::chrono::duration<double>(timeout).count(), 1e9)) {
   {
-    const std::lock_guard<std::mutex> lock(limits_.mutex_);
-    if (limits_.is_cancelled_) seconds_ = kGivenUp;
-    limits_.running_.push_back(&seconds_);
+    const std::lock_guard<std::mutex> lock(timeouts_.mutex_);
+    if (timeouts_.is_cancelled_) seconds_ = kGivenUp;
+    timeouts_.running_.push_back(&seconds_);
   }
   ddl_use_timeout(&seconds_);
 }
 
-Limits::Scope::~Scope() {
+Timeouts::Scope::~Scope() {
   ddl_use_timeout(nullptr);
-  const std::lock_guard<std::mutex> lock(limits_.mutex_);
-  auto& running = limits_.running_;
+  const std::lock_guard<std::mutex> lock(timeouts_.mutex_);
+  auto& running = timeouts_.running_;
   running.erase(std::find(running.begin(), running.end(), &seconds_));
 }
 
