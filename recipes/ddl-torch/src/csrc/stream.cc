@@ -42,8 +42,16 @@ c10::Device device_of(const c10::IValue& tensors) {
 StreamOrder::StreamOrder(c10::Device device) : device_(device) {
   if (device_.is_cpu()) return;
   const c10::DeviceGuard on_device(device_);
+  const VirtualGuardImpl guard(device_.type());
+  const c10::Stream stream = guard.getStream(device_);
+#if DDL_TORCH_AT_LEAST_2_13
+  if (guard.isStreamCapturing(stream)) {  // another thread's stream would join it, and never leave
+    refuse(
+        "its stream is being captured into a CUDA graph, which ddl.allreduce can be part of alone");
+  }
+#endif
   asked_ = std::make_shared<c10::Event>(device_.type());
-  asked_->record(VirtualGuardImpl(device_.type()).getStream(device_));
+  asked_->record(stream);
 }
 
 void StreamOrder::run(const std::function<void()>& body) const {

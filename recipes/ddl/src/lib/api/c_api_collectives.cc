@@ -38,7 +38,7 @@ void call(ddl_comm_t comm, const Row& row, const Arguments& args) {
   const auto ctx = context();
   Comm& group = ctx->resolve(comm);
   row.check(row.name, group, args);
-  check_not_captured(row.name, args);
+  if (row.on_device == nullptr) check_not_captured(row.name, args);
   run(group, row, args);
 }
 

@@ -24,7 +24,8 @@ struct Call {
   // this rank could fuse, and may differ. In other calls it is a fingerprint of the sizes that are
   // fused in the message, or 0 when it is not fused.
   std::uint32_t fusion = 0;
-  std::uint32_t is_on_device = 0;  // whether the buffers are on a GPU
+  std::uint32_t is_on_device = 0;  // whether the buffers are on a GPU; kCaptured: for a CUDA graph
+  static constexpr std::uint32_t kCaptured = 2;
 
   bool operator==(const Call& other) const {
     return collective == other.collective && type == other.type && op == other.op &&

@@ -68,7 +68,8 @@ std::string describe(const Call& call) {
   }
   if (row.has_root) text += concat(", root ", call.root);
   if (is_fused(call)) text += ", fused";
-  return text + (call.is_on_device ? ", on a GPU)" : ")");
+  if (call.is_on_device) text += ", on a GPU";
+  return text + (call.is_on_device == Call::kCaptured ? ", for a CUDA graph)" : ")");
 }
 
 std::size_t bytes_of(const Call& call, int ranks) {

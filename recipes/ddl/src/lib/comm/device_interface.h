@@ -39,8 +39,9 @@ class StreamScope {
 // Throws unless there is a GPU to communicate with, and the reason why there is none.
 void check_device_present(const char* function);
 
-// Throws where the buffer is on a GPU and the thread's stream is being captured into a CUDA graph:
-// what runs at the capture would be missing in the graph, and CUDA would end both with errors.
+// Throws where the buffer is on a GPU and the thread's stream is being captured into a CUDA graph,
+// for what goes through host memory: it would be missing in the graph, and CUDA would end both with
+// errors.
 void check_not_captured(const char* function, const void* buffer);
 
 // The ranks of one host, each on a GPU of its own: rows name one of these operations. All buffers
@@ -60,7 +61,8 @@ class Device {
  public:
   virtual ~Device() = default;
   // Runs a collective on buffers in the memory of GPUs; there is something to move. The result is
-  // in place when it returns.
+  // in place when it returns; but where the thread's stream is being captured into a CUDA graph,
+  // the graph has the collective then.
   virtual void run(const Row& row, const Arguments& args) = 0;
 
   // Copies after the work in the thread's stream; any thread may call these at any time.

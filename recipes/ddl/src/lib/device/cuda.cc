@@ -72,23 +72,24 @@ void check_device_present(const char* function) {
        "; look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use host memory");
 }
 
-void check_not_captured(const char* function, const void* buffer) {
-  if (!is_on_device(buffer)) return;
-  const CurrentDevice current(device_of(buffer));  // whose default stream it may be
+Capture capture_on(int device) {
+  const CurrentDevice current(device);  // whose default stream it may be
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaError_t code = cudaStreamIsCapturing(static_cast<cudaStream_t>(t_stream), &status);
-  // Of the default stream, which may not be used beside a capture.
-  const bool is_beside = code == cudaErrorStreamCaptureImplicit;
-  if (is_beside) {
+  if (code == cudaErrorStreamCaptureImplicit) {
     cudaGetLastError();
-  } else {
-    check_cuda(code, "cudaStreamIsCapturing");
+    return Capture::kLost;
   }
-  if (!is_beside && status == cudaStreamCaptureStatusNone) return;
-  fail(
-      DDL_ERROR_ARGUMENT, function,
-      ": the stream is being captured into a CUDA graph, which collectives cannot be part of; call "
-      "it before or after the capture");
+  check_cuda(code, "cudaStreamIsCapturing");
+  if (status == cudaStreamCaptureStatusNone) return Capture::kNone;
+  return status == cudaStreamCaptureStatusActive ? Capture::kActive : Capture::kLost;
+}
+
+void check_not_captured(const char* function, const void* buffer) {
+  if (!is_on_device(buffer) || capture_on(device_of(buffer)) == Capture::kNone) return;
+  fail(DDL_ERROR_ARGUMENT, function,
+       ": the stream is being captured into a CUDA graph, which it cannot be part of; call it "
+       "before or after the capture");
 }
 
 CurrentDevice::CurrentDevice(int device) {

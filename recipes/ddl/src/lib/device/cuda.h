@@ -13,6 +13,11 @@ void check_cuda(cudaError_t code, const char* what);
 // The GPU that the memory belongs to.
 int device_of(const void* pointer);
 
+// Whether the thread's stream is being captured into a CUDA graph; kLost: an error has ended that,
+// or it is the default stream beside a captured one, which may not be used.
+enum class Capture { kNone, kActive, kLost };
+Capture capture_on(int device);
+
 // Makes `device` the thread's current one for its lifetime.
 class CurrentDevice {
  public:

@@ -153,10 +153,44 @@ void CudaDevice::through_host(Gpu& gpu, const Row& row, const Call& call, const 
   in_chunks(gpu, (nbytes + part - 1) / part, steps);
 }
 
+// On the program's own stream: the communicator's would be captured until the program ends that.
+void CudaDevice::capture(int device, const Row& row, const Call& call, const Arguments& args) {
+  const Way way = way_;
+  const char* why = capture_on(device) == Capture::kLost ? "that capture has failed"
+                    : way == Way::kUnknown ? "the communicator's first collective on a GPU must "
+                                             "come before"
+                    : way == Way::kThroughHost
+                        ? "only NCCL's operations on one host can be part of it, and this one goes "
+                          "through host memory"
+                        : nullptr;
+  if (why != nullptr) {
+    fail(DDL_ERROR_ARGUMENT, row.name, ": the stream is being captured into a CUDA graph, and ",
+         why, "; call it before or after the capture");
+  }
+  const auto stream = static_cast<cudaStream_t>(t_stream);
+  comm_.run(call, [&] {
+    const CurrentDevice current(device);
+    comm_.agreement().begin(call);
+    try {
+      gpu_->nccl->begin_capture();
+      NcclOnStream group(*gpu_->nccl, comm_.size(), stream);
+      (group.*row.on_device)(args);
+    } catch (...) {
+      stop(*gpu_);
+      throw;
+    }
+  });
+}
+
 void CudaDevice::run(const Row& row, const Arguments& args) {
   Call call = call_of(row, args);
   call.is_on_device = 1;
-  run_on(find_device(row, call, args), call, [&](Gpu& gpu) {
+  const int device = find_device(row, call, args);
+  if (capture_on(device) != Capture::kNone) {
+    call.is_on_device = Call::kCaptured;
+    return capture(device, row, call, args);
+  }
+  run_on(device, call, [&](Gpu& gpu) {
     if (gpu.nccl && comm_.num_hosts() == 1) {
       NcclOnStream group(*gpu.nccl, comm_.size(), gpu.stream);
       (group.*row.on_device)(args);

@@ -126,6 +126,7 @@ void CudaDevice::set_up() {
                  : is_on_many ? "through NCCL, to a rank that goes between hosts"
                               : "through NCCL");
   }
+  way_ = gpu->nccl && !is_on_many ? Way::kNccl : Way::kThroughHost;
   gpu_ = std::move(gpu);
 }
 

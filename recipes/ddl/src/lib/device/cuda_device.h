@@ -46,6 +46,9 @@ class CudaDevice final : public Device {
   // Runs `body` on the communicator's GPU, after the work that the thread's stream has been given,
   // and returns when the GPU is done with it.
   void run_on(int device, const Call& call, const std::function<void(Gpu&)>& body);
+  // Puts NCCL's operation into the CUDA graph that the thread's stream is captured into. Refuses,
+  // before the ranks have met, where there is none.
+  void capture(int device, const Row& row, const Call& call, const Arguments& args);
   // The GPU of the call's buffers.
   int find_device(const Row& row, const Call& call, const Arguments& args);
   int check_device(const Call& call, const void* buffer);
@@ -79,7 +82,11 @@ class CudaDevice final : public Device {
   std::size_t part_bytes(std::size_t blocks, std::size_t width) const;
 
   Comm& comm_;
+  // How collectives go, from the first one on.
+  enum class Way { kUnknown, kNccl, kThroughHost };
+
   std::atomic<int> device_{-1};  // -1: no collective so far
+  std::atomic<Way> way_{Way::kUnknown};
   std::unique_ptr<Gpu> gpu_;
 };
 

@@ -1,6 +1,8 @@
 #include "device/nccl.h"
 
 #include <cstdint>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -57,7 +59,20 @@ NcclGroup::NcclGroup(const ncclUniqueId& id, int size, int rank, Wait wait)
 NcclGroup::~NcclGroup() {
   int device = 0;
   if (comm_ == nullptr || cudaGetDevice(&device) != cudaSuccess) return;
-  ncclCommDestroy(comm_);
+  end(ncclCommDestroy);
+}
+
+// NCCL waits until the last graph with its operations is destroyed, and the program may keep one.
+void NcclGroup::end(ncclResult_t (*how)(ncclComm_t)) {
+  const ncclComm_t comm = std::exchange(comm_, nullptr);
+  if (!is_in_graphs_) {
+    how(comm);
+    return;
+  }
+  try {
+    std::thread([=] { how(comm); }).detach();
+  } catch (const std::system_error&) {  // no thread is left: it stays until the process ends
+  }
 }
 
 ncclUniqueId NcclGroup::new_id() {
@@ -70,7 +85,7 @@ ncclUniqueId NcclGroup::new_id() {
 }
 
 void NcclGroup::abort() {
-  if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
+  if (comm_ != nullptr) end(ncclCommAbort);
 }
 
 void NcclGroup::check(ncclResult_t code, const char* what) const {

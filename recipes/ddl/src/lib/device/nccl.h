@@ -30,6 +30,8 @@ class NcclGroup {
 
   // Ends the operations under way on the GPU; nothing may follow. Never throws.
   void abort();
+  // From now on, CUDA graphs of the program may have operations of this group.
+  void begin_capture() { is_in_graphs_ = true; }
   // Throws when NCCL has found an error since.
   void check_health() const;
 
@@ -53,11 +55,13 @@ class NcclGroup {
   // Returns once NCCL has put all given operations on the stream.
   void settle(ncclResult_t code, const char* what) const;
   ncclRedOp_t operation(DDL_Type type, DDL_Op op, int all_ranks);
+  void end(ncclResult_t (*how)(ncclComm_t));
 
   const int size_;
   const int rank_;
   const Wait wait_;
   ncclComm_t comm_ = nullptr;
+  bool is_in_graphs_ = false;
   std::map<DDL_Type, ncclRedOp_t> averages_;
 };
 
