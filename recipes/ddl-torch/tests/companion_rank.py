@@ -1,0 +1,74 @@
+"""A rank with a companion that does as it is told: `companion_rank.py STORE-ADDRESS SECONDS`.
+
+Each line of its input is a word with its arguments, and each has one line for an answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from ddl_torch.companion import CompanionError, CompanionGroup
+
+
+class Group(CompanionGroup, dist.ProcessGroup):
+    pass
+
+
+def main() -> None:
+    address, seconds = sys.argv[1:]
+    group = Group(timeout=timedelta(seconds=float(seconds)))
+
+    def meet(name: str, rank: str, size: str) -> str:
+        group.configure(f"{address}/{name}", "", int(rank), int(size))
+        return f"{group.size()} met"
+
+    def add(value: str, count: str) -> str:
+        """The sums of a few allreduces that are under way together, or "unequal"."""
+        tensors = [torch.full((int(count),), float(value) + i) for i in range(3)]
+        for work in [group.allreduce([tensor]) for tensor in tensors]:
+            work.wait()
+        assert all(bool((tensor == tensor[0]).all()) for tensor in tensors), "unequal elements"
+        return " ".join(f"{tensor[0]:g}" for tensor in tensors)
+
+    def for_ever() -> str:
+        while True:
+            add("1", "100000")
+
+    def wrong() -> str:
+        group.alltoall_base(torch.ones(3), torch.ones(3), [7], [3]).wait()
+        return "was not refused"
+
+    def failed() -> str:
+        return str(group.errored())
+
+    def companion() -> str:
+        return str(group._companion._process.pid)
+
+    def end() -> str:
+        group.shutdown()
+        return "ended"
+
+    words = {
+        "meet": meet,
+        "add": add,
+        "for_ever": for_ever,
+        "wrong": wrong,
+        "failed": failed,
+        "companion": companion,
+        "end": end,
+    }
+    print("here", flush=True)
+    for line in sys.stdin:
+        word, *more = line.split()
+        try:
+            answer = words[word](*more)  # type: ignore[operator]
+        except (CompanionError, ValueError) as error:
+            answer = f"{type(error).__name__}: {error}"
+        print(" ".join(answer.split()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Ranks that are killed, stopped and started again: the others go on, and nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+
+PROGRAM = Path(__file__).with_name("companion_rank.py")
+#: Messages by TCP between ranks that take themselves for hosts; MPICH's UCX crashes with a peer.
+HOSTS = {"DDL_FAKE_HOSTS": "8", "MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}
+
+
+class Rank:
+    """A process of `companion_rank.py`."""
+
+    def __init__(self, address: str, seconds: float, environment: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), address, str(seconds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | environment,
+        )
+
+    def tell(self, words: str) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(words + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> str:
+        assert self.process.stdout
+        return self.process.stdout.readline().strip()
+
+    def ask(self, words: str) -> str:
+        self.tell(words)
+        return self.hear()
+
+
+def ask_all(ranks: list[Rank], words: str) -> list[str]:
+    """Their answers to the words, with each rank's number for '#' and how many they are for '%'."""
+    for number, rank in enumerate(ranks):
+        rank.tell(words.replace("#", str(number)).replace("%", str(len(ranks))))
+    return [rank.hear() for rank in ranks]
+
+
+Begin = Callable[..., list[Rank]]
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """Starts ranks, and sees at the end that nothing of them is left."""
+    server = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    begun: list[Rank] = []
+
+    def some(count: int, seconds: float = 120, **environment: str) -> list[Rank]:
+        address = f"localhost:{server.port}"
+        ranks = [Rank(address, seconds, environment) for _ in range(count)]
+        begun.extend(ranks)
+        assert [rank.hear() for rank in ranks] == ["here"] * count
+        return ranks
+
+    yield some
+    companions = [child for rank in begun for child in descendants(rank.process.pid)]
+    files = {file for one in companions for file in shared_files(one)}
+    for rank in begun:
+        rank.process.kill()
+        rank.process.wait()
+    wait_until(lambda: not any(is_alive(one) for one in companions))
+    # A process that a first member of this host has begun removes them when the others are gone.
+    wait_until(lambda: not any(file.exists() for file in files))
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += [int(child), *descendants(int(child))]
+    return found
+
+
+def shared_files(pid: int) -> list[Path]:
+    """The files of /dev/shm that a process has mapped."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    except OSError:
+        return []
+    return [Path(line.split()[5]) for line in lines if " /dev/shm/" in line]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("environment", [{}, HOSTS], ids=["one host", "hosts"])
+def test_the_others_go_on_after_a_kill_and_a_new_rank_joins(
+    begin: Begin, environment: dict[str, str]
+) -> None:
+    ranks = begin(3, **environment)
+    assert ask_all(ranks, "meet first # %") == ["3 met"] * 3
+    assert ask_all(ranks, "add # 1000") == ["3 6 9"] * 3
+    for rank in ranks:
+        rank.tell("for_ever")
+    time.sleep(0.5)
+    companions = descendants(ranks[1].process.pid)
+    files = {file for one in companions for file in shared_files(one)}
+    ranks[1].process.kill()
+    survivors = [ranks[0], ranks[2]]
+    assert all(rank.hear().startswith("CompanionError: ") for rank in survivors)
+    assert all("None" not in word for word in ask_all(survivors, "failed"))
+    assert ask_all(survivors, "meet second # %") == ["2 met"] * 2
+    assert ask_all(survivors, "add # 1000") == ["1 3 5"] * 2
+    assert ask_all(survivors, "failed") == ["None"] * 2
+    wait_until(lambda: not any(is_alive(one) for one in companions))
+    again = [*survivors, *begin(1, **environment)]
+    assert ask_all(again, "meet third # %") == ["3 met"] * 3
+    assert ask_all(again, "add # 1000000") == ["3 6 9"] * 3
+    assert ask_all(again, "end") == ["ended"] * 3
+    wait_until(lambda: not any(file.exists() for file in files))
+
+
+def test_the_others_go_on_without_a_stopped_rank(begin: Begin) -> None:
+    """Nothing breaks when a rank is stopped, so the timeout finds it. Later it may come back."""
+    ranks = begin(3, seconds=15)
+    met = ask_all(ranks, "meet first # %")
+    for attempt in range(5):  # a busy machine takes longer than that to begin
+        if met == ["3 met"] * 3:
+            break
+        met = ask_all(ranks, f"meet again{attempt} # %")
+    assert met == ["3 met"] * 3
+    os.kill(ranks[0].process.pid, signal.SIGSTOP)
+    survivors = ranks[1:]
+    for answer in ask_all(survivors, "add # 10"):
+        assert "rank 0 (host " in answer, answer
+        assert "did not arrive within 15 s" in answer, answer
+    assert ask_all(survivors, "meet second # %") == ["2 met"] * 2
+    assert ask_all(survivors, "add # 10") == ["1 3 5"] * 2
+    os.kill(ranks[0].process.pid, signal.SIGCONT)
+    assert ranks[0].ask("add 0 10").startswith("CompanionError: ")
+    assert ask_all(ranks, "meet third # %") == ["3 met"] * 3
+    assert ask_all(ranks, "add # 10") == ["3 6 9"] * 3
+
+
+def test_a_companion_that_is_killed_is_made_anew(begin: Begin) -> None:
+    ranks = begin(2)
+    assert ask_all(ranks, "meet first # %") == ["2 met"] * 2
+    os.kill(int(ranks[1].ask("companion")), signal.SIGKILL)
+    answers = ask_all(ranks, "add # 10")
+    assert answers[0].startswith("CompanionError: ddl: rank 1 (host ")
+    assert answers[1] == "CompanionError: the process that communicates for this rank has ended"
+    assert ask_all(ranks, "meet second # %") == ["2 met"] * 2
+    assert ask_all(ranks, "add # 10") == ["1 3 5"] * 2
+
+
+def test_a_wrong_call_is_refused_and_the_group_goes_on(begin: Begin) -> None:
+    (rank,) = begin(1)
+    assert rank.ask("add 1 10") == (
+        "CompanionError: allreduce: the group has no ranks yet; call configure first"
+    )
+    assert rank.ask("meet first 0 1") == "1 met"
+    refusal = rank.ask("wrong")
+    assert refusal.startswith(
+        "ValueError: ddl: all_to_all_single: the split sizes must be 1 numbers"
+    )
+    assert rank.ask("add 1 10") == "1 2 3"
+
+
+def test_ranks_that_do_not_come_are_named(begin: Begin) -> None:
+    (rank,) = begin(1, seconds=1)
+    assert rank.ask("meet first 0 2") == (
+        "CompanionError: backend ddl: rank 0 has timed out after 1 s: rank 1 did not come"
+    )
