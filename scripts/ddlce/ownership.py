@@ -95,6 +95,21 @@ def others_may_change(path: Path) -> str | None:
     return None
 
 
+def refuse_changeable(path: Path, what: str = "") -> None:
+    """Refuse a file that says whom to trust, or what it is a link to, if others could change it.
+
+    Args:
+        path: need not be there.
+        what: how the message names it.
+
+    Raises:
+        MachineError: they could.
+    """
+    for place in (path, path.resolve()) if path.exists() else ():
+        if reason := others_may_change(place):
+            raise MachineError(f"{what}{place} is not used, since {reason}", f"see: ls -l {place}")
+
+
 def closed_to_us(path: Path) -> str | None:
     """Why the user may not read a file or folder: a clause for a message; None where he may."""
     for step in (*reversed(path.parents), path):

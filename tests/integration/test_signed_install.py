@@ -10,10 +10,15 @@ import pytest
 
 from ddlce.bundle.description import HEADER
 from ddlce.cli import unbundle
-from ddlce.model.envlock import EnvLock
-from ddlce.trust.names import lock_name
+from ddlce.errors import SourceError
+from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.trust.keys import load_signer
+from ddlce.trust.names import index_files, lock_name
+from ddlce.trust.packages import check_packages
+from ddlce.trust.policy import Signatures
+from ddlce.trust.repository import sign_files
 from support.bundles import toy_bundle, toy_lock
-from support.minienv import Site, everything
+from support.minienv import Site, everything, served
 from support.signing import Keeper
 
 
@@ -53,6 +58,48 @@ def test_a_release_is_installed_and_cloned_only_while_it_is_signed(
     done = site.ddlce("env", "clone", "other")
     assert done.returncode == 0
     assert f"WARNING: nobody checks who made {signed.name}" in done.stderr
+
+
+def test_packages_beside_the_lock_are_those_of_the_signed_index(site: Site, keeper: Keeper) -> None:
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    site.ok("env", "clone", "mine")
+    add = ("env", "install", "mine", "mini-more")
+    trust(site, keeper)
+    keeper.sign()
+    said = site.fails(4, *add)
+    assert "linux-64/repodata.json is not among the signed files" in said
+    channel = Path(site.channel)
+    signers = [load_signer(keeper.key("release"))]
+    sign_files(keeper.metadata, index_files(channel), signers, 30)
+    index = channel / "linux-64" / "repodata.json"
+    text = index.read_text()
+    index.write_text(text + " ")
+    said = site.fails(4, *add)
+    assert f"{index.as_uri()} is not the signed one" in said
+    assert not (site.clones / "mine" / "share" / "more.txt").exists()
+    # An index with one more package that the signed one has not: the clients' other forms of it.
+    index.write_text(text)
+    with served(channel) as url:
+        assert "+ mini-more 1.0 h0_0" in site.ok(*add, "--channel", url)
+    # A package that its index has not, and one that another channel has.
+    package = LockedPackage.of(
+        {"name": "x", "version": "1", "build": "0", "subdir": "linux-64", "file": "x-1-0.conda"}
+        | {"sha256": "0" * 64, "size": 1},
+        "x",
+    )
+    signed = Signatures(root=str(keeper.folder / "trusted.json"), metadata=str(keeper.metadata))
+    channels = {"ddl-ce": channel.as_uri()}
+    with pytest.raises(SourceError, match=r"x-1-0\.conda is not in the signed index of file:///"):
+        check_packages(signed, site.cache, [package], channels)
+    other = package.model_copy(update={"channel": "https://example.org/c"})
+    with pytest.raises(SourceError, match=r"of the channel https://example\.org/c, which nobody"):
+        check_packages(signed, site.cache, [other], channels)
+    (keeper.folder / "settings.yaml").write_text("signatures: unchecked\n")
+    site.ok("env", "clone", "other")
+    done = site.ddlce("env", "install", "other", "mini-more")
+    assert done.returncode == 0
+    assert "WARNING: nobody checks who made mini-more: signatures are unchecked" in done.stderr
 
 
 def test_what_was_locked_here_needs_no_signature_to_be_fetched_from(

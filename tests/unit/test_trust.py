@@ -158,7 +158,7 @@ def test_the_trusted_root_is_none(client: Client, text: str | None, sentence: st
         ("signatures: none\n", "signatures"),
         ("signatures: {root: root.json, metadata: /x}\n", "signatures"),
         ("signatures: {root: /root.json, metadata: 'ftp://x'}\n", "signatures"),
-        ("", "signatures: Field required"),
+        ("", "the file: it says nothing"),
         ("trust: me\nsignatures: unchecked\n", "trust: Extra inputs are not permitted"),
     ],
 )
@@ -229,6 +229,23 @@ def test_keys_are_the_owner_s_and_never_replaced(tmp_path: Path) -> None:
     for bad in ("text", "absent"):
         with pytest.raises(InputError, match=f"{bad}: no public key"):
             load_public(tmp_path / bad)
+
+
+def test_a_key_whose_making_was_killed_between_its_two_files(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    number = new_key(path)
+    (tmp_path / "key.pub").unlink()
+    (tmp_path / f".key.{os.geteuid()}.new").write_text("half")
+    private = path.read_bytes()
+    assert new_key(path) == number
+    assert path.read_bytes() == private
+    assert load_public(tmp_path / "key.pub").keyid == number
+    (tmp_path / "key.pub").unlink()
+    path.write_text("no key of ours\n")
+    with pytest.raises(InputError, match="key: no private key"):
+        new_key(path)
+    assert not (tmp_path / "key.pub").exists()
+    assert [p.name for p in tmp_path.glob(".*.lock")] == []
 
 
 def test_a_root_is_signed_by_its_owners_one_after_another(prepared: Keeper, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import threading
 from pathlib import Path
 
@@ -10,10 +12,11 @@ import pytest
 from ddlce.cli.keys import _check_named
 from ddlce.errors import InputError, MachineError, SourceError
 from ddlce.trust.client import check_signed
+from ddlce.trust.keys import load_public
 from ddlce.trust.names import DRAFT
 from ddlce.trust.policy import Signatures, load_policy
 from ddlce.trust.repository import cosign
-from support.signing import Keeper
+from support.signing import ROOT_KEYS, Keeper
 from support.trusting import KINDS
 
 
@@ -54,7 +57,7 @@ def test_two_who_sign_at_once_lose_nothing(keeper: Keeper) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    text = (keeper.metadata / "3.targets.json").read_text()
+    text = keeper.named("*.targets.json").read_text()
     assert "a.run" in text
     assert "b.run" in text
 
@@ -67,6 +70,35 @@ def test_a_draft_that_is_published_or_no_root_is_refused(keeper: Keeper) -> None
     draft.write_bytes((keeper.metadata / "timestamp.json").read_bytes())
     with pytest.raises(InputError, match="is no root"):
         cosign(keeper.metadata, [])
+
+
+def test_who_signs_a_root_sees_what_it_says(keeper: Keeper) -> None:
+    """Without a key, nothing is signed."""
+    number = {name: load_public(keeper.key(f"{name}.pub")).keyid for name in (*ROOT_KEYS, "second")}
+    old = load_public(keeper.key("release.pub")).keyid
+    assert keeper.root("anna", root=("anna", "ben"), release=("second",)) == 1
+    said: list[str] = []
+    assert cosign(keeper.metadata, [], said.extend) == 1
+    assert re.fullmatch(r"root 2, expires 20\d\d-\d\d-\d\d", said[0])
+    assert said[1:] == [
+        "root keys, of which 2 must sign:",
+        f"  {number['anna']}",
+        f"  {number['ben']}",
+        f"  {number['cleo']} revoked",
+        "release keys, of which 1 must sign:",
+        f"  {number['second']} new",
+        f"  {old} revoked",
+        f"signed so far by {number['anna'][:16]}…",
+    ]
+    # A draft in which one of the three roles of the release keys has another key shows it.
+    draft = json.loads((keeper.metadata / DRAFT).read_bytes())
+    draft["signed"]["roles"]["timestamp"]["keyids"] = [number["anna"]]
+    (keeper.metadata / DRAFT).write_text(json.dumps(draft))
+    said.clear()
+    cosign(keeper.metadata, [], said.extend)
+    at = said.index("timestamp keys, of which 1 must sign:")
+    assert said[at + 1] == f"  {number['anna']} new"
+    assert "targets keys, of which 1 must sign:" in said
 
 
 def test_a_second_file_of_one_name_is_refused(tmp_path: Path) -> None:

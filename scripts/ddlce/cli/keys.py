@@ -27,6 +27,8 @@ SignOption = Annotated[
     list[Path] | None, typer.Option("--sign", help="The file of a private key to sign with.")
 ]
 
+DaysOption = Annotated[int, typer.Option(min=1, help="Until the signatures expire.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
@@ -76,7 +78,7 @@ def root(
     from ddlce.trust.keys import load_public
     from ddlce.trust.repository import Roles, make_root
 
-    folder, signers = _folder(metadata), _signers(sign)
+    folder, signers = _folder(metadata), load_signers(sign)
     roles = Roles(
         [load_public(path) for path in root_key],
         threshold,
@@ -88,14 +90,17 @@ def root(
 
 @keys.command()
 def cosign(sign: SignOption = None, metadata: MetadataOption = None) -> None:
-    """Add a signature to the draft of a root.
+    """Say what the draft of a root is, and add a signature to it; without --sign, only say it.
 
     Example: ddlce keys cosign --sign ben
     """
     from ddlce.trust.repository import cosign as add
 
-    folder, signers = _folder(metadata), _signers(sign)
-    _say_root(folder, add(folder, signers))
+    def show(lines: list[str]) -> None:
+        out.print("\n".join(lines), markup=False)
+
+    folder, signers = _folder(metadata), load_signers(sign)
+    _say_root(folder, add(folder, signers, show))
 
 
 @keys.command("sign")
@@ -104,7 +109,7 @@ def sign_release(
         list[Path] | None, typer.Argument(metavar="[FILE]...", help="Other files, as bundles.")
     ] = None,
     sign: SignOption = None,
-    days: Annotated[int, typer.Option(min=1, help="Until the signatures expire.")] = 90,
+    days: DaysOption = 90,
     withdraw: Annotated[
         list[str] | None, typer.Option("--withdraw", help="A name that is signed no longer.")
     ] = None,
@@ -123,7 +128,7 @@ def sign_release(
 
     settings = load_settings()
     place = channel or settings.channel
-    folder, signers = metadata or place / METADATA, _signers(sign)
+    folder, signers = metadata or place / METADATA, load_signers(sign)
     wanted = signed_files(settings, place)
     for path in files or ():
         _check_named(path, wanted)
@@ -144,10 +149,9 @@ def check(
     """
     from ddlce.cli.signed import require_signed
     from ddlce.files import sha256_file
-    from ddlce.trust.policy import load_policy
+    from ddlce.trust.policy import wanted_signatures
 
-    policy = load_policy()
-    if policy is None or policy.signatures == "unchecked":
+    if wanted_signatures() is None:
         raise InputError(
             "no settings file says whose signatures are wanted",
             "write /etc/ddl-ce/settings.yaml or ~/.config/ddl-ce/settings.yaml; see the site guide",
@@ -187,11 +191,19 @@ def _folder(metadata: Path | None) -> Path:
     return metadata or load_settings().channel / METADATA
 
 
-def _signers(paths: list[Path] | None) -> list[CryptoSigner]:
+def load_signers(paths: list[Path] | None) -> list[CryptoSigner]:
+    """The private keys in files that options named; none where there are none.
+
+    Raises:
+        InputError: one is no key.
+        MachineError: others may read one, or this `ddlce` cannot sign.
+    """
+    if not paths:
+        return []
     from ddlce.trust.keys import load_signer
 
     _need_cryptography()
-    return [load_signer(path) for path in paths or ()]
+    return [load_signer(path) for path in paths]
 
 
 def _say_root(folder: Path, missing: int) -> None:

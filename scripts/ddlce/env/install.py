@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.settings import Settings
 from ddlce.waiting import OnWait
+
+#: Called with packages that are new, and channel name → address, before one is unpacked.
+Check = Callable[[list[LockedPackage], dict[str, str]], None]
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ def install_specs(
     specs: list[str],
     *,
     channel: str | None = None,
+    check: Check = lambda packages, channels: None,
     offline: bool = False,
     progress: OnProgress | None = None,
     on_wait: OnWait | None = None,
@@ -56,6 +61,7 @@ def install_specs(
         prefix: a clone.
         specs: match specs.
         channel: another address of our own channel than the one it was installed from.
+        check: refuses packages that the clone does not have yet.
 
     Raises:
         InputError: frozen, not ours, or the specs cannot be satisfied together with what the
@@ -72,12 +78,10 @@ def install_specs(
         wanted = list(dict.fromkeys([*wanted, *specs]))
         others = specs_of_others(records, wanted)
         packages = _solve(settings, prefix, wanted, others, channels, origin.platform)
+        held = {p.sha256 for p in before.values()}
+        check([p for p in packages if p.sha256 not in held], channels)
         request = InstallRequest(
-            packages,
-            channels,
-            prefix,
-            [CacheLayer(settings.pkgs)],
-            wanted,
+            *(packages, channels, prefix, [CacheLayer(settings.pkgs)], wanted),
             installed=list(before.values()),
             offline=offline,
             progress=progress,

@@ -10,7 +10,7 @@ from pathlib import Path
 from ddlce.errors import InputError, MachineError, SourceError
 from ddlce.files import explain_os_errors, make_folder, write_atomic
 from ddlce.locks import locked
-from ddlce.ownership import others_may_change
+from ddlce.ownership import refuse_changeable
 from ddlce.trust.policy import Signatures
 
 #: Bytes of a root: TUF's own limit.
@@ -39,6 +39,29 @@ def check_signed(wanted: Signatures, cache: Path, files: Mapping[str, str]) -> N
             back.
         SourceError: the metadata, or one of the files, is not signed as it must be.
     """
+    signed = signed_digests(wanted, cache, list(files))
+    for name, sha256 in files.items():
+        _check_file(name, sha256, signed[name], wanted.metadata)
+
+
+def signed_digest(wanted: Signatures, cache: Path, name: str) -> str:
+    """The sha256 of a file that is signed: what it must have that is got by this name.
+
+    Raises:
+        DdlceError: as `check_signed`.
+    """
+    digest = signed_digests(wanted, cache, [name])[name]
+    if digest is None:
+        raise SourceError(f"{wanted.metadata}: {name} is not among the signed files", ASK)
+    return digest
+
+
+def signed_digests(wanted: Signatures, cache: Path, names: list[str]) -> dict[str, str | None]:
+    """Name → the sha256 that is signed, or None.
+
+    Raises:
+        DdlceError: as `check_signed`, of the metadata.
+    """
     root = _read_root(Path(wanted.root))
     metadata = wanted.metadata if "://" in wanted.metadata else Path(wanted.metadata).as_uri()
     # Not by the root, too: a site renews its file, and what was seen before must count then.
@@ -48,18 +71,13 @@ def check_signed(wanted: Signatures, cache: Path, files: Mapping[str, str]) -> N
         make_folder(seen)
         with locked(seen / ".lock", passing=True):
             _check_clock(seen)
-            signed = _signed(root, wanted.root, metadata, seen, list(files))
-            for name, sha256 in files.items():
-                _check_file(name, sha256, signed[name], wanted.metadata)
+            signed = _signed(root, wanted.root, metadata, seen, names)
             write_atomic(seen / CHECKED, datetime.now(UTC).isoformat() + "\n")
+    return signed
 
 
 def _read_root(path: Path) -> bytes:
-    for place in (path, path.resolve()) if path.exists() else ():
-        if reason := others_may_change(place):
-            raise MachineError(
-                f"the trusted root {place} is not used, since {reason}", f"see: ls -l {place}"
-            )
+    refuse_changeable(path, "the trusted root ")
     try:
         with path.open("rb") as stream:
             return stream.read(LARGEST_ROOT)

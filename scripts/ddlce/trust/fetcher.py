@@ -13,6 +13,9 @@ from tuf.api.exceptions import DownloadError, DownloadHTTPError, SlowRetrievalEr
 from tuf.ngclient import FetcherInterface
 from urllib3.exceptions import HTTPError
 
+from ddlce.errors import SourceError
+from ddlce.trust.sentences import sentence
+
 CHUNK = 1 << 14
 
 #: Seconds for an answer to begin, and for all of it.
@@ -41,6 +44,24 @@ class Fetcher(FetcherInterface):
             response.close()
             raise DownloadHTTPError(f"HTTP {response.status_code}", response.status_code)
         return _parts(response)
+
+
+def fetch_bytes(url: str, limit: int, hint: str) -> bytes:
+    """A small file, as it is now.
+
+    Args:
+        url: `file://` or http(s).
+        limit: bytes that it has at most.
+        hint: what to do where it cannot be had.
+
+    Raises:
+        SourceError: it cannot be had, or is longer.
+    """
+    fetcher = Fetcher()
+    try:
+        return bytes(fetcher.download_bytes(url, limit))
+    except DownloadError as error:
+        raise SourceError(f"{url}: {sentence(error, fetcher.last)}", hint) from error
 
 
 def _blocks(stream: IO[bytes]) -> Iterator[bytes]:

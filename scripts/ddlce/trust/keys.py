@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddlce.errors import InputError, MachineError
-from ddlce.files import explain_os_errors, write_atomic
+from ddlce.files import write_atomic
+from ddlce.locks import locked
+from ddlce.ownership import refuse_changeable
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, Key
@@ -19,29 +21,31 @@ PUBLIC = ".pub"
 def new_key(path: Path) -> str:
     """Make an ed25519 key: the private one in `path`, the public one in `path.pub`.
 
+    Where a run before was killed between the two files, the public one is made of the private one.
+
     Returns:
         The key's number.
 
     Raises:
-        InputError: one of the files is there already.
+        InputError: the files, or the public one, are there already; or what is there is no key.
         MachineError: they cannot be written.
     """
     from securesystemslib.signer import CryptoSigner
 
     public = path.with_name(path.name + PUBLIC)
-    for file in (path, public):
-        if os.path.lexists(file):
-            raise InputError(f"{file} is there already", "name another file: keys are not replaced")
-    signer = CryptoSigner.generate_ed25519()
-    with explain_os_errors(path):
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(signer.private_bytes)
-            stream.flush()
-            os.fsync(handle)
-    key = signer.public_key
-    text = json.dumps({"keyid": key.keyid, **key.to_dict()}, indent=1, sort_keys=True)
-    write_atomic(public, text + "\n")
+    with locked(path.with_name(f".{path.name}.lock"), passing=True):
+        if os.path.lexists(public):
+            raise InputError(
+                f"{public} is there already", "name another file: keys are not replaced"
+            )
+        if os.path.lexists(path):
+            signer = load_signer(path)
+        else:
+            signer = CryptoSigner.generate_ed25519()
+            write_atomic(path, signer.private_bytes, 0o600)
+        key = signer.public_key
+        text = json.dumps({"keyid": key.keyid, **key.to_dict()}, indent=1, sort_keys=True)
+        write_atomic(public, text + "\n")
     return str(key.keyid)
 
 
@@ -90,3 +94,14 @@ def load_public(path: Path) -> Key:
         raise InputError(
             f"{path}: no public key", "name a file that `ddlce keys new` made"
         ) from error
+
+
+def load_trusted(path: Path) -> Key:
+    """The public key in a file by which something is believed.
+
+    Raises:
+        InputError: there is none.
+        MachineError: others could change the file.
+    """
+    refuse_changeable(path, "the trusted key ")
+    return load_public(path)

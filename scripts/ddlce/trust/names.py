@@ -37,7 +37,10 @@ def signed_files(settings: Settings, channel: Path) -> dict[str, Path]:
     for path in (settings.sources_lock, *sorted((channel / SBOMS).glob("[!.]*.json"))):
         if path.is_file():
             found[path.name] = path
-    for path in sorted([*channel.glob("[!.]*/*repodata*"), channel / CHANNELDATA]):
-        if path.is_file():
-            found[str(path.relative_to(channel))] = path
-    return found
+    return found | index_files(channel)
+
+
+def index_files(channel: Path) -> dict[str, Path]:
+    """Name in the metadata → file of a channel's index."""
+    paths = sorted([*channel.glob("[!.]*/*repodata*"), channel / CHANNELDATA])
+    return {str(path.relative_to(channel)): path for path in paths if path.is_file()}

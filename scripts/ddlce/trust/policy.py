@@ -5,19 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ddlce.errors import InputError, MachineError
+from ddlce.errors import InputError
 from ddlce.model.document import first_problem, load_model
-from ddlce.ownership import others_may_change
+from ddlce.ownership import refuse_changeable
 from ddlce.userpath import absolute
 
 #: The site's, then the user's; DDLCE_SETTINGS names another.
 SITE_SETTINGS, OWN_SETTINGS = Path("/etc/ddl-ce/settings.yaml"), "~/.config/ddl-ce/settings.yaml"
 
-_FIELDS = "the file says `signatures:` with `root:` and `metadata:`, or `signatures: unchecked`"
+_FIELDS = (
+    "the file says `signatures:` with `root:` and `metadata:`, or `signatures: unchecked`; for "
+    "builds it says `cache:` with `at:` and `keys:`"
+)
 
 
 class Signatures(BaseModel):
@@ -34,16 +37,38 @@ class Signatures(BaseModel):
     metadata: str = Field(pattern=r"^(/|file:///|https?://)")
 
 
+class BuildCache(BaseModel):
+    """Where builds take packages from.
+
+    Attributes:
+        at: a folder, or an http(s) address.
+        keys: files with the public keys of trusted builders.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    at: str = Field(pattern=r"^(/|file:///|https?://)")
+    keys: Annotated[list[Annotated[str, Field(pattern=r"^/")]], Field(min_length=1)]
+
+
 class Policy(BaseModel):
     """A settings file.
 
     Attributes:
         signatures: whose are wanted; "unchecked" where a site wants none.
+        cache: of builds.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    signatures: Signatures | Literal["unchecked"]
+    signatures: Signatures | Literal["unchecked"] | None = None
+    cache: BuildCache | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.signatures is None and self.cache is None:
+            raise ValueError("it says nothing")
+        return self
 
 
 def policy_file() -> Path | None:
@@ -67,9 +92,7 @@ def load_policy() -> Policy | None:
     path = policy_file()
     if path is None:
         return None
-    for place in (path, path.resolve()) if path.exists() else ():
-        if reason := others_may_change(place):
-            raise MachineError(f"{place} is not used, since {reason}", f"see: ls -l {place}")
+    refuse_changeable(path)
     return load_model(
         path,
         Policy.model_validate,
@@ -79,3 +102,13 @@ def load_policy() -> Policy | None:
         ),
         hint=_FIELDS,
     )
+
+
+def wanted_signatures() -> Signatures | None:
+    """Whose signatures this machine wants; None where it wants none.
+
+    Raises:
+        DdlceError: as `load_policy`.
+    """
+    policy = load_policy()
+    return policy.signatures if policy and isinstance(policy.signatures, Signatures) else None

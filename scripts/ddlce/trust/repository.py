@@ -10,7 +10,8 @@ The last one is written last: clients see the old state or the new one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 #: The roles whose keys are the release keys.
 RELEASE = ("targets", "snapshot", "timestamp")
+
+#: The variable by which builds get the same bytes at any time: seconds since 1970.
+EPOCH = "SOURCE_DATE_EPOCH"
 
 _SERIALIZER = JSONSerializer(compact=False)
 
@@ -101,8 +105,17 @@ def _root_of(roles: Roles, version: int, days: int) -> Root:
     return root
 
 
-def cosign(folder: Path, signers: Sequence[CryptoSigner]) -> int:
+def cosign(
+    folder: Path,
+    signers: Sequence[CryptoSigner],
+    show: Callable[[list[str]], None] = lambda _: None,
+) -> int:
     """Add signatures to the draft of a root; returns how many are missing still.
+
+    Args:
+        folder: the channel's metadata.
+        signers: root keys; none, to look only.
+        show: called with lines that say what the draft is, before it is signed.
 
     Raises:
         InputError: there is no draft, or a signer is no root key.
@@ -120,7 +133,25 @@ def cosign(folder: Path, signers: Sequence[CryptoSigner]) -> int:
                 f"{folder / DRAFT} is not the next root: it is version {draft.signed.version}",
                 "remove it, if that root is published; else make it again: ddlce keys root",
             )
+        show(describe_root(draft, before))
         return _sign_root(folder, draft, before, signers)
+
+
+def describe_root(made: Metadata[Root], before: Metadata[Root] | None) -> list[str]:
+    """What a root says, and how that differs from the one before: a line for each thing."""
+    lines = [f"root {made.signed.version}, expires {made.signed.expires:%Y-%m-%d}"]
+    roles = [made.signed.roles[name] for name in RELEASE]
+    alike = all(role.to_dict() == roles[0].to_dict() for role in roles)
+    release = [("release", RELEASE[0])] if alike else [(name, name) for name in RELEASE]
+    for label, name in (("root", "root"), *release):
+        role = made.signed.roles[name]
+        old = before.signed.roles[name].keyids if before else []
+        lines.append(f"{label} keys, of which {role.threshold} must sign:")
+        for keyid in (*role.keyids, *(each for each in old if each not in role.keyids)):
+            state = "revoked" if keyid not in role.keyids else "" if keyid in old else "new"
+            lines.append(f"  {keyid} {state}".rstrip())
+    names = ", ".join(sorted(f"{keyid[:16]}…" for keyid in made.signatures)) or "nobody"
+    return [*lines, f"signed so far by {names}"]
 
 
 def _sign_root(
@@ -197,6 +228,10 @@ def _sign_files(
             )
     targets |= {name: TargetFile.from_file(name, str(path)) for name, path in files.items()}
     expires = _expiry(days)
+    # Only where the time is given: else who signs again wants later signatures.
+    unchanged = old is not None and old.signed.targets == targets
+    if EPOCH in os.environ and unchanged and _stand(folder, root, expires):
+        return sorted(targets)
     version = _next(_newest(folder, "targets"))
     made = Metadata(Targets(version, expires=expires, targets=targets))
     texts = {f"{made.signed.version}.targets.json": _signed(root, "targets", made, signers)}
@@ -218,6 +253,16 @@ def _sign_files(
     for name, data in texts.items():
         write_atomic(folder / name, data)
     return sorted(targets)
+
+
+def signed_names(folder: Path) -> list[str]:
+    """The names that are signed now, sorted.
+
+    Raises:
+        WorkError: the metadata are damaged.
+    """
+    targets = _published(folder, "targets")
+    return sorted(targets.signed.targets) if targets else []
 
 
 def _signed(
@@ -244,11 +289,24 @@ def newest_root(folder: Path) -> Metadata[Root] | None:
     return _newest(folder, "root")
 
 
+def _stand(folder: Path, root: Metadata[Root], expires: datetime) -> bool:
+    """Whether all that clients get is signed by this root's keys, and expires then."""
+    for role in RELEASE:
+        made = _published(folder, role)
+        if made is None or made.signed.expires != expires:
+            return False
+        try:
+            root.signed.verify_delegate(role, made.signed_bytes, made.signatures)
+        except UnsignedMetadataError:
+            return False
+    return True
+
+
 def _published(folder: Path, role: str) -> Metadata[Any] | None:
     """What clients get: a killed run may have left newer files that `timestamp.json` knows not."""
     stamp = _load(folder / "timestamp.json")
-    if stamp is None:
-        return None
+    if stamp is None or role == "timestamp":
+        return stamp
     snapshot = _load(folder / f"{stamp.signed.snapshot_meta.version}.snapshot.json")
     if snapshot is None or role == "snapshot":
         return snapshot
@@ -282,4 +340,7 @@ def _meta(version: int, data: bytes) -> MetaFile:
 
 
 def _expiry(days: int) -> datetime:
-    return datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
+    """So many days from now, or from SOURCE_DATE_EPOCH: the same inputs give the same bytes."""
+    said = os.environ.get(EPOCH, "")
+    now = datetime.fromtimestamp(int(said), UTC) if said.isdecimal() else datetime.now(UTC)
+    return now.replace(microsecond=0) + timedelta(days=days)

@@ -10,6 +10,7 @@ import typer
 from ddlce.cli.common import JsonOption, RootOption, out, print_json
 from ddlce.cli.env._common import OfflineOption, progress_bar, say_waiting
 from ddlce.cli.lock import ChannelOption
+from ddlce.cli.signed import require_signed_packages
 from ddlce.settings import load_settings
 
 
@@ -34,6 +35,7 @@ def install(
             prefix,
             specs,
             channel=channel_address(channel) if channel else None,
+            check=lambda packages, channels: require_signed_packages(settings, packages, channels),
             offline=offline,
             progress=progress,
             on_wait=say_waiting,
