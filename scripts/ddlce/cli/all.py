@@ -13,6 +13,7 @@ import typer
 from ddlce.cli import lock
 from ddlce.cli import module as modules
 from ddlce.cli.build import JobsOption, default_jobs, run_build
+from ddlce.cli.cache import CacheOption
 from ddlce.cli.common import RootOption, out
 from ddlce.cli.env.create import NoDefaultOption, install
 from ddlce.cli.env.default import default
@@ -36,6 +37,7 @@ def build_all(
         typer.Option("--platform", help="For another platform: cross-built, then run emulated."),
     ] = None,
     no_default: NoDefaultOption = False,
+    cache: CacheOption = None,
 ) -> None:
     """Fetch, build, index, lock, install, smoke-test, make it the default; only what changed."""
     from ddlce.channel import update_channel
@@ -61,7 +63,7 @@ def build_all(
         (
             "fetch and build the packages whose inputs changed",
             lambda: [
-                run_build(settings, plan, jobs or default_jobs(), keep_going=False)
+                run_build(settings, plan, jobs or default_jobs(), keep_going=False, cache=cache)
                 for plan in plans
             ],
         ),

@@ -44,6 +44,7 @@ COMMANDS = (
     "sources",
     "plan",
     "build",
+    "cache",
     "debug",
     "emulate",
     "index",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ddlce.cli.cache import CacheOption, take_cached
 from ddlce.cli.common import (
     CudaOption,
     JsonOption,
@@ -51,6 +52,7 @@ def build(
     subdir: PlatformOption = BUILD_PLATFORM,
     cuda: CudaOption = "",
     extra: SetOption = "",
+    cache: CacheOption = None,
     save_costs: Annotated[
         bool,
         typer.Option("--save-costs", help="Write recipes/costs.yaml: what others start first."),
@@ -64,7 +66,7 @@ def build(
     plan = make_plan(settings, subdir, cuda, extra)
     if packages:
         plan = plan.restrict(packages)
-    seconds = run_build(settings, plan, jobs or default_jobs(), keep_going)
+    seconds = run_build(settings, plan, jobs or default_jobs(), keep_going, cache)
     if save_costs:
         from ddlce.builder import costs
 
@@ -74,8 +76,17 @@ def build(
         print_json({"built": {name: round(took, 1) for name, took in seconds.items()}})
 
 
-def run_build(settings: Settings, plan: Plan, jobs: int, keep_going: bool) -> dict[str, float]:
-    """Fetch what is missing, build what the plan says; returns seconds by built recipe.
+def run_build(
+    settings: Settings, plan: Plan, jobs: int, keep_going: bool, cache: str | None = None
+) -> dict[str, float]:
+    """Take from a cache, fetch and build what the plan says; returns seconds by built recipe.
+
+    Args:
+        settings: with the tree and the store.
+        plan: the steps.
+        jobs: how many recipes may build at once.
+        keep_going: after a failure, build what still can be.
+        cache: the option `--cache`.
 
     Raises:
         WorkError: a package failed; it carries the last lines of the log.
@@ -87,9 +98,12 @@ def run_build(settings: Settings, plan: Plan, jobs: int, keep_going: bool) -> di
     from ddlce.errors import WorkError
     from ddlce.sources.fetch import fetch_sources
 
+    if not plan.to_build:
+        out.print(f"build: all {len(plan.steps)} recipes are built already")
+        return {}
+    plan = take_cached(settings, plan, cache)
     todo = plan.to_build
     if not todo:
-        out.print(f"build: all {len(plan.steps)} recipes are built already")
         return {}
     started = time.monotonic()
     fetch_sources(locked_sources(settings, (s.recipe for s in todo)).values(), settings)
