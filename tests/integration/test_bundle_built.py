@@ -103,6 +103,11 @@ def test_a_second_release_beside_the_first(bundle: Bundle, folder: Path) -> None
 
     assert install(bundle).returncode == 0
     assert layout.current("ddl-ce") == old
+    assert install(newer, "--no-default").returncode == 0
+    assert layout.current("ddl-ce") == old
+    assert layout.is_candidate(new)
+    assert not list((root / "modulefiles").rglob("2199.12*"))
+    assert len(list((root / "modulefiles-candidate").rglob("2199.12*"))) == 2
     files = {path: path.lstat() for path in everything(old)}
     done = install(newer)
     assert done.returncode == 0, done

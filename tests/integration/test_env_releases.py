@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+from ddlce.cli.all import offer
 from ddlce.engine.index import index_channel
 from ddlce.env.layout import ORIGIN, Layout, read_origin
 from ddlce.env.names import name_releases
@@ -58,10 +59,56 @@ def test_remove_takes_an_old_release(site: Site) -> None:
     old = site.current
     site.manifest.write_text(site.manifest.read_text().replace("2026.11", "2026.12"))
     site.ok("lock", "mini")
+    site.ok("module", "mini")
     site.ok("env", "create", "mini")
-    assert site.ok("env", "remove", f"mini/{old.name}") == f"removed {old}\n"
+    site.ok("module", "mini")
+    said = site.ok("env", "remove", f"mini/{old.name}").splitlines()
+    modules = [
+        site.root / "modulefiles" / name for name in ("lua/mini/2026.11.lua", "tcl/mini/2026.11")
+    ]
+    assert said == [f"removed {path}" for path in (old, *modules)]
     assert not old.exists()
+    assert not any(path.exists() for path in modules)
     assert verify(site.current).ok
+
+
+def test_a_candidate_leaves_with_its_modulefiles(tmp_path: Path) -> None:
+    site = toy_site(tmp_path)
+    site.ok("module", "mini")
+    old = site.current
+    site.manifest.write_text(site.manifest.read_text().replace("toy\n", "toy >=1\n"))
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini", "--no-default")
+    (new,) = (path for path in old.parent.glob("2026*") if path != old)
+    site.ok("module", str(new))
+    tried = site.root / "modulefiles-candidate"
+    assert len([path for path in tried.rglob("*2026.11*") if path.is_file()]) == 2
+    said = site.ok("env", "remove", f"mini/{new.name}")
+    assert said.startswith(f"removed {new}\nremoved {tried}/lua/mini/2026.11.lua\n")
+    assert [path for path in tried.rglob("*") if path.is_file()] == []
+    assert len([path for path in (site.root / "modulefiles").rglob("*2026.11*")]) == 2
+
+
+def test_a_release_of_the_same_version_does_not_take_the_defaults_module(tmp_path: Path) -> None:
+    """`module load mini/2026.11` stays what the default release is."""
+    site = toy_site(tmp_path)
+    old = site.current
+    site.manifest.write_text(site.manifest.read_text().replace("toy\n", "toy >=1\n"))
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    new = site.current
+    site.ok("module", "mini")
+    text = (site.root / "modulefiles/lua/mini/2026.11.lua").read_text()
+    said = site.fails(2, "module", str(old))
+    assert f"mini/2026.11 is the module of the default release {new}" in said
+    assert (site.root / "modulefiles/lua/mini/2026.11.lua").read_text() == text
+    site.ok("module", str(old), "--out", tmp_path / "elsewhere")
+    site.ok("env", "default", f"mini/{old.name}")
+    assert str(old) in (site.root / "modulefiles/lua/mini/2026.11.lua").read_text()
+    # `ddlce all --no-default` comes to the same place with a release that is there already.
+    manifest = "mini"
+    offer(site.settings, manifest, None, no_default=True)
+    assert str(old) in (site.root / "modulefiles/lua/mini/2026.11.lua").read_text()
 
 
 def test_the_names_for_conda_follow_the_releases(site: Site) -> None:

@@ -273,7 +273,7 @@ def test_what_cannot_be_bundled(tmp_path: Path) -> None:
     lock = toy_lock(channel)
     foreign = lock.packages[0].model_copy(update={"channel": "https://example.org/other"})
     other = lock.model_copy(update={"packages": [foreign, *lock.packages[1:]]})
-    with pytest.raises(InputError, match="a bundle holds our own alone"):
+    with pytest.raises(InputError, match="our own packages alone are handed over"):
         write_bundle(settings, other, channel, out)
     toy = channel / "linux-64" / "toy-1.0-h0_0.conda"
     toy.write_bytes(toy.read_bytes() + b"x")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ddlce.bundle.install import Installed, Stage, copy_sboms, fill_channel
+from ddlce.bundle.install import Installed, Stage, copy_sboms, fill_channel, index_again
 from ddlce.bundle.write import write_bundle
 from ddlce.cli.unbundle import say
 from ddlce.env.create import Created
@@ -66,13 +66,16 @@ def test_the_roots_index_names_the_packages_of_all_its_releases(tmp_path: Path) 
     old = with_package(first, old_toy, "toy", "h9876543210_0", release="2026.10")
     other = with_package(first, extra, "extra", "h0_0", env="other")
 
-    def fill(lock: EnvLock) -> tuple[set[str], set[str]]:
+    def fill(lock: EnvLock, candidate: bool = False) -> tuple[set[str], set[str]]:
         """Install the channel of a lock's bundle; what its index names, and its files."""
         folder = tmp_path / lock.env / lock.release
         made = Path(write_bundle(toy_settings(folder), lock, channel, folder / "out").path)
         stage = Stage(made, channel_at(made), folder / "stage")
-        fill_channel(stage, layout, layout.root / "channel", lock, None)
+        fill_channel(stage, layout, layout.root / "channel", lock, candidate, None)
         standing(layout, lock)
+        return names()
+
+    def names() -> tuple[set[str], set[str]]:
         there = layout.root / "channel" / "linux-64"
         index = json.loads((there / "repodata.json").read_bytes())["packages.conda"]
         return set(index), {path.name for path in there.glob("*.conda")}
@@ -84,6 +87,19 @@ def test_the_roots_index_names_the_packages_of_all_its_releases(tmp_path: Path) 
     index, files = fill(other)
     assert {toy.name, extra.name} <= index
     assert old_toy.name in files - index
+    # Of a candidate, the index names nothing until it is offered.
+    try_toy = pack(Pkg("toy", build="h5555555555_0", files={"etc/toy": "try\n"}), channel)
+    tried = with_package(first, try_toy, "toy", "h5555555555_0", release="2027.01")
+    index, files = fill(tried, candidate=True)
+    assert toy.name in index
+    assert try_toy.name in files - index
+    mark = layout.candidate_mark(layout.prefix(tried.env, tried.release, tried.digest))
+    mark.touch()
+    index_again(layout)
+    assert try_toy.name not in names()[0]
+    mark.unlink()
+    index_again(layout)
+    assert {toy.name, try_toy.name} & names()[0] == {try_toy.name}
 
 
 def with_package(lock: EnvLock, path: Path, name: str, build: str, **changes: str) -> EnvLock:

@@ -23,6 +23,7 @@ usage() {
   sh FILE --extract channel DIR   the packages and their index: a channel for conda, mamba, pixi
 
   --older      install it beside a newer release, which stays the default one
+  --no-default install it as a candidate, of which users see nothing: ddlce env default offers it
   --no-smoke   leave out the tests at the end"
 }
 
@@ -162,7 +163,7 @@ main() {
     case $1 in
       --help | -h) usage; exit 0 ;;
       --list | --verify) verb=${1#--} ;;
-      --older | --no-smoke) options="$options $1" ;;
+      --older | --no-default | --no-smoke) options="$options $1" ;;
       --root=*) root=${1#*=} ;;
       --root) [ $# -gt 1 ] || fail "--root needs a folder" "see: sh $file --help" 2
         root=$2; shift ;;

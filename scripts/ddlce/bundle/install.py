@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
 from ddlce.bundle.description import RELEASE
-from ddlce.engine.index import index_is_current, publish_index
-from ddlce.engine.versions import version_key
 from ddlce.engine.worker import OnProgress
 from ddlce.env.create import Created, check_machine, create
 from ddlce.env.layout import LOCK_COPY, Layout, clones, read_origin
@@ -29,18 +26,17 @@ from ddlce.files import explain_os_errors, make_folder, sha256_file, write_atomi
 from ddlce.filesystem import check_prefix, require
 from ddlce.model.channel import SBOMS
 from ddlce.model.envlock import EnvLock, LockedPackage
-from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.modulefile.install import Written, write_modulefiles
 from ddlce.ownership import check_place
 from ddlce.settings import Settings
+from ddlce.sharedchannel import fill
 from ddlce.smoke import smoke_command
 from ddlce.waiting import OnWait, waiting_lock
 
 BLOCK = 1 << 20
 
-#: What in a build string tells builds of one variant apart; of any length, as a root has releases
-#: of several versions of ddlce.
-DIGEST = re.compile(r"h[0-9a-f]{8,}(?=_)")
+#: In a root's channel that bundles have filled; a site's own channel may have its place.
+OF_BUNDLES = ".of-bundles"
 
 
 @dataclass(frozen=True)
@@ -85,6 +81,7 @@ def install_bundle(
     root: Path,
     *,
     older: bool = False,
+    candidate: bool = False,
     progress: OnProgress | None = None,
     on_wait: OnWait | None = None,
 ) -> Installed:
@@ -94,6 +91,7 @@ def install_bundle(
         stage: the bundle.
         root: `--root`.
         older: allow it where a newer release is the default one, which it stays.
+        candidate: if it is new, users see nothing of it until `ddlce env default`.
         progress: called for each package.
         on_wait: called once when another process is at work under the root.
 
@@ -109,14 +107,14 @@ def install_bundle(
     check_place(layout.root, "the root")
     require(layout.root, "--root")
     newer = newer_release(layout, lock)
-    if newer and not older:
+    if newer and not older and not candidate:
         raise InputError(
             f"{layout.root} has {lock.env} {newer}, which is newer than {lock.release} in "
             f"{stage.file.name}",
             "say --older to install it beside that one, which stays the default",
         )
     channel = layout.root / "channel"
-    fill_channel(stage, layout, channel, lock, on_wait)
+    fill_channel(stage, layout, channel, lock, candidate, on_wait)
     done = create(
         settings,
         lock,
@@ -125,6 +123,7 @@ def install_bundle(
         progress=progress,
         on_wait=on_wait,
         default=not newer,
+        candidate=candidate,
     )
     module = write_modulefiles(done.prefix, layout, on_wait=on_wait)
     return Installed(done, module, channel)
@@ -144,9 +143,16 @@ def newer_release(layout: Layout, lock: EnvLock) -> str:
 
 
 def fill_channel(
-    stage: Stage, layout: Layout, channel: Path, lock: EnvLock, on_wait: OnWait | None
+    stage: Stage,
+    layout: Layout,
+    channel: Path,
+    lock: EnvLock,
+    candidate: bool,
+    on_wait: OnWait | None,
 ) -> None:
     """Bring the lock's packages into the root's channel, which has those of all its releases.
+
+    The index names no packages of candidates: users see nothing of them.
 
     Raises:
         SourceError: a package in the bundle is not the locked one.
@@ -162,23 +168,46 @@ def fill_channel(
         with explain_os_errors(fresh):
             present |= copy_packages(stage, missing, fresh)
             copy_sboms(stage, channel)
-        offered = [prefix for prefix in layout.releases() if not layout.is_candidate(prefix)]
-        named, beside = _divide(
-            [lock, *(EnvLock.load(prefix / LOCK_COPY) for prefix in offered)],
-            [EnvLock.load(prefix / LOCK_COPY) for prefix in (*layout.releases(), *clones())],
-        )
-        packages, kept = (
-            [
-                (p.subdir, path)
-                for p in group
-                if (
-                    path := present.get(p.file) or (channel / p.subdir / p.file).resolve()
-                ).is_file()
-            ]
-            for group in (named, beside)
-        )
-        if not index_is_current(channel, packages, kept):
-            publish_index(channel, packages, kept)
+        write_atomic(channel / OF_BUNDLES, "")
+        index_releases(layout, channel, present, lock, candidate=candidate)
+
+
+def index_releases(
+    layout: Layout,
+    channel: Path,
+    files: Mapping[str, Path],
+    fresh: EnvLock | None = None,
+    *,
+    candidate: bool = False,
+) -> None:
+    """Make the root's channel name the packages of the releases that users see.
+
+    Those of candidates, and of this user's clones, whose releases may be gone, stay beside. Call
+    it under the channel's lock.
+
+    Args:
+        layout: of the root.
+        channel: under it.
+        files: name → file of packages that it may not have yet.
+        fresh: the lock of a release that is to be installed.
+        candidate: that one is a candidate.
+    """
+    offered = [prefix for prefix in layout.releases() if not layout.is_candidate(prefix)]
+    new = [fresh] if fresh else []
+    fill(
+        channel,
+        ([] if candidate else new) + [EnvLock.load(prefix / LOCK_COPY) for prefix in offered],
+        new + [EnvLock.load(prefix / LOCK_COPY) for prefix in (*layout.releases(), *clones())],
+        files,
+    )
+
+
+def index_again(layout: Layout, on_wait: OnWait | None = None) -> None:
+    """After another release became visible: do so where bundles have filled the root's channel."""
+    channel = layout.root / "channel"
+    if (channel / OF_BUNDLES).exists():
+        with waiting_lock(channel / ".lock", on_wait):
+            index_releases(layout, channel, {})
 
 
 def _present(channel: Path, lock: EnvLock) -> Iterator[tuple[str, Path]]:
@@ -244,30 +273,6 @@ def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> str:
             digest.update(block)
             target.write(block)
     return digest.hexdigest()
-
-
-def _divide(releases: list[EnvLock], others: list[EnvLock]) -> list[list[LockedPackage]]:
-    """The packages that the channel's index names, and those that are in it beside.
-
-    A solver must not choose between two builds of one version. So the index names that of the
-    newest release; among equals, of the first in the list.
-
-    Args:
-        releases: the locks of the root's releases.
-        others: those of candidates, and of this user's clones, whose releases may be gone.
-    """
-    named: dict[tuple[str, ...], LockedPackage] = {}
-    for lock in sorted(releases, key=lambda lock: version_key(lock.release), reverse=True):
-        for package in lock.packages:
-            variant = DIGEST.sub("", package.build)
-            named.setdefault((package.subdir, package.name, package.version, variant), package)
-    files = {(p.subdir, p.file): p for lock in (*releases, *others) for p in lock.packages}
-    for package in named.values():
-        del files[package.subdir, package.file]
-    return [
-        [package for package in group if package.channel == OWN_CHANNEL]
-        for group in (named.values(), files.values())
-    ]
 
 
 def smoke_quickly(settings: Settings, prefix: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import tarfile
@@ -15,8 +14,6 @@ from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
-
-import zstandard
 
 from ddlce.audit.facts import read_metadata
 from ddlce.bundle.boot import boot_files, regular
@@ -30,8 +27,8 @@ from ddlce.bundle.description import (
     describe,
 )
 from ddlce.engine.describe import describe_channel
-from ddlce.engine.index import SHARDS, index_channel
-from ddlce.errors import InputError, SourceError
+from ddlce.engine.index import index_channel, make_timeless
+from ddlce.errors import InputError
 from ddlce.files import (
     explain_os_errors,
     link_or_copy,
@@ -39,15 +36,14 @@ from ddlce.files import (
     not_yet_on_disk,
     partial_name,
     rename_synced,
-    sha256_file,
     write_atomic,
 )
 from ddlce.locks import locked
 from ddlce.model.channel import SBOMS
 from ddlce.model.envlock import EnvLock, LockedPackage
-from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import DEFAULT_ROOT, Settings, release_folder
+from ddlce.sharedchannel import locked_file
 
 #: Bytes that a file takes beyond its own, in folders, records and half-filled blocks.
 PER_FILE = 4096
@@ -55,8 +51,6 @@ PER_FILE = 4096
 #: After the script, up to the first part: an error of syntax, whether a quote, a substitution or
 #: nothing is open. So a script in which one byte was changed never runs on into the packages.
 STOP = b")\n'\n)\n\"\n)\n`\n)\n}\n)\n"
-
-SHARDS_INDEX = "repodata_shards.msgpack.zst"
 
 BLOCK = 1 << 20
 
@@ -83,7 +77,7 @@ def write_bundle(
         MachineError: the file cannot be written.
     """
     said = describe(lock)
-    packages = [(package, _file(package, channel)) for package in lock.packages]
+    packages = [(package, locked_file(package, channel)) for package in lock.packages]
     path = folder / f"{lock.env}-{lock.release}-{lock.platform}.run"
     with explain_os_errors(path):
         make_folder(folder)
@@ -102,24 +96,6 @@ def write_bundle(
                 raise
     total = sum(package.size for package in lock.packages)
     return Bundle(str(path), path.stat().st_size, sha256, len(packages), total)
-
-
-def _file(package: LockedPackage, channel: Path) -> Path:
-    """A locked package's file, checked."""
-    if package.channel != OWN_CHANNEL:
-        raise InputError(
-            f"{package.file} is of the channel {package.channel}, and a bundle holds our own alone",
-            "leave that channel out of the manifest, and lock again",
-        )
-    path = channel / package.subdir / package.file
-    if not path.is_file():
-        raise SourceError(f"{path}: missing", "build and index it: ddlce build && ddlce index")
-    if sha256_file(path) != package.sha256:
-        raise SourceError(
-            f"{path}: its sha256 is not the locked {package.sha256[:16]}…",
-            "lock again: ddlce lock, or take the channel that the lock was made with",
-        )
-    return path
 
 
 def _write(
@@ -168,10 +144,7 @@ def _tar(stream: IO[bytes]) -> Iterator[tarfile.TarFile]:
 def _indexed(
     packages: Iterable[tuple[LockedPackage, Path]], beside: Path, sboms: Mapping[str, str]
 ) -> Iterator[Path]:
-    """A folder for a while that is a channel of just these packages.
-
-    The index is without shards, whose list has the time in it: clients take the whole one then.
-    """
+    """A folder for a while that is a channel of just these packages."""
     with tempfile.TemporaryDirectory(dir=beside, prefix=".bundle-") as made:
         folder = Path(made) / CHANNEL
         metadata: dict[str, dict[str, Any]] = {}
@@ -181,25 +154,12 @@ def _indexed(
                 metadata[f"{package.subdir}/{package.file}"] = read_metadata(path)
         index_channel(folder)
         shutil.rmtree(folder / ".tmp", ignore_errors=True)  # the engine's
-        for subdir in folder.glob("[!.]*/"):
-            _make_timeless(subdir)
+        make_timeless(folder)
         describe_channel(folder, metadata)
         with not_yet_on_disk():
             for name, text in sboms.items():
                 write_atomic(folder / SBOMS / name, text)
         yield folder
-
-
-def _make_timeless(subdir: Path) -> None:
-    """Take the time of indexing out of an index."""
-    shutil.rmtree(subdir / SHARDS, ignore_errors=True)
-    (subdir / SHARDS_INDEX).unlink(missing_ok=True)
-    index = json.loads((subdir / "repodata.json").read_bytes())
-    for record in index["packages.conda"].values():
-        record.pop("indexed_timestamp", None)
-    text = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
-    (subdir / "repodata.json").write_bytes(text)
-    (subdir / "repodata.json.zst").write_bytes(zstandard.compress(text, 19))
 
 
 def _needed(packages: Iterable[tuple[LockedPackage, Path]]) -> int:

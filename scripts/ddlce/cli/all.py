@@ -108,12 +108,17 @@ def offer(settings: Settings, name: str, platform: str | None, *, no_default: bo
 
     Those of another platform's release are apart, since they shall not be loaded here.
     """
+    from ddlce.env.layout import Layout
+    from ddlce.modulefile.install import module_of_other
     from ddlce.smoke import find_release
 
-    prefix = str(find_release(settings, name, platform or this_platform()))
+    release = find_release(settings, name, platform or this_platform())
+    prefix = str(release)
     if platform:
         folder = settings.root / f"modulefiles-{platform}"
         modules.module(prefix, root=settings.root, into=folder, name=name)
+    elif no_default and (other := module_of_other(Layout(settings.root), release)):
+        out.print(f"no modulefile for {prefix}: that version's is for {other}", markup=False)
     elif no_default:
         modules.module(prefix, root=settings.root)
     else:

@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument("--stage", type=Path, required=True)
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--older", action="store_true")
+    parser.add_argument("--no-default", action="store_true")
     parser.add_argument("--no-smoke", action="store_true")
     said = parser.parse_args()
     stage = Stage(said.file, said.channel_at, said.stage)
@@ -35,7 +36,12 @@ def main() -> None:
         require_signed(load_settings(said.root), {lock_name(stage.lock): stage.lock.digest})
     with progress_bar("installing") as progress:
         done = install_bundle(
-            stage, said.root, older=said.older, progress=progress, on_wait=say_waiting
+            stage,
+            said.root,
+            older=said.older,
+            candidate=said.no_default,
+            progress=progress,
+            on_wait=say_waiting,
         )
     say(done)
     if not said.no_smoke:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import secrets
@@ -22,6 +23,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+import zstandard
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ddlce.audit.facts import read_metadata
@@ -42,12 +44,12 @@ from ddlce.files import (
 GENERATION = ".generation"
 #: What a generation has; the last file that is written into it.
 DESCRIPTION = "generation.json"
-SHARDS = "shards"
+SHARDS, SHARDS_INDEX = "shards", "repodata_shards.msgpack.zst"
 
 #: Of each subdir.
 REPODATA = (
     *(RUN_EXPORTS, f"{RUN_EXPORTS}.zst", "repodata.json", "repodata.json.zst"),
-    *("repodata_shards.msgpack.zst", CURRENT, f"{CURRENT}.zst"),
+    *(SHARDS_INDEX, CURRENT, f"{CURRENT}.zst"),
 )
 
 
@@ -86,8 +88,28 @@ def index_channel(folder: Path) -> None:
         raise WorkError(f"cannot index {folder}: {' '.join(str(error).split())}") from error
 
 
+def make_timeless(folder: Path) -> None:
+    """Take the time of indexing out of the indexes in an indexed folder.
+
+    They are then without shards, whose list has the time in it: clients take the whole one.
+    """
+    for subdir in folder.glob("[!.]*/"):
+        shutil.rmtree(subdir / SHARDS, ignore_errors=True)
+        (subdir / SHARDS_INDEX).unlink(missing_ok=True)
+        index = json.loads((subdir / "repodata.json").read_bytes())
+        for record in index["packages.conda"].values():
+            record.pop("indexed_timestamp", None)
+        text = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
+        (subdir / "repodata.json").write_bytes(text)
+        (subdir / "repodata.json.zst").write_bytes(zstandard.compress(text, 19))
+
+
 def publish_index(
-    channel: Path, packages: Iterable[tuple[str, Path]], kept: Iterable[tuple[str, Path]] = ()
+    channel: Path,
+    packages: Iterable[tuple[str, Path]],
+    kept: Iterable[tuple[str, Path]] = (),
+    *,
+    timeless: bool = False,
 ) -> list[str]:
     """Make the channel a new generation, whose index names exactly these packages.
 
@@ -99,6 +121,7 @@ def publish_index(
         channel: the channel's folder.
         packages: (subdir, path of the .conda file) of every package.
         kept: the same of files that stay beside them, in no index.
+        timeless: make the same bytes whenever it is made, see `make_timeless`.
 
     Returns:
         The paths, relative to the channel, of packages that were added.
@@ -119,7 +142,7 @@ def publish_index(
         make_folder(fresh)
         try:
             with on_disk_at_end(fresh):
-                _fill(fresh, channel, wanted, metadata, list(kept))
+                _fill(fresh, channel, wanted, metadata, list(kept), timeless)
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
@@ -134,6 +157,7 @@ def _fill(
     wanted: dict[tuple[str, str], Path],
     metadata: dict[str, dict[str, object]],
     kept: list[tuple[str, Path]],
+    timeless: bool,
 ) -> None:
     """Make a generation in the empty folder `fresh`."""
     subdirs = {subdir for subdir, _ in wanted} | {"noarch"}
@@ -144,6 +168,8 @@ def _fill(
     index_channel(fresh)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(fresh / ".tmp")  # the engine's
+    if timeless:
+        make_timeless(fresh)
     describe_channel(fresh, metadata)
     files = [path for path in fresh.rglob("*") if path.is_file()]
     for path in files:

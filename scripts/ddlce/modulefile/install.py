@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ddlce.env.layout import CURRENT, Layout, is_gone, read_origin
 from ddlce.errors import InputError
-from ddlce.files import write_atomic
+from ddlce.files import explain_os_errors, write_atomic
 from ddlce.modulefile.content import compose, read_content
 from ddlce.modulefile.lua import LuaWriter
 from ddlce.modulefile.tcl import TclWriter
@@ -69,6 +69,11 @@ def write_modulefiles(
             "use letters, digits, '.', '_', '+' and '-', and begin with a letter or a digit",
         )
     content = read_content(prefix, name)
+    if not (into or name) and (other := module_of_other(layout, prefix)):
+        raise InputError(
+            f"{content.name}/{content.version} is the module of the default release {other}",
+            f"make {prefix} the default one (ddlce env default), or write elsewhere: --out DIR",
+        )
     # All text first: a modulefile that cannot be written stops before any is.
     texts = {writer: compose(content, writer()) for writer in WRITERS}
     files, trees = {}, {}
@@ -85,7 +90,7 @@ def write_modulefiles(
         folders = [path.parent for path in files.values()]
         removed = [] if into or name else _remove_stale(content.name, folders)
         if not (into or name or is_candidate):
-            _withdraw_candidate(layout, content.name, prefix)
+            _withdraw(layout.modulefiles(candidates=True), content.name, prefix)
         default = _default_version(layout, content.env.env, content.version, folders)
         for writer in WRITERS:
             path = files[writer.system].with_name(writer.default_file)
@@ -95,6 +100,44 @@ def write_modulefiles(
     return Written(
         content.name, content.version, default or content.version, prefix, files, trees, removed
     )
+
+
+def module_of_other(layout: Layout, prefix: Path) -> Path | None:
+    """The default release, if a release that is offered beside it would have the same module."""
+    current, own = layout.current(prefix.parent.name), read_origin(prefix)
+    if current is None or own is None or current == prefix or layout.is_candidate(prefix):
+        return None
+    origin = read_origin(current)
+    same = origin and (origin.env, origin.release) == (own.env, own.release)
+    return current if same else None
+
+
+def withdraw_modulefiles(layout: Layout, name: str, on_wait: OnWait | None = None) -> list[Path]:
+    """Remove the modulefiles of an environment's releases that are gone, candidates' too.
+
+    Args:
+        layout: of the root that they were under.
+        name: of the environment.
+
+    Raises:
+        MachineError: a folder cannot be written.
+    """
+    removed = []
+    with waiting_lock(layout.lock, on_wait):
+        for candidates in (False, True):
+            removed += _withdraw(layout.modulefiles(candidates=candidates), name)
+    return removed
+
+
+def _withdraw(top: Path, name: str, other: Path | None = None) -> list[Path]:
+    """Remove stale modulefiles, and what says which is the default where none is left."""
+    folders = [top / writer.folder / name for writer in WRITERS]
+    with explain_os_errors(top):
+        removed = _remove_stale(name, folders, other)
+        for writer, folder in zip(WRITERS, folders, strict=True):
+            if not next(folder.glob(f"[!.]*{writer.suffix}"), None):
+                (folder / writer.default_file).unlink(missing_ok=True)
+    return removed
 
 
 def _remove_stale(name: str, folders: Iterable[Path], other: Path | None = None) -> list[Path]:
@@ -107,17 +150,6 @@ def _remove_stale(name: str, folders: Iterable[Path], other: Path | None = None)
                 path.unlink()
                 removed.append(path)
     return removed
-
-
-def _withdraw_candidate(layout: Layout, name: str, prefix: Path) -> None:
-    """Remove the modulefiles by which a release was tried before users had it."""
-    tree = layout.modulefiles(candidates=True)
-    folders = [tree / writer.folder / name for writer in WRITERS]
-    if any(folder.is_dir() for folder in folders):
-        _remove_stale(name, folders, prefix)
-        for writer, folder in zip(WRITERS, folders, strict=True):
-            if not next(folder.glob(f"[!.]*{writer.suffix}"), None):
-                (folder / writer.default_file).unlink(missing_ok=True)
 
 
 def _made_for(path: Path, module: str) -> Path | None:

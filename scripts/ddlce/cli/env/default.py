@@ -21,6 +21,7 @@ def default(
     Nothing is installed, and running jobs keep the release that they have. A candidate is one no
     more.
     """
+    from ddlce.bundle.install import index_again
     from ddlce.env.default import layout_of, make_default
     from ddlce.env.layout import find_env
     from ddlce.modulefile.content import read_content
@@ -32,6 +33,7 @@ def default(
     read_content(prefix)  # an activation that no modulefile can do is told before the switch
     done = make_default(prefix, say_waiting)
     module = write_modulefiles(prefix, layout, on_wait=say_waiting)
+    index_again(layout, say_waiting)
     if json:
         print_json({"prefix": prefix, "before": done.before, "module": module.default})
         return

@@ -24,8 +24,14 @@ def gc(
     What other users own, and releases that a process of this machine runs from, are kept.
     """
     from ddlce.env.gc import collect
+    from ddlce.env.layout import Layout
+    from ddlce.modulefile.install import withdraw_modulefiles
 
-    collected = collect(load_settings(root), keep=keep, dry_run=dry_run, on_wait=say_waiting)
+    settings = load_settings(root)
+    collected = collect(settings, keep=keep, dry_run=dry_run, on_wait=say_waiting)
+    if not dry_run:
+        for env in {path.parent.name for path in collected.releases}:
+            withdraw_modulefiles(Layout(settings.root), env, say_waiting)
     found = dataclasses.asdict(collected)
     if json:
         print_json({**found, "dry_run": dry_run})
