@@ -111,16 +111,20 @@ def channel_addresses(names: list[str], own: str) -> dict[str, str]:
     return {name: own if name == OWN_CHANNEL else name for name in names}
 
 
-def channel_address(text: str | Path) -> str:
+def channel_address(text: str | Path, argument: str = "--channel") -> str:
     """A channel given as folder or URL, as URL.
+
+    Args:
+        text: the folder or URL.
+        argument: the option that gave it.
 
     Raises:
         InputError: it looks like a URL, and is none.
     """
     if isinstance(text, str) and "://" in text:
-        _refuse_no_url(text, "--channel")
+        _refuse_no_url(text, argument)
         return text.rstrip("/")
-    return absolute(text, "--channel").as_uri()
+    return absolute(text, argument).as_uri()
 
 
 def _refuse_no_url(text: str, what: str) -> None:

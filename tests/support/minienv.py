@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ddlce.engine.index import index_channel
+from ddlce.files import sha256_file
 from ddlce.settings import Settings
 from support.minichannel import MANIFEST, PLACEHOLDER, Pkg, pack
 from support.run import run
@@ -114,7 +115,8 @@ class Site:
         """Start `ddlce ARGS` in a session of its own."""
         interpreter = sys.executable if user is None else PUBLIC_PYTHON
         command = [interpreter, "-m", "ddlce", *map(str, args)]
-        if args[0] == "lock" or args[:2] in (("env", "create"), ("env", "install")):
+        own = args[0] == "lock" or args[:2] in (("env", "create"), ("env", "install"))
+        if own and "--from" not in args and "--release" not in args:
             command += ["--channel", self.channel]
         if user is not None:
             groups = f"--groups={','.join(map(str, self.groups))}" if self.groups else None
@@ -201,6 +203,16 @@ def hello_wheel(folder: Path) -> Path:
 def everything(folder: Path) -> list[Path]:
     """All paths under a folder, hidden ones too."""
     return sorted(folder.rglob("*")) if folder.is_dir() else []
+
+
+def as_served(folder: Path) -> dict[str, str]:
+    """Path → sha256 of each file that a web server of this folder gives, which follows links."""
+    found = {}
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for path in (Path(place, name) for name in names if not name.startswith(".")):
+            found[str(path.relative_to(folder))] = sha256_file(path)
+    return found
 
 
 def run_as(user: int, *command: str | Path) -> subprocess.CompletedProcess[str]:

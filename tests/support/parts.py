@@ -74,6 +74,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "odd_paths",
             "overlay_*",
             "package_cache",
+            "publish*",
             "sbom*",
             "serve*",
             "several_admins",

@@ -15,6 +15,9 @@ from pathlib import Path
 
 from ddlce.engine.index import index_channel
 from ddlce.engine.variants import VARIANTS
+from ddlce.files import sha256_file
+from ddlce.model.envlock import EnvLock
+from ddlce.publish.listing import Listing
 from ddlce.settings import Settings
 from support.killing import Ended, Machine
 from support.minichannel import PLACEHOLDER, Pkg, pack
@@ -280,6 +283,31 @@ def _sources_are_whole(folder: Path) -> None:
         assert hashlib.sha256(path.read_bytes()).hexdigest() == path.parent.name
 
 
+def published(folder: Path) -> Scene:
+    """`ddlce publish` of a second release on a site that has one."""
+    site = _site(folder)
+    site.ok("lock", "mini")
+    options = ("--channel", site.channel, "--no-bundle", "--no-sbom")
+    argv = ["publish", str(folder / "www"), "mini", *options]
+    site.ok(*argv)
+    site.manifest.write_text(MANIFEST.replace("2026.11", "2026.12").replace("[x, y]", "[x, z]"))
+    site.ok("lock", "mini")
+    return Scene("publish", folder, argv, site.env(), whole=_site_is_whole)
+
+
+def _site_is_whole(folder: Path) -> None:
+    """What the list of releases names is there, with the packages of each lock."""
+    www = folder / "www"
+    listing = Listing.model_validate_json((www / "releases.json").read_bytes())
+    assert "mini-2026.11-linux-64" in {one.name for one in listing.releases}
+    for one in listing.releases:
+        for name, digest in one.files.items():
+            assert sha256_file(www / one.folder / name) == digest
+        for package in EnvLock.load(www / one.folder / f"{one.name}.lock").packages:
+            path = www / "channel" / package.subdir / package.file
+            assert sha256_file(path) == package.sha256
+
+
 SCENES: dict[str, Callable[[Path], Scene]] = {
     "lock": lock,
     "create": create,
@@ -292,4 +320,5 @@ SCENES: dict[str, Callable[[Path], Scene]] = {
     "index": index,
     "overlay": overlay,
     "fetch": fetch,
+    "publish": published,
 }

@@ -52,6 +52,7 @@ COMMANDS = (
     "lock",
     "sbom",
     "bundle",
+    "publish",
     "keys",
     "env",
     "audit",

@@ -38,10 +38,39 @@ def create(
         typer.Option("--platform", help="Install another platform's lock; run it emulated."),
     ] = None,
     no_default: NoDefaultOption = False,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="A site that `ddlce publish` wrote: its address or folder; no tree."
+        ),
+    ] = None,
+    release: Annotated[
+        str | None, typer.Option("--release", help="With --from: not the newest, but this one.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Install a lock as an immutable release, and make it the default one."""
-    install(env, lock, root, channel, offline, platform, no_default, json)
+    if source is None:
+        if release:
+            raise InputError("--release says nothing without --from", "name the lock: --lock")
+        install(env, lock, root, channel, offline, platform, no_default, json)
+        return
+    if lock or channel:
+        raise InputError(
+            f"--{'lock' if lock else 'channel'} does not go with --from",
+            "leave it out: the site has a lock and a channel",
+        )
+    from ddlce.platforms import this_platform
+    from ddlce.publish.read import fetched
+    from ddlce.trust.policy import wanted_signatures
+
+    settings = load_settings(root)
+    with fetched(
+        settings, source, env, platform or this_platform(), release, wanted_signatures()
+    ) as got:
+        install(
+            *(env, got.lock, root, got.channel, offline, platform, no_default, json), tree=got.tree
+        )
 
 
 def install(
@@ -55,12 +84,14 @@ def install(
     json: bool = False,
     *,
     made_here: bool = False,
+    tree: Path | None = None,
 ) -> None:
     """Do what the command does.
 
     Args:
         env, lock, root, channel, offline, platform, no_default, json: its arguments.
         made_here: the lock was just made here, so no signature is asked for.
+        tree: the folder with the condarc template, instead of the source tree.
     """
     from ddlce.env.create import create as create_release
     from ddlce.env.create import missing_driver
@@ -71,6 +102,8 @@ def install(
     from ddlce.trust.names import lock_name
 
     settings = load_settings(root)
+    if tree:
+        settings = dataclasses.replace(settings, repo=tree, refused=None)
     wanted = platform or this_platform()
     locked = EnvLock.load(lock or lock_path(settings, env, wanted))
     if platform not in (None, locked.platform):

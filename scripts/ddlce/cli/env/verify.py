@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from ddlce.cli.common import JsonOption, RootOption, out, print_json
+from ddlce.cli.common import JsonOption, RootOption, err, out, print_json
 from ddlce.settings import load_settings
 
 if TYPE_CHECKING:
@@ -41,7 +41,11 @@ def verify(
     settings = load_settings(root)
     prefix = find_env(settings, name) if name else default_source(settings)
     trusted = EnvLock.load(lock) if lock else None
-    report = verify_prefix(prefix, settings, lock=trusted, quick=quick)
+    # A tree that is refused is an error, not a reason to look less closely.
+    with_tree = settings if settings.repo or settings.refused else None
+    report = verify_prefix(prefix, with_tree, lock=trusted, quick=quick)
+    if report.kind == "release" and with_tree is None:
+        err.print("note: .condarc is not compared, as its template is in the source tree")
     if json:
         print_json({**dataclasses.asdict(report), "ok": report.ok})
     else:
