@@ -17,7 +17,7 @@ SIDE_BY_SIDE := -n $(shell n=$$(nproc); echo $$(((n < 4 ? n : 4) + 1))) --dist l
 NONE_IS_FINE := $(if $(PART),|| [ $$? -eq 5 ])
 
 .DEFAULT_GOAL := all
-.PHONY: all bootstrap gpu full ppc64le test-ppc64le test test-unit test-full test-userlands test-gpu smoke bench lint tidy docs clean
+.PHONY: all bootstrap dist gpu full ppc64le test-ppc64le test test-unit test-full test-userlands test-gpu smoke bench lint tidy docs clean
 
 all: bootstrap ## fetch, build, index, lock, install, write the module, smoke-test
 	@$(DDLCE) all
@@ -27,6 +27,9 @@ bootstrap: ## system packages (installs them when it may) and the builder's venv
 
 full: bootstrap ## ddl-ce with transformers, Lightning, XGBoost, JAX and others, beside the other
 	@$(DDLCE) all ddl-ce-full
+
+dist: bootstrap ## a site to hand over, in dist/site: releases, ddlce (ENVS="ddl-ce ...", KEY=release key)
+	@bash scripts/dist.sh
 
 ppc64le: ## the release for POWER, cross-built and tested under emulation, beside linux-64's
 	@bash scripts/bootstrap.sh ppc64le

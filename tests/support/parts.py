@@ -64,6 +64,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         *(
             "bundle*",
             "candidate",
+            "dist*",
             "env*",
             "install",
             "jupyterlab",
