@@ -14,10 +14,11 @@ import requests
 from ddlce.engine.solve import solve
 from ddlce.errors import InputError, SourceError
 from ddlce.files import write_atomic
-from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.model.envlock import EnvLock
 from ddlce.model.manifest import OWN_CHANNEL, Manifest, load_manifest
 from ddlce.repodata import read_records
 from ddlce.settings import Settings
+from ddlce.upkeep.difference import changes
 from ddlce.userpath import absolute
 
 #: Of the target machines; the oldest kernel among the distributions that glibc 2.28+ comes with.
@@ -230,25 +231,10 @@ def _compare(platform: str, target: Path, lock: EnvLock, *, check: bool) -> Lock
     if target.is_file() and target.read_text(encoding="utf-8") == text:
         return Locked(platform, target, "unchanged", lock)
     try:
-        changes = tuple(_differences(EnvLock.load(target), lock))
+        found = tuple(change.line for change in changes(EnvLock.load(target), lock))
     except InputError:  # absent or damaged: there is nothing to compare with
-        changes = ()
+        found = ()
     if check:
-        return Locked(platform, target, "stale", lock, changes)
+        return Locked(platform, target, "stale", lock, found)
     write_atomic(target, text)
-    return Locked(platform, target, "written", lock, changes)
-
-
-def _differences(old: EnvLock, new: EnvLock) -> list[str]:
-    before = {package.name: package for package in old.packages}
-    after = {package.name: package for package in new.packages}
-    lines = []
-    for name in sorted(before.keys() | after.keys()):
-        was, now = before.get(name), after.get(name)
-        if was != now:
-            lines.append(f"{name}: {_label(was)} → {_label(now)}")
-    return lines
-
-
-def _label(package: LockedPackage | None) -> str:
-    return f"{package.version} {package.build}" if package else "none"
+    return Locked(platform, target, "written", lock, found)

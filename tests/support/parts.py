@@ -70,6 +70,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "jupyterlab",
             "kernel",
             "killed",
+            "lock_diff",
             "module*",
             "notebooks",
             "odd_paths",

@@ -54,9 +54,12 @@ def check_ddlce(words: list[str]) -> str | None:
     command: Any = typer.main.get_command(app)
     rest = words[1:]
     while rest and hasattr(command, "commands") and not rest[0].startswith("-"):
+        if rest[0] not in command.commands and hasattr(command, "itself"):
+            break  # the words are those of the group itself
         if rest[0] not in command.commands:
             return f"{' '.join(words)}: there is no command {rest[0]}"
         command = command.commands[rest.pop(0)]
+    command = getattr(command, "itself", command)
     options = {name for param in command.params for name in param.opts + param.secondary_opts}
     for word in rest:
         name = word.partition("=")[0]

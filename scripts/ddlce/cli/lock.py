@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from ddlce.cli.common import JsonOption, err, out, print_json
+from ddlce.cli.common import JsonOption, RootOption, err, out, print_json
+from ddlce.cli.group import ITSELF, OrItself
 from ddlce.errors import InputError
-from ddlce.settings import load_settings
+from ddlce.model.envlock import EnvLock
+from ddlce.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from ddlce.lock import Locked
@@ -22,8 +24,12 @@ ChannelOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce lock ddl-ce --check")(lock)
+    """Add the command, and what stands beside it."""
+    help_line = "Solve a manifest for each of its platforms and write envs/locks/."
+    group = typer.Typer(cls=OrItself, help=help_line)
+    group.command(ITSELF, epilog="Example: ddlce lock ddl-ce --check")(lock)
+    group.command(epilog="Example: ddlce lock diff ddl-ce/2026.11-0123abcd new.lock")(diff)
+    app.add_typer(group, name="lock")
 
 
 def lock(
@@ -41,7 +47,10 @@ def lock(
     channel: ChannelOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Solve a manifest for each of its platforms and write envs/locks/."""
+    """Solve a manifest for each of its platforms and write envs/locks/.
+
+    `ddlce lock diff OLD NEW` compares two locks.
+    """
     from ddlce.lock import channel_address, lock_env
 
     settings = load_settings()
@@ -58,6 +67,42 @@ def lock(
         if not json:
             err.print(f"a lock is out of date; write it with: ddlce lock {escape(env)}")
         raise typer.Exit(1)
+
+
+def diff(
+    old: Annotated[str, typer.Argument(help="A lock file, or an installed release.")],
+    new: Annotated[str, typer.Argument(help="The same, to compare with it.")],
+    root: RootOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show the changes from one lock to another: as Markdown, for the notes of a release.
+
+    Versions, licences, sizes, ABI pins, and what users will notice.
+    """
+    from ddlce.upkeep.changes import to_json, to_markdown
+    from ddlce.upkeep.difference import compare
+
+    settings = load_settings(root)
+    found = compare(_read(settings, old), _read(settings, new))
+    if json:
+        print_json(to_json(found))
+    elif found.old == found.new:
+        lock = found.new
+        out.print(
+            f"nothing changes: both are {lock.env} {lock.release} for {lock.platform}, "
+            f"digest {lock.digest[:8]}",
+            markup=False,
+        )
+    else:
+        typer.echo(to_markdown(found), nl=False)
+
+
+def _read(settings: Settings, text: str) -> EnvLock:
+    """The lock in a file, or of an installed release."""
+    from ddlce.env.layout import LOCK_COPY, find_env
+
+    path = Path(text)
+    return EnvLock.load(path if path.is_file() else find_env(settings, text) / LOCK_COPY)
 
 
 def _write_explicit(results: list[Locked], target: Path, channel: str) -> None:
