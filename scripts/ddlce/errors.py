@@ -54,7 +54,7 @@ def print_error(error: DdlceError) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    err = Console(stderr=True, highlight=False, soft_wrap=True)
+    err = Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
     err.print(f"[bold red]error:[/] {escape(error.message)}")
     if error.hint:
         err.print(f"[bold]hint:[/]  {escape(error.hint)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import shutil
 import tarfile
@@ -17,58 +16,10 @@ from ddlce.settings import Settings
 from ddlce.sources import SourceStore, apt, fetch_sources
 from ddlce.sources import fetch as fetch_module
 from ddlce.sources.resolve import Request, Resolver
+from support.aptmirror import Mirror
 from support.run import run
 
 pytestmark = pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt on this machine")
-
-
-class Mirror:
-    """A flat apt repository."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-        self.sources: list[str] = []
-        self.packages: list[str] = []
-
-    def add_source(self, name: str, version: str, within: str = ".", **files: bytes) -> None:
-        """A source package; keyword `a__orig_tar` makes the file `a_orig.tar`."""
-        folder = self.folder / within
-        folder.mkdir(parents=True, exist_ok=True)
-        made = {f"{name}_{version}.dsc": f"Source: {name}\n".encode()}
-        made |= {f"{name}_{version}.{k.replace('_', '.')}": v for k, v in files.items()}
-        for file, data in made.items():
-            (folder / file).write_bytes(data)
-        lines = {f: f"{digest(d)} {len(d)} {f}" for f, d in made.items()}
-        md5 = "\n".join(f" {hashlib.md5(d).hexdigest()} {len(d)} {f}" for f, d in made.items())
-        self.sources.append(
-            f"Package: {name}\nBinary: {name}\nVersion: {version}\nArchitecture: any\n"
-            f"Directory: {within}\nFiles:\n{md5}\nChecksums-Sha256:\n"
-            + "".join(f" {line}\n" for line in lines.values())
-        )
-
-    def add_binary(self, name: str, version: str, data: bytes) -> None:
-        """A binary package; apt does not look inside."""
-        file = f"{name}_{version}_amd64.deb"
-        (self.folder / file).write_bytes(data)
-        self.packages.append(
-            f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nFilename: ./{file}\n"
-            f"Size: {len(data)}\nSHA256: {digest(data)}\nDescription: test\n"
-        )
-
-    def publish(self) -> None:
-        """Write the indices, as a mirror does."""
-        indices = {"Sources": self.sources, "Packages": self.packages}
-        release = "Origin: test\nSuite: ./\nCodename: ./\nArchitectures: amd64\nSHA256:\n"
-        for name, records in indices.items():
-            data = "\n".join(records).encode()
-            (self.folder / name).write_bytes(data)
-            release += f" {digest(data)} {len(data)} {name}\n"
-        (self.folder / "Release").write_text(release)
-
-
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def tarball(text: str) -> bytes:
@@ -252,6 +203,6 @@ def test_a_machine_without_apt_sources_is_told(
 
 
 def test_dpkg_orders_the_versions() -> None:
-    assert apt._newer("1.0~rc1", "1.0") == "1.0"
-    assert apt._newer("1:0.1", "9") == "1:0.1"
+    assert apt.newer("1.0~rc1", "1.0") == "1.0"
+    assert apt.newer("1:0.1", "9") == "1:0.1"
     assert run(["dpkg", "--version"]).returncode == 0

@@ -52,6 +52,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "manifest",
             "nvidia_*",
             "obstructed_paths",
+            "outdated",
             "ownership",
             "plan*",
             "program",

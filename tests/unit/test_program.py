@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ddlce.cli import common
+from ddlce.errors import InputError, print_error
 from support.run import run as run_program
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -37,3 +39,17 @@ def test_libraries_of_another_python(tmp_path: Path, library: str) -> None:
     error, hint = done.stderr.splitlines()
     assert error.startswith(f"error: ddlce cannot load its modules: {tmp_path / library}: ")
     assert hint == "hint:  unset LD_LIBRARY_PATH"
+
+
+def test_names_between_colons_stay_what_they_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """rich makes a picture of `:free:`, as in the name of a source."""
+    for console in (common.out, common.err):
+        console.print("pypi:free: 1.9", markup=False)
+        console.print("pypi:free: 1.9")
+    print_error(InputError("pypi:free: no", "pypi:lock: no"))
+    said = capsys.readouterr()
+    assert said.out.count("pypi:free: ") == 2
+    assert said.err.count("pypi:free: ") == 3
+    assert "pypi:lock: no" in said.err

@@ -42,6 +42,7 @@ COMMANDS = (
     "lint",
     "fetch",
     "sources",
+    "outdated",
     "plan",
     "build",
     "cache",

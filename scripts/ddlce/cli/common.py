@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 #: Results go to standard output, progress and errors to standard error.
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+out = Console(emoji=False, highlight=False, soft_wrap=True)
+err = Console(stderr=True, emoji=False, highlight=False, soft_wrap=True)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 #: `--subdir` and `--into` are what these options were called first; scripts may have them.

@@ -15,7 +15,7 @@ import platform
 import re
 import subprocess
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import Parser
@@ -29,6 +29,8 @@ from ddlce.sources.client import BACKOFF_S, DownloadError, OnBytes, locked_until
 ETC = Path("/etc/apt")
 HELPER = "/usr/lib/apt/apt-helper"
 ARCHIVE = re.compile(r"(?<!\S)(?:https?|file):/\S+")
+#: The archive of security updates, in its address or its suite.
+SECURITY = re.compile(r"-security(?![\w-])")
 URI_LINE = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+) (?P<hash>\S+)$")
 
 
@@ -46,6 +48,18 @@ class Remote:
         """Its path in Debian's archive, or "" where the mirror has no pool."""
         found = re.search(r"/(pool/.+)$", self.uri)
         return urllib.parse.unquote(found[1]) if found else ""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A version of a Debian package that an archive has.
+
+    Attributes:
+        security: whether the archive is that of security updates.
+    """
+
+    version: str
+    security: bool
 
 
 class Apt:
@@ -128,9 +142,24 @@ class Apt:
                 if record["Version"] and fnmatch.filter(_names(record), pattern)
             ]
             if versions:
-                return functools.reduce(_newer, versions)
+                return functools.reduce(newer, versions)
         what = f"a version of {package} with a file {pattern}" if pattern != "*" else package
         raise DownloadError(f"the Debian mirror does not have {what}", again=False)
+
+    def offers(self, packages: Sequence[str], binary: bool) -> dict[str, list[Offer]]:
+        """The versions of some packages, by the archives' lists as they are now.
+
+        Raises:
+            DownloadError: the lists cannot be had.
+        """
+        self._configure()
+        self._update()
+        found: dict[str, list[Offer]] = {}
+        for line in self._run("apt-cache", "madison", *packages).splitlines():
+            name, version, archive = (cell.strip() for cell in line.split("|"))
+            if archive.endswith("Packages") == binary:
+                found.setdefault(name, []).append(Offer(version, bool(SECURITY.search(archive))))
+        return found
 
     def download(
         self,
@@ -343,7 +372,7 @@ def _names(record: Message) -> list[str]:
     return [words[-1] for words in map(str.split, lines) if words]
 
 
-def _newer(one: str, other: str) -> str:
+def newer(one: str, other: str) -> str:
     """The higher of two Debian versions."""
     done = subprocess.run(["dpkg", "--compare-versions", one, "ge", other], check=False)
     return one if done.returncode == 0 else other

@@ -19,6 +19,9 @@ from ddlce.sources.client import DownloadError, OnBytes, run_client
 #: Whatever Python and glibc, on the platform that builds.
 ANY = Target(BUILD_PLATFORM)
 
+#: How `pip index versions` begins the line that matters.
+VERSIONS = "Available versions: "
+
 
 @dataclass(frozen=True)
 class Resolved:
@@ -127,6 +130,35 @@ def pip_download(
     if len(files) != 1:
         raise DownloadError(f"pip delivered {len(files)} files for {requirement}", again=False)
     return files[0]
+
+
+def pip_versions(
+    name: str, folder: Path, stop: Event, *, sdist: bool = False, target: Target = ANY
+) -> list[str]:
+    """The versions of a distribution that pip finds, the newest first; none before its release.
+
+    Args:
+        folder: an empty folder.
+        sdist: those that have a source distribution, instead of a wheel.
+        target: what a wheel is for.
+
+    Raises:
+        DownloadError: pip finds none.
+        MachineError: this Python has no pip.
+    """
+    command = [
+        *own_python("-m", "pip", "index", "versions", "--no-input", name),
+        *(["--no-binary", name] if sdist else ["--only-binary=:all:", *_wheel_target(target)]),
+    ]
+    env = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    try:
+        said = run_client(command, folder, lambda _: None, stop, env)
+    except DownloadError as error:
+        raise _explained(error.reason, name) from None
+    lines = [line for line in said.splitlines() if line.startswith(VERSIONS)]
+    if not lines:
+        raise DownloadError(f"pip names no versions of {name}", again=False)
+    return lines[0].removeprefix(VERSIONS).replace(" ", "").split(",")
 
 
 def _explained(reason: str, requirement: str) -> DownloadError | MachineError:

@@ -1,4 +1,5 @@
 """Keeping the distribution up to date: what is newer, what changes, what a release must have.
 
-`difference.py` compares two locks; `changes.py` writes the comparison as a page.
+`outdated.py` asks pip and apt for newer versions. `difference.py` compares two locks, and
+`changes.py` writes the comparison as a page.
 """

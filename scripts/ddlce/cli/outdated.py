@@ -1,0 +1,57 @@
+"""`ddlce outdated`: locked sources of which there are newer versions."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from ddlce.cli.common import JsonOption, err, out, print_json
+from ddlce.errors import SourceError
+from ddlce.settings import load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: ddlce outdated 'debian-source:*' pypi:torch")(outdated)
+
+
+def outdated(
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SOURCE]...", help="Locked packages, e.g. 'pypi:jupyter*'; all by default."
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show locked sources that have newer versions, security updates first.
+
+    pip and apt are asked, as this machine has set them up. Nothing changes.
+    """
+    from ddlce.upkeep.outdated import find_outdated
+
+    with err.status("asking pip and apt"):
+        answer = find_outdated(load_settings(), patterns or ())
+    if json:
+        print_json(asdict(answer))
+    for each in () if json else answer.outdated:
+        place = each.place
+        where = f" ({place.where})" if place.where else ""
+        held = f"; held by {', '.join(each.held_by)}" if each.held_by else ""
+        mark = "security" if each.security else "newer"
+        out.print(
+            f"{mark:<9} {place.spec}{where}: {each.locked} → {each.newest}{held}", markup=False
+        )
+    if not json:
+        security = sum(each.security for each in answer.outdated)
+        out.print(
+            f"{answer.asked} packages asked for, {len(answer.outdated)} of them with a newer "
+            f"version, {security} for security"
+        )
+    if answer.unknown:
+        raise SourceError(
+            "\n".join(f"{spec}: {reason}" for spec, reason in sorted(answer.unknown.items())),
+            "their versions are not known; ask again for these alone",
+        )

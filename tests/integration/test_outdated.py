@@ -1,0 +1,116 @@
+"""`ddlce outdated`: newer versions, as the machine's own pip and apt know them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ddlce.settings import Settings
+from ddlce.sources import apt
+from ddlce.sources.resolve import Request, Resolver
+from ddlce.upkeep.outdated import Outdated, find_outdated
+from support.aptmirror import Mirror
+from support.sourceserver import ddlce, lock
+from support.wheelfiles import lock_wheel, make_wheel
+
+VARIANTS = """
+python: ["3.11.* *_cpython"]
+c_stdlib_version: ["2.28"]
+"""
+
+
+@pytest.fixture
+def locked(settings: Settings, wheelhouse: Path) -> Path:
+    """A tree with some locked wheels; returns the folder that pip has."""
+    (settings.recipes / "conda_build_config.yaml").write_text(VARIANTS)
+    needs = ("License-Expression: MIT", "Requires-Dist: held<2")
+    sources = [
+        lock_wheel(make_wheel(wheelhouse, "free", "1.9")),
+        lock_wheel(make_wheel(wheelhouse, "held", "1.0")),
+        lock_wheel(make_wheel(wheelhouse, "holder", "1.0", metadata=needs)),
+        lock_wheel(make_wheel(wheelhouse, "parted", "1.0")),
+        lock_wheel(make_wheel(wheelhouse, "parted", "1.0+cpu")),
+    ]
+    lock(settings, *sources)
+    return wheelhouse
+
+
+def test_newer_wheels_are_named_with_what_holds_them(locked: Path, settings: Settings) -> None:
+    make_wheel(locked, "free", "1.10")
+    make_wheel(locked, "free", "2.0rc1")  # not released
+    make_wheel(locked, "free", "3.0", tag="cp314-cp314-manylinux_2_17_x86_64")  # another Python's
+    make_wheel(locked, "held", "2.0")
+    make_wheel(locked, "parted", "2.0")
+    before = settings.sources_lock.read_bytes()
+    ran = ddlce(settings, "outdated")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == [
+        "newer     pypi:free: 1.9 → 1.10",
+        "newer     pypi:held: 1.0 → 2.0; held by holder 1.0 (held<2)",
+        "newer     pypi:parted: 1.0 → 2.0",
+        "5 packages asked for, 3 of them with a newer version, 0 for security",
+    ]
+    assert settings.sources_lock.read_bytes() == before
+
+
+def test_some_packages_alone_as_json(locked: Path, settings: Settings) -> None:
+    make_wheel(locked, "held", "2.0")
+    ran = ddlce(settings, "outdated", "pypi:he*", "--json")
+    said = json.loads(ran.stdout)
+    assert (said["asked"], said["unknown"]) == (1, {})
+    (found,) = said["outdated"]
+    assert (found["place"]["package"], found["locked"], found["newest"]) == ("held", "1.0", "2.0")
+
+
+def test_a_package_that_is_not_locked(locked: Path, settings: Settings) -> None:
+    ran = ddlce(settings, "outdated", "pypi:absent")
+    assert ran.returncode == 2
+    assert "sources.lock has no package 'pypi:absent'" in ran.stderr
+
+
+def test_a_package_that_pip_has_lost_does_not_hide_the_others(
+    locked: Path, settings: Settings
+) -> None:
+    make_wheel(locked, "free", "2.0")
+    (locked / "held-1.0-py3-none-any.whl").unlink()
+    ran = ddlce(settings, "outdated")
+    assert ran.returncode == 4
+    assert "pypi:free: 1.9 → 2.0" in ran.stdout
+    assert "error: pypi:held: " in ran.stderr
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt on this machine")
+def test_security_updates_of_debian_come_first(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, security = Mirror(tmp_path / "debian"), Mirror(tmp_path / "debian-security")
+    for name in ("alib", "blib", "clib"):
+        plain.add_source(name, "1.0-9", orig_tar=name.encode())
+    etc = tmp_path / "etc" / "sources.list.d"
+    etc.mkdir(parents=True)
+    lines = [f"deb [trusted=yes] file:{mirror.folder} ./\n" for mirror in (plain, security)]
+    (etc / "test.list").write_text("".join(lines))
+    monkeypatch.setattr(apt, "ETC", etc.parent)
+    plain.publish()
+    security.publish()
+    names = ("alib", "blib", "clib")
+    found = [Resolver(settings).resolve(Request("debian-source", name)) for name in names]
+    lock(settings, *(source for sources in found for source in sources))
+    plain.add_source("alib", "1.0-10", orig_tar=b"a")
+    security.add_source("blib", "1.0-9+deb12u1", orig_tar=b"b")
+    plain.publish()
+    security.publish()
+
+    answer = find_outdated(settings)
+    assert (answer.asked, answer.unknown) == (3, {})
+
+    def said(each: Outdated) -> tuple[str, str, bool]:
+        return each.place.spec, each.newest, each.security
+
+    assert [said(each) for each in answer.outdated] == [
+        ("debian-source:blib", "1.0-9+deb12u1", True),
+        ("debian-source:alib", "1.0-10", False),
+    ]
