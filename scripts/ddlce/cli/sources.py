@@ -127,25 +127,31 @@ def add(
 
 @sources.command()
 def update(
-    requests: Annotated[
+    words: Annotated[
         list[str],
-        typer.Argument(metavar="SOURCE...", help="Locked packages, e.g. pypi:numpy[==V]."),
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Locked packages, e.g. pypi:numpy[==V], or 'pypi:jupyter*' for several.",
+        ),
     ],
 ) -> None:
     """Move locked packages to their newest version, or to the one named.
 
-    A second address (`url`) is dropped: it belongs to the old version.
+    Of several wheels, pip's resolver chooses versions that fit one another and all other locked
+    wheels. A second address (`url`) is dropped: it belongs to the old version.
 
     Example: ddlce sources update debian-source:openssl
+             ddlce sources update 'pypi:jupyter*' pypi:notebook
     """
-    from ddlce.sources.locking import update_sources
-    from ddlce.sources.resolve import Request
+    from ddlce.sources.updating import chosen, update_sources
 
     settings = load_settings()
-    for request in map(Request.parse, requests):
-        with err.status(f"{request.client} {request.package}"):
-            found = update_sources(settings, request)
-        _say_locked(found)
+    group = chosen(settings, words)
+    for spec, why in group.left.items():
+        out.print(f"left {spec}: {why}", markup=False)
+    with err.status("asking pip and apt"):
+        moved = [*update_sources(settings, group.requests)]
+    _say_locked(moved)
 
 
 @sources.command()

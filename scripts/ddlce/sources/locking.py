@@ -62,35 +62,6 @@ def lock_sources(
     return entries
 
 
-def update_sources(settings: Settings, request: Request) -> list[Source]:
-    """Move a locked package to its newest version, or to the one requested, on each platform.
-
-    Raises:
-        InputError: it is not locked, is an address, or is a wheel in several locked versions.
-    """
-    sources = load_lock(settings).sources
-    old = [s for s in sources if (s.client, s.package) == (request.client, request.package)]
-    if not old or request.client == "url":
-        raise InputError(
-            f"{SOURCES_LOCK} has no {request.client} {request.package} to update",
-            "lock it with `ddlce sources add`",
-        )
-    for subdir in {s.subdir for s in old if s.client == "pypi-wheel"}:
-        versions = sorted({s.version for s in old if s.subdir == subdir})
-        if len(versions) > 1:
-            raise InputError(
-                f"{SOURCES_LOCK} has {request.package} in {len(versions)} versions, of which "
-                f"one would be left: {', '.join(versions)}",
-                f"lock the new one: `ddlce sources add --beside pypi:{request.package}==VERSION`; "
-                "once no table names an old one, `ddlce sources sync` drops it",
-            )
-    return [
-        source
-        for subdir in sorted({s.subdir or BUILD_PLATFORM for s in old})
-        for source in lock_sources(settings, request, subdir, files=same_files(old))
-    ]
-
-
 def compare(settings: Settings) -> list[str]:
     """What recipes use and the lock lacks, or the reverse; a sentence each."""
     lock, used = load_lock(settings), used_sources(settings)

@@ -268,7 +268,7 @@ def merged(lock: SourcesLock, new: list[Source], keep_versions: bool = False) ->
 
 
 def _replaces(new: Source, old: Source) -> bool:
-    if (new.client, new.package) != (old.client, old.package):
+    if (new.client, new.package, new.suite) != (old.client, old.package, old.suite):
         return False
     if None not in (new.subdir, old.subdir) and new.subdir != old.subdir:
         return False

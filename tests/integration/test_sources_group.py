@@ -1,0 +1,143 @@
+"""`ddlce sources update` over a group: wheels that fit together, from pip's real resolver."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ddlce.errors import InputError, SourceError
+from ddlce.model.source import Source, SourcesLock
+from ddlce.settings import Settings
+from ddlce.sources import apt
+from ddlce.sources.resolve import Request, Resolver, merged
+from ddlce.sources.updating import chosen, update_sources
+from support.aptmirror import Mirror
+from support.sourceserver import ddlce, lock
+from support.wheelfiles import lock_wheel, make_wheel
+
+VARIANTS = """
+python: ["3.11.* *_cpython"]
+c_stdlib_version: ["2.28"]
+"""
+MIT = ("License-Expression: MIT",)
+
+
+@pytest.fixture
+def shelf(settings: Settings, wheelhouse: Path) -> Path:
+    """A tree with locked wheels, and the folder that pip has."""
+    (settings.recipes / "conda_build_config.yaml").write_text(VARIANTS)
+    (settings.recipes / "wheels").mkdir()
+    (settings.recipes / "wheels" / "install_wheel.py").write_text("")
+    table = "wheels:\n  app:\n  apple:\n  base:\n  torch:\n"
+    (settings.recipes / "wheels" / "wheels.yaml").write_text(
+        table.replace("torch:", 'torch: {version: "1.0"}')
+    )
+    needs = (*MIT, "Requires-Dist: base", "Requires-Dist: forgone")
+    lock(
+        settings,
+        lock_wheel(make_wheel(wheelhouse, "app", "1.0", metadata=needs)),
+        lock_wheel(make_wheel(wheelhouse, "apple", "1.0")),
+        lock_wheel(make_wheel(wheelhouse, "base", "1.0")),
+        lock_wheel(make_wheel(wheelhouse, "torch", "1.0")),
+        lock_wheel(make_wheel(wheelhouse, "torch", "2.0")),
+    )
+    make_wheel(wheelhouse, "forgone")
+    return wheelhouse
+
+
+def versions(settings: Settings) -> list[str]:
+    return [s.spec for s in SourcesLock.load(settings.sources_lock).sources]
+
+
+def test_a_pattern_moves_what_fits_the_rest(shelf: Path, settings: Settings) -> None:
+    """app 3.0 needs a newer base, which is not in the group; app 2.0 does not."""
+    older = (*MIT, "Requires-Dist: base<2")
+    make_wheel(shelf, "app", "2.0", metadata=older)
+    make_wheel(shelf, "app", "3.0", metadata=(*MIT, "Requires-Dist: base>=2"))
+    make_wheel(shelf, "apple", "1.5")
+    make_wheel(shelf, "base", "2.0")
+    ran = ddlce(settings, "sources", "update", "pypi:app*")
+    assert ran.returncode == 0, ran.stderr
+    assert [line.split(" (")[0] for line in ran.stdout.splitlines()] == [
+        "locked pypi:app==2.0",
+        "locked pypi:apple==1.5",
+    ]
+    rest = ["pypi:base==1.0", "pypi:torch==1.0", "pypi:torch==2.0"]
+    assert versions(settings) == ["pypi:app==2.0", "pypi:apple==1.5", *rest]
+    moved = [*update_sources(settings, chosen(settings, ["pypi:app", "pypi:base"]).requests)]
+    assert {source.spec for source in moved} == {"pypi:app==3.0", "pypi:base==2.0"}
+
+
+def test_a_package_in_several_versions_is_left(shelf: Path, settings: Settings) -> None:
+    make_wheel(shelf, "apple", "1.5")
+    group = chosen(settings, ["pypi:*"])
+    assert group.left == {"pypi:torch": "locked in 2 versions"}
+    assert {request.package for request in group.requests} == {"app", "apple", "base"}
+    with pytest.raises(InputError, match="torch in 2 versions, of which one would be left"):
+        [*update_sources(settings, chosen(settings, ["pypi:torch", "pypi:app"]).requests)]
+
+
+def test_what_a_newer_version_needs_too_is_named(shelf: Path, settings: Settings) -> None:
+    before = versions(settings)
+    make_wheel(shelf, "leaf")
+    make_wheel(shelf, "apple", "2.0")
+    needs = (*MIT, "Requires-Dist: forgone", "Requires-Dist: leaf")
+    make_wheel(shelf, "app", "2.0", metadata=needs)
+    with pytest.raises(InputError, match=r"app 2\.0 needs leaf too") as caught:
+        [*update_sources(settings, chosen(settings, ["pypi:app*"]).requests)]
+    assert caught.value.hint == ("add it first: ddlce sources add --with-dependencies pypi:leaf")
+    assert versions(settings) == before
+
+
+def test_versions_that_exclude_each_other(shelf: Path, settings: Settings) -> None:
+    before = versions(settings)
+    make_wheel(shelf, "app", "2.0", metadata=(*MIT, "Requires-Dist: base>=2"))
+    make_wheel(shelf, "apple", "2.0")
+    make_wheel(shelf, "base", "2.0")
+    wanted = ["pypi:app==2.0", "pypi:apple"]
+    with pytest.raises(SourceError, match=r"app==2\.0, apple>=1\.0: ") as caught:
+        [*update_sources(settings, chosen(settings, wanted).requests)]
+    assert "add those that are in the way to the group" in (caught.value.hint or "")
+    assert versions(settings) == before
+
+
+def test_a_pattern_that_fits_nothing(shelf: Path, settings: Settings) -> None:
+    with pytest.raises(InputError, match=r"sources.lock has no package 'pypi:zoo\*'"):
+        chosen(settings, ["pypi:zoo*"])
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt on this machine")
+def test_a_package_of_another_suite_stays_in_it(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was replaced by the machine's own, older version."""
+    ours, theirs = Mirror(tmp_path / "ours"), Mirror(tmp_path / "theirs")
+    etc = tmp_path / "etc" / "sources.list.d"
+    etc.mkdir(parents=True)
+    (etc / "test.list").write_text(f"deb [trusted=yes] file:{ours.folder} ./\n")
+    monkeypatch.setattr(apt, "ETC", etc.parent)
+    monkeypatch.setattr(apt, "_machine_suite", lambda: "ours")
+    swapped = f"deb [trusted=yes] file:{theirs.folder} ./\n"
+    monkeypatch.setattr(apt, "in_suite", lambda *_: swapped)
+    ours.add_source("lib", "1.0-1", orig_tar=b"ours")
+    theirs.add_source("lib", "2.0-1", orig_tar=b"theirs")
+    ours.publish()
+    theirs.publish()
+    request = Request("debian-source", "lib")
+    found: list[Source] = []
+    for suite in ("", "trixie"):
+        found = merged(
+            SourcesLock(sources=found), Resolver(settings, suite=suite).resolve(request)
+        ).sources
+    lock(settings, *found)
+    assert [(s.version, s.suite) for s in found] == [("1.0-1", ""), ("2.0-1", "trixie")]
+
+    theirs.add_source("lib", "2.0-2", orig_tar=b"more of theirs")
+    theirs.publish()
+    (settings.cache / "apt").rename(tmp_path / "old-lists")
+    moved = [*update_sources(settings, [request])]
+    assert [(s.version, s.suite) for s in moved] == [("1.0-1", ""), ("2.0-2", "trixie")]
+    now = SourcesLock.load(settings.sources_lock).sources
+    assert [(s.version, s.suite) for s in now] == [("1.0-1", ""), ("2.0-2", "trixie")]
