@@ -63,6 +63,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     "site": (
         *(
+            "advisories",
             "bundle*",
             "candidate",
             "dist*",

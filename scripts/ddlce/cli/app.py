@@ -52,6 +52,7 @@ COMMANDS = (
     "serve",
     "lock",
     "sbom",
+    "advisories",
     "bundle",
     "publish",
     "keys",

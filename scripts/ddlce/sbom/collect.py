@@ -202,5 +202,11 @@ def purl_of(source: Source) -> str:
     if source.client.startswith("debian"):
         arch = source.file.rpartition("_")[2].removesuffix(".deb")
         words = {"arch": "source" if source.client == "debian-source" else arch}
+        if source.suite:
+            words["distro"] = source.suite
+        # Advisories are about source packages: pool/main/g/glibc/libc6_2.41-12_amd64.deb
+        built_from = source.pool.split("/")[-2] if source.pool else source.package
+        if built_from != source.package:
+            words["upstream"] = built_from
         return PackageURL("deb", "debian", source.package, source.version, words).to_string()
     return ""

@@ -1,0 +1,70 @@
+"""What a release is made of, as far as advisories are about it: from its SBOM, as CycloneDX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from packaging.utils import canonicalize_name
+
+from ddlce import jsontext
+from ddlce.advisories.model import Part
+from ddlce.advisories.osv import DEBIAN
+from ddlce.errors import InputError
+
+PURL = re.compile(r"pkg:(?P<type>\w+)/(?P<name>[^@?#]+)@(?P<version>[^?#]+)(\?(?P<words>[^#]*))?")
+
+#: Of sources whose version does not say it: where the release is built.
+OURS = "bookworm"
+
+
+def read_parts(path: Path) -> list[Part]:
+    """The parts of an SBOM that `ddlce sbom` has written.
+
+    Raises:
+        InputError: it is missing, or no CycloneDX.
+    """
+    try:
+        data = jsontext.load(path.read_bytes())
+        if data["bomFormat"] != "CycloneDX":
+            raise ValueError("it has another bomFormat")
+        found = (part for component in data["components"] for part in _parts(component))
+        return [*dict.fromkeys(found)]  # Debian's files of one source may be of two revisions
+    except FileNotFoundError:
+        raise InputError(f"there is no SBOM {path}", "make it with: ddlce sbom") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{path}: not an SBOM as CycloneDX: {error}", "make it again with: ddlce sbom"
+        ) from error
+
+
+def _parts(component: Mapping[str, Any]) -> Iterator[Part]:
+    pedigree = component.get("pedigree", {})
+    mended = frozenset(
+        issue["id"] for patch in pedigree.get("patches", ()) for issue in patch.get("resolves", ())
+    )
+    inside = [*pedigree.get("ancestors", ()), *component.get("components", ())]
+    for purl in dict.fromkeys(part.get("purl", "") for part in inside):
+        if (found := PURL.fullmatch(purl.partition("#")[0])) and (place := _place(found)):
+            yield Part(component["name"], *place, mended)
+
+
+def _place(found: re.Match[str]) -> tuple[str, str, str] | None:
+    """Ecosystem, name and version; None where no advisories are read of it."""
+    kind, name, version = (unquote(found[part]) for part in ("type", "name", "version"))
+    words = dict(parse_qsl(found["words"] or ""))
+    if kind == "pypi":
+        return "PyPI", canonicalize_name(name), version
+    if kind != "deb" or not name.startswith("debian/"):
+        return None
+    release = re.search(r"deb(\d+)u", version)
+    suite = words.get("distro") or DEBIAN.get(release[1] if release else "", OURS)
+    name = name.removeprefix("debian/")
+    if words.get("arch") != "source":
+        # What was built again has the same source: 1.3.1-1+b1.
+        return f"Debian:{suite}", words.get("upstream", name), re.sub(r"\+b\d+$", "", version)
+    # We take upstream's files. Debian's patches are those that the SBOM names, and no others.
+    return f"Debian:{suite}", name, re.sub(r"-[^-]+$", "-1", version)

@@ -1,0 +1,102 @@
+"""`ddlce advisories`: the known holes of a release, from data that a site has carried in."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ddlce.cli.common import JsonOption, out, print_json
+from ddlce.errors import WorkError
+from ddlce.platforms import BUILD_PLATFORM
+from ddlce.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from ddlce.advisories.match import Result
+    from ddlce.advisories.model import Finding
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: ddlce advisories ddl-ce --from /data/osv")(advisories)
+
+
+def advisories(
+    data: Annotated[
+        Path,
+        typer.Option("--from", help="OSV's dumps for PyPI and Debian, or Debian's data/json."),
+    ],
+    env: Annotated[str, typer.Argument(help="An environment that is locked.")] = "ddl-ce",
+    sbom: Annotated[
+        Path | None, typer.Option("--sbom", help="Another SBOM than the channel's (CycloneDX).")
+    ] = None,
+    vex: Annotated[
+        Path | None, typer.Option("--vex", help="Other statements than recipes/vex.yaml.")
+    ] = None,
+    platform: Annotated[
+        str, typer.Option("--platform", help="The lock's platform.")
+    ] = BUILD_PLATFORM,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show holes that are fixed or do not matter, too.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show the known holes of a release, without a network; exit 1 where one is open.
+
+    What the release is made of comes from its SBOM. A hole is fixed where a patch has its number,
+    and not open where a statement says why.
+    """
+    from ddlce.advisories.match import find_holes
+    from ddlce.advisories.parts import read_parts
+    from ddlce.advisories.statements import FILE, load_statements
+
+    settings = load_settings()
+    parts = read_parts(sbom or _sbom_of(settings, env, platform))
+    ours = settings.recipes / FILE if settings.repo else None
+    path = vex or (ours if ours and ours.is_file() else None)
+    result = find_holes(parts, data, load_statements(path) if path else [])
+    if json:
+        print_json(asdict(result))
+    else:
+        _show(result, everything=everything)
+    if still_open := len(result.of_status("open")):
+        raise WorkError(
+            f"{still_open} holes are open", "docs/howto/update.md says how to take a newer source"
+        )
+
+
+def _sbom_of(settings: Settings, env: str, platform: str) -> Path:
+    from ddlce.lock import lock_path
+    from ddlce.model.channel import SBOMS
+    from ddlce.model.envlock import EnvLock
+    from ddlce.sbom.release import Release
+
+    release = Release.of(EnvLock.load(lock_path(settings, env, platform)))
+    return settings.channel / SBOMS / f"{release.name}.cdx.json"
+
+
+def _show(result: Result, *, everything: bool) -> None:
+    for finding in result.findings if everything else result.of_status("open"):
+        out.print(_line(finding), markup=False)
+    counts: Any = (len(result.of_status(s)) for s in ("open", "fixed", "not affected"))
+    out.print(
+        "{} holes open, {} fixed, {} that do not matter; ".format(*counts)
+        + f"{result.parts} parts looked up in {result.advisories} advisories"
+        + (f", the newest of {result.newest[:10]}" if result.newest else ""),
+        markup=False,
+    )
+
+
+def _line(finding: Finding) -> str:
+    part = finding.part
+    words = [
+        f"{finding.status:<12} {part.package}: {finding.hole}",
+        f"in {part.name} {part.version} ({part.ecosystem})",
+    ]
+    if finding.severity:
+        words.append(finding.severity)
+    if finding.status == "open":
+        words.append(f"fixed in {', '.join(finding.fixed)}" if finding.fixed else "not fixed yet")
+    return ", ".join(words) + f": {finding.why or finding.summary}"[:200]
