@@ -29,7 +29,7 @@ full: bootstrap ## ddl-ce with transformers, Lightning, XGBoost, JAX and others,
 	@$(DDLCE) all ddl-ce-full
 
 dist: bootstrap ## a site to hand over, in dist/site: releases, ddlce (ENVS="ddl-ce ...", KEY=release key)
-	@bash scripts/dist.sh
+	@KEY="$(KEY)" ENVS="$(ENVS)" bash scripts/dist.sh
 
 ppc64le: ## the release for POWER, cross-built and tested under emulation, beside linux-64's
 	@bash scripts/bootstrap.sh ppc64le
