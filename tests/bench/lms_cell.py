@@ -19,6 +19,7 @@ import lms
 import lms_models as models
 import torch
 from lms.planning.plan import best_share
+from lms_bound import lower_bound
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
@@ -191,6 +192,7 @@ def table(case: models.Case, kind: str, ratios: list[float]) -> dict[str, Any]:
             share = plain.seconds / step.seconds
             row |= {"throughput": share, "best": best, "share": share / best, "peak": step.peak}
             row |= {"predicted": report.predicted, "measured": step.seconds, "moved": report.moved}
+            row["repeated"] = repeated(run, plain, kind, limit, steps)
             step, report = run(_device(kind), partial(_lms, limit), steps=steps, choose=True)
             row["mixed"] = {"throughput": plain.seconds / step.seconds, "peak": step.peak}
             row["mixed"] |= {"again": len(report.again), "layers": report.layers}
@@ -198,8 +200,32 @@ def table(case: models.Case, kind: str, ratios: list[float]) -> dict[str, Any]:
     return found
 
 
-def _lms(limit: int, device: Any) -> lms.LMS:
-    return lms.LMS(limit, smallest=SMALLEST, device=device)
+def repeated(
+    run: Callable[..., tuple[Step, Any]], plain: Step, kind: str, limit: int, steps: int
+) -> dict[str, Any]:
+    """LMS that repeats single operations, and the linear program's bounds from the same trace."""
+    device, engines = _device(kind), list[Any]()
+
+    @contextmanager
+    def scheme(device: Any) -> Iterator[lms.LMS]:
+        with _lms(limit, device, again=True) as support:
+            yield support
+            support.report()  # ends the last iteration
+            engines.append(support.engine)
+
+    step, report = run(device, scheme, steps=steps)
+    trace = engines[0].plans.entries[0][0]
+    plannable = engines[0].plannable
+    found: dict[str, Any] = {"throughput": plain.seconds / step.seconds, "peak": step.peak}
+    found |= {"storages": report.operations, "bytes": report.operations_bytes}
+    for name, recompute in (("bound_moves", False), ("bound", True)):
+        least = lower_bound(trace, plannable, device.rates, SMALLEST, recompute=recompute)
+        found[name] = sum(trace.seconds) / least if least else None
+    return found
+
+
+def _lms(limit: int, device: Any, again: bool = False) -> lms.LMS:
+    return lms.LMS(limit, smallest=SMALLEST, device=device, recompute_operations=again)
 
 
 def reach(case: models.Case, kind: str, limit: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "container",
             "cuda_*",
             "torch_simulated",
+            "lms_bound",
             "ddl_torch_mutations",
             "gpu_*",
             "external_mpi",
