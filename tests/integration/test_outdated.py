@@ -56,6 +56,18 @@ def test_newer_wheels_are_named_with_what_holds_them(locked: Path, settings: Set
     assert settings.sources_lock.read_bytes() == before
 
 
+def test_the_machines_own_constraints_count(
+    locked: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """pip's list of versions has those, too, that its resolver must not take."""
+    make_wheel(locked, "free", "2.0")
+    make_wheel(locked, "free", "3.0")
+    (tmp_path / "held.txt").write_text("# of this site\nfree<3  # a cap\n")
+    monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "held.txt"))
+    (found,) = find_outdated(settings, ["pypi:free"]).outdated
+    assert found.newest == "2.0"
+
+
 def test_some_packages_alone_as_json(locked: Path, settings: Settings) -> None:
     make_wheel(locked, "held", "2.0")
     ran = ddlce(settings, "outdated", "pypi:he*", "--json")

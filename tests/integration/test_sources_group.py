@@ -79,6 +79,16 @@ def test_a_package_in_several_versions_is_left(shelf: Path, settings: Settings) 
         [*update_sources(settings, chosen(settings, ["pypi:torch", "pypi:app"]).requests)]
 
 
+def test_a_source_distribution_is_no_wheel_of_its_name(shelf: Path, settings: Settings) -> None:
+    before = SourcesLock.load(settings.sources_lock).sources
+    fields = {"client": "pypi-sdist", "file": "apple-1.0.tar.gz", "sha256": "0" * 64, "wheel": None}
+    sdist = before[1].model_copy(update=fields)
+    lock(settings, *before, sdist)
+    assert sdist.spec == "pypi-sdist:apple==1.0"
+    found = chosen(settings, ["pypi*:apple"]).requests
+    assert {request.client for request in found} == {"pypi-wheel", "pypi-sdist"}
+
+
 def test_what_a_newer_version_needs_too_is_named(shelf: Path, settings: Settings) -> None:
     before = versions(settings)
     make_wheel(shelf, "leaf")

@@ -33,6 +33,9 @@ SCHEMES: dict[Client, str] = {
 #: Debian's package of glibc, of which sysroots of other platforms are made.
 GLIBC_PACKAGE = "libc6"
 
+#: How a request for a package begins, `pypi:numpy`, where it is not the client's own name.
+PREFIXES: dict[Client, str] = {"pypi-wheel": "pypi"}
+
 HEADER = (
     "# Every file that the distribution is made from. Written by `ddlce sources add|update`;\n"
     "# do not edit by hand: a wrong sha256 here is a wrong byte in the release.\n"
@@ -159,7 +162,7 @@ class Source(_Strict):
         if self.client == "url":
             return f"url:{self.url}"
         separator = "==" if self.client.startswith("pypi") else "="
-        return f"{SCHEMES[self.client]}:{self.package}{separator}{self.version}"
+        return f"{PREFIXES.get(self.client, self.client)}:{self.package}{separator}{self.version}"
 
     @property
     def area(self) -> str:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from ddlce.errors import MachineError
 from ddlce.model.target import Target
@@ -18,6 +23,9 @@ from ddlce.sources.client import DownloadError, OnBytes, run_client
 
 #: Whatever Python and glibc, on the platform that builds.
 ANY = Target(BUILD_PLATFORM)
+
+#: A line of `pip config list`: `global.constraint='/etc/pip/constraints.txt'`.
+CONSTRAINT = re.compile(r"(?m)^\S*\.constraint='(.*)'$")
 
 #: How `pip index versions` begins the line that matters.
 VERSIONS = "Available versions: "
@@ -159,6 +167,31 @@ def pip_versions(
     if not lines:
         raise DownloadError(f"pip names no versions of {name}", again=False)
     return lines[0].removeprefix(VERSIONS).replace(" ", "").split(",")
+
+
+def pip_constraints(folder: Path, stop: Event) -> dict[str, SpecifierSet]:
+    """The versions that this machine's own pip takes, by canonical name: its constraint files.
+
+    `pip index versions` names others, too. Files that are elsewhere than on the disk are left out.
+
+    Args:
+        folder: an empty folder.
+
+    Raises:
+        DownloadError, MachineError: as `pip_versions`.
+    """
+    try:
+        said = run_client(own_python("-m", "pip", "config", "list"), folder, lambda _: None, stop)
+    except DownloadError as error:
+        raise _explained(error.reason, "its configuration") from None
+    allowed: dict[str, SpecifierSet] = {}
+    for value in CONSTRAINT.findall(said):
+        for path in filter(Path.is_file, map(Path, value.split())):
+            lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
+            for requirement in map(Requirement, filter(None, lines)):
+                name = canonicalize_name(requirement.name)
+                allowed[name] = allowed.get(name, SpecifierSet()) & requirement.specifier
+    return allowed
 
 
 def _explained(reason: str, requirement: str) -> DownloadError | MachineError:

@@ -14,7 +14,7 @@ from packaging.version import Version
 from ddlce.engine.variants import target_of
 from ddlce.errors import InputError, SourceError
 from ddlce.locks import scratch
-from ddlce.model.source import SCHEMES, Source, WheelMetadata
+from ddlce.model.source import PREFIXES, Source, WheelMetadata
 from ddlce.model.target import Target
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.recipes.sets import known_wheels, set_names
@@ -51,7 +51,8 @@ def chosen(settings: Settings, words: Sequence[str]) -> Group:
     versions: dict[str, set[str]] = defaultdict(set)
     for source in load_lock(settings).sources:
         if source.client != "url":
-            versions[f"{SCHEMES[source.client]}:{source.package}"].add(source.version)
+            prefix = PREFIXES.get(source.client, source.client)
+            versions[f"{prefix}:{source.package}"].add(source.version)
     requests: dict[str, Request] = {}
     left: dict[str, str] = {}
     for word in words:

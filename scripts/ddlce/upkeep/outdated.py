@@ -10,19 +10,20 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from threading import Event
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from ddlce.engine.variants import target_of
 from ddlce.errors import InputError
 from ddlce.locks import scratch
-from ddlce.model.source import SCHEMES, Client, Source
+from ddlce.model.source import PREFIXES, Client, Source
 from ddlce.platforms import BUILD_PLATFORM, get_platform
 from ddlce.settings import SOURCES_LOCK, Settings
 from ddlce.sources.apt import Apt, newer
 from ddlce.sources.client import DownloadError
 from ddlce.sources.locking import load_lock
-from ddlce.sources.pip import ANY, pip_versions
+from ddlce.sources.pip import ANY, pip_constraints, pip_versions
 from ddlce.wheels.depends import applying, marker_environment
 
 #: pips at once: each waits for the registry most of the time.
@@ -49,8 +50,8 @@ class Place:
 
     @property
     def spec(self) -> str:
-        """As a request: `pypi:numpy`."""
-        return f"{SCHEMES[self.client]}:{self.package}"
+        """As a request: `pypi:numpy`, `pypi-sdist:horovod`."""
+        return f"{PREFIXES.get(self.client, self.client)}:{self.package}"
 
     @property
     def where(self) -> str:
@@ -163,6 +164,8 @@ def _ask_pip(
     settings: Settings, wanted: dict[Place, Source]
 ) -> dict[Place, Outdated | DownloadError | None]:
     stop = Event()
+    with scratch(settings.sources, ".ask-") as folder:
+        allowed = pip_constraints(folder, stop) if wanted else {}
 
     def ask(place: Place) -> Outdated | DownloadError | None:
         sdist = place.client == "pypi-sdist"
@@ -172,7 +175,12 @@ def _ask_pip(
                 versions = pip_versions(place.package, folder, stop, sdist=sdist, target=target)
         except DownloadError as error:
             return error
-        fitting = [v for v in versions if (Version(v).local or "") == place.local]
+        specifier = allowed.get(canonicalize_name(place.package), SpecifierSet())
+        fitting = [
+            v
+            for v in versions
+            if (Version(v).local or "") == place.local and specifier.contains(v, prereleases=True)
+        ]
         newest = max(fitting, key=Version, default="")
         locked = wanted[place].version
         outdated = newest and _is_newer(place, newest, locked)
