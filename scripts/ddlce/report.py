@@ -116,7 +116,7 @@ def make_side(settings: Settings, plan: Plan, env: str) -> Side:
         absent=plan.absent,
         env=len(lock.packages) if lock else None,
         env_size=sum(package.size for package in lock.packages) if lock else 0,
-        smoke=_read_smoke(settings, lock) if lock else None,
+        smoke=read_smoke(settings, lock) if lock else None,
     )
 
 
@@ -187,7 +187,12 @@ def _cells(side: Side, name: str) -> str:
     return f"{package.version}{noarch} | {package.size / 1e6:.1f} | {seconds} | {package.tests}"
 
 
-def _read_smoke(settings: Settings, lock: EnvLock) -> Smoke | None:
+def read_smoke(settings: Settings, lock: EnvLock) -> Smoke | None:
+    """The smoke suite's last run in the release of a lock, under the root; None where it has none.
+
+    Raises:
+        ValueError: the report is damaged.
+    """
     prefix = Layout(settings.root).prefix(lock.env, lock.release, lock.digest)
     path = Layout(settings.root).reports(prefix) / "report.json"
     if not path.is_file():

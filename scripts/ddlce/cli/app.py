@@ -62,6 +62,7 @@ COMMANDS = (
     "smoke",
     "report",
     "catalogue",
+    "release",
     "all",
 )
 
