@@ -1,4 +1,4 @@
-"""The tests of ddl-jax, on the environment of research: real ranks, and JAX as it is."""
+"""The tests of ddl-jax, and of Keras on JAX, on the environment of research."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ def release() -> Path:
 
 def test_the_recipe_s_tests_pass(release: Path, tmp_path: Path) -> None:
     run_suite(release, FOLDER, tmp_path, "-m", "not slow")
+
+
+@pytest.mark.parametrize(
+    ("folder", "file"),
+    [("ddl-tensorflow/tests", "test_backends.py"), ("horovod/tests", "test_horovod_keras.py")],
+)
+def test_keras_on_jax(release: Path, tmp_path: Path, folder: str, file: str) -> None:
+    run_suite(release, folder, tmp_path, file, "-m", "not slow", "-k", "jax")
 
 
 @pytest.mark.slow
