@@ -41,6 +41,7 @@ def write_wheel(tree: Path, folder: Path) -> Path:
             own_python("-m", "pip", "wheel", "--quiet", *options, str(source)),
             env={**environ, "SOURCE_DATE_EPOCH": EPOCH, "PIP_CONFIG_FILE": "/dev/null"},
             cwd=made,
+            umask=0o022,
             capture_output=True,
             text=True,
             check=False,
