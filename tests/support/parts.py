@@ -80,3 +80,45 @@ PARTS: dict[str, tuple[str, ...]] = {
             "overlay_*",
             "package_cache",
             "release",
+            "publish*",
+            "sbom*",
+            "serve*",
+            "several_admins",
+            "signed*",
+            "stock_conda",
+            "trust*",
+            "user_path",
+            "userlands",
+            "glibcnames",
+            "wanted_packages",
+        ),
+    ),
+}
+
+#: The tests of recipes, which one file runs: the beginning of a recipe's name → part.
+RECIPES = {
+    "lms-": "lms",
+    "ddl-": "frameworks",
+    "horovod": "frameworks",
+    "private-caches": "frameworks",
+}
+RECIPES_FILE = "recipe_tests_built"
+
+NAMES = (*PARTS, "lms")
+
+
+def part_of(test: str) -> str | None:
+    """The part that a test belongs to.
+
+    Args:
+        test: pytest's name of it, `tests/unit/test_plan.py::test_x[case]`, or of its file.
+    """
+    file, _, case = test.partition("::")
+    name = PurePosixPath(file).stem.removeprefix("test_")
+    if name == RECIPES_FILE:
+        recipe = case.partition("[")[2]
+        return next((part for start, part in RECIPES.items() if recipe.startswith(start)), "ddl")
+    for part, patterns in PARTS.items():
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            return part
+    return None
