@@ -38,7 +38,15 @@ CASES = ("gpt-4096", "resnet-50", "resnet-152", "unet-3d")
 SHARE, FITS = 0.90, 0.98  # of R(M); of plain, when everything fits
 SAVE_ON_CPU, ASYNC, AGAIN = 1.5, 1.15, 1.0  # times the throughput of each
 #: Shares of in-core's speed to keep where single operations are repeated, as reached.
-REPEATED = {("gpt-4096", 2): 0.97, ("gpt-4096", 4): 0.92, ("resnet-50", 2): 0.90}
+REPEATED = {
+    ("gpt-4096", 2): 0.97,
+    ("gpt-4096", 4): 0.92,
+    ("resnet-50", 1.5): 0.94,
+    ("resnet-50", 2): 0.90,
+    ("resnet-50", 4): 0.75,
+    ("unet-3d", 1.5): 0.93,
+    ("unet-3d", 2): 0.53,
+}
 MIXED = 0.99  # of the better of LMS and, where that fits, checkpointing
 REACH = 4.9  # times the batch of in-core, ResNet-50
 GIB = 1 << 30
