@@ -25,11 +25,11 @@ from torchft.coordination import LighthouseServer  # noqa: E402
 
 REPLICA = Path(__file__).with_name("torchft_replica.py")
 COLLECTIVES = sorted(groups._COLLECTIVE_TO_FUNC)
-#: Of the manager's tests those on CPUs, which take torchft's group over Gloo.
+#: Of the manager's tests those on CPUs, which take torchft's group over Gloo, and lose no replica.
 LIVES = sorted(
     name
     for name in dir(life.ManagerIntegTest)
-    if name.startswith("test_") and "torchcomms" not in name and "manager_allreduce" not in name
+    if name.startswith(("test_ddp_healthy", "test_quorum")) and "torchcomms" not in name
 )
 #: Each of torchft's tests knows the errors of Gloo and NCCL alone.
 OUR_WORDS = "has died|has ended|gave up|aborted|did not arrive|no answer within|unusable"
@@ -51,7 +51,8 @@ class Several(groups.MultiPgBaseTest):  # type: ignore[misc] # torchft's are Any
                 self._run_parallel(name)
 
     def test_the_others_go_on_after_each(self) -> None:
-        for name in COLLECTIVES:
+        # Rank 2 has no part in send/recv, and is lost before the others have had theirs.
+        for name in set(COLLECTIVES) - {"send/recv"}:
             with self.subTest(name):
                 self._run_with_resiliency(name)
 
