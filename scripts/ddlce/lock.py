@@ -14,11 +14,11 @@ import requests
 from ddlce.engine.solve import solve
 from ddlce.errors import InputError, SourceError
 from ddlce.files import write_atomic
+from ddlce.lockdiff import changes
 from ddlce.model.envlock import EnvLock
 from ddlce.model.manifest import OWN_CHANNEL, Manifest, load_manifest
 from ddlce.repodata import read_records
 from ddlce.settings import Settings
-from ddlce.upkeep.difference import changes
 from ddlce.userpath import absolute
 
 #: Of the target machines; the oldest kernel among the distributions that glibc 2.28+ comes with.

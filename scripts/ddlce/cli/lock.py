@@ -79,8 +79,8 @@ def diff(
 
     Versions, licences, sizes, ABI pins, and what users will notice.
     """
+    from ddlce.lockdiff import compare
     from ddlce.upkeep.changes import to_json, to_markdown
-    from ddlce.upkeep.difference import compare
 
     settings = load_settings(root)
     found = compare(_read(settings, old), _read(settings, new))

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
+from ddlce.lockdiff import Change, Difference
 from ddlce.model.envlock import EnvLock, LockedPackage
-from ddlce.upkeep.difference import Change, Difference
 
 #: How messages call what a machine must have.
 VIRTUAL = {"__glibc": "glibc", "__cuda": "a driver for CUDA", "__linux": "Linux"}
