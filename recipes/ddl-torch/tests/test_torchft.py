@@ -20,16 +20,19 @@ groups: Any = pytest.importorskip(
 life: Any = pytest.importorskip("torchft.manager_integ_test")
 
 import torch.distributed as dist  # noqa: E402
-from ddl_torch.torchft import ProcessGroupDDL  # noqa: E402
+from ddl_torch.torchft import DistributedDataParallel, ProcessGroupDDL  # noqa: E402
 from torchft.coordination import LighthouseServer  # noqa: E402
 
 REPLICA = Path(__file__).with_name("torchft_replica.py")
 COLLECTIVES = sorted(groups._COLLECTIVE_TO_FUNC)
-#: Of the manager's tests those on CPUs, which take torchft's group over Gloo, and lose no replica.
+#: Of the manager's tests those on CPUs, which take torchft's group over Gloo.
 LIVES = sorted(
     name
     for name in dir(life.ManagerIntegTest)
-    if name.startswith(("test_ddp_healthy", "test_quorum")) and "torchcomms" not in name
+    if name.startswith("test_")
+    and callable(getattr(life.ManagerIntegTest, name))
+    and "torchcomms" not in name
+    and "manager_allreduce" not in name
 )
 #: Each of torchft's tests knows the errors of Gloo and NCCL alone.
 OUR_WORDS = "has died|has ended|gave up|aborted|did not arrive|no answer within|unusable"
@@ -70,6 +73,7 @@ def test_all_calls_of_one_rank() -> None:
 @pytest.mark.parametrize("name", LIVES)
 def test_torchfts_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(life, "ProcessGroupGloo", ProcessGroupDDL)
+    monkeypatch.setattr(life, "DistributedDataParallel", DistributedDataParallel)
     result = unittest.TestResult()
     life.ManagerIntegTest(name).run(result)
     assert not result.failures + result.errors, result.failures + result.errors
@@ -95,7 +99,10 @@ class Replica:
 
     def wait_for(self, replicas: int) -> int:
         """The first step to come with that many replicas."""
-        return next(step for step, count, _ in self.steps() if count == replicas)
+        for step, count, _ in self.steps():
+            if count == replicas:
+                return step
+        raise AssertionError("the replica has ended")
 
 
 def test_a_training_goes_on_when_a_replica_is_killed_and_comes_back() -> None:

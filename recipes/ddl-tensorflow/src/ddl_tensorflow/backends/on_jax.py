@@ -6,7 +6,9 @@ Each rank is a JAX of its own. Where `keras.distribution` spreads a model over t
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import ddl
@@ -27,11 +29,35 @@ __all__ = [
 
 
 def participants() -> int:
-    """Start ddl; the number of ranks, or 1 where they are one JAX."""
-    if keras.distribution.distribution() is not None or jax.distributed.is_initialized():
+    """Start ddl; the number of ranks, or 1 where they are one JAX.
+
+    Raises:
+        RuntimeError: a distribution spreads the model over this process's devices alone.
+    """
+    is_spread = keras.distribution.distribution() is not None
+    is_joined = jax.distributed.is_initialized()
+    if is_joined and not is_spread:
+        _warn_once()
+    if is_joined:
         return 1
     ddl.init()
+    if is_spread and ddl.size() > 1:
+        raise RuntimeError(
+            "ddl: keras.distribution spreads the model over the devices of this process alone, so "
+            "each rank would train for itself; call jax.distributed.initialize() before, or set no "
+            "distribution"
+        )
     return ddl.size()
+
+
+@cache
+def _warn_once() -> None:
+    warnings.warn(
+        "ddl: jax.distributed.initialize() has made one JAX of all ranks, and no distribution of Keras "
+        "spreads the model: its gradients are not averaged. Set a distribution, or leave "
+        "initialize() out.",
+        stacklevel=2,
+    )
 
 
 def average(grads: Sequence[Any], _variables: Sequence[Any], _name: str) -> list[Any]:

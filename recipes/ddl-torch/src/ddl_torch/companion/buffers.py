@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -60,8 +59,9 @@ class Buffers:
 
 def mapped(file: int, nbytes: int) -> torch.Tensor:
     """The bytes of that file, which stay when it is closed."""
-    memory: Any = mmap.mmap(file, nbytes)
-    return torch.frombuffer(memory, dtype=torch.uint8)
+    # mmap of Python would keep a descriptor for each.
+    path = f"/proc/self/fd/{file}"
+    return torch.from_file(path, shared=True, size=nbytes, dtype=torch.uint8)
 
 
 def tensor_at(memory: torch.Tensor, place: Place) -> torch.Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ddl_torch.companion.buffers import Buffers
-from ddl_torch.companion.messages import READY, Answer, Begin, Buffer, Call, Place
+from ddl_torch.companion.messages import READY, SIGNALS, Answer, Begin, Buffer, Call, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,18 +38,23 @@ class Companion:
 
     def __init__(self) -> None:
         ours, theirs = Pipe()
-        self._orders = ours
+        self._orders, self._owner = ours, os.getpid()
         environment = {n: v for n, v in os.environ.items() if not n.startswith(_LAUNCHERS)}
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         # -P: nothing of the current folder is loaded.
         words = [sys.executable, *flags, "-P", "-m", "ddl_torch.companion.process"]
-        with theirs:
-            self._process = subprocess.Popen(
-                [*words, str(theirs.fileno()), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env=environment,
-            )
+        # It begins with these held back, since it imports torch before it can ignore them.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [*words, str(theirs.fileno()), str(self._owner)],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    env=environment,
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def begin(self, order: Begin) -> Group:
         """Become a rank of a new group; the group before ends. `Group.wait` waits for the others.
@@ -72,7 +79,12 @@ class Companion:
             self._orders.recv()
 
     def end(self) -> None:
-        """End the process, and the group with it."""
+        """End the process, and the group with it; nothing in a process that this one has forked."""
+        if os.getpid() != self._owner:
+            return
+        with contextlib.suppress(OSError):  # others that were forked may hold our end, too
+            with socket.socket(fileno=os.dup(self._orders.fileno())) as end:
+                end.shutdown(socket.SHUT_RDWR)
         self._orders.close()
         self._process.wait()
 
@@ -120,23 +132,30 @@ class Group:
     ) -> torch.futures.Future[list[torch.Tensor]]:
         """Have the group carry out an operation: its future, with the tensors `written`.
 
+        In a group that has failed, the future has the error. It is not raised: torchft 0.2 would
+        go on with a work that its DistributedDataParallel does not know.
+
         Args:
             name: of the method of torch's ProcessGroup.
             arguments: as it takes them; tensors may be in lists, and in lists of lists.
             written: the tensors among them that it fills.
             read: those that it reads; one may be in both.
-
-        Raises:
-            CompanionError: the group has failed, or has been ended.
         """
         done: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
         with self._lock:
             if self.error:
-                raise self.error
+                done.set_exception(self.error)
+                return done
             places: dict[int, Place] = {}
-            for tensor in (*read, *written):
-                if id(tensor) not in places:
-                    places[id(tensor)] = self._buffers.take(tensor)
+            try:
+                for tensor in (*read, *written):
+                    if id(tensor) not in places:
+                        places[id(tensor)] = self._buffers.take(tensor)
+            except OSError as error:
+                self._give_back(places)
+                self.error = CompanionError(f"{name}: no memory to share: {error.strerror}")
+                done.set_exception(self.error)
+                return done
             for tensor in read:
                 self._buffers.at(places[id(tensor)]).copy_(tensor.detach())
             self._calls += 1
@@ -145,14 +164,20 @@ class Group:
             def fill() -> list[torch.Tensor]:
                 for tensor in written:
                     tensor.detach().copy_(self._buffers.at(places[id(tensor)]))
-                with self._lock:
-                    for place in places.values():
-                        self._buffers.give_back(place)
+                give_back()
                 return written
 
-            self._expect(number, done, fill)
+            def give_back() -> None:
+                with self._lock:
+                    self._give_back(places)
+
+            self._expect(number, done, fill, give_back)
             self._send(Call(number, name, _packed(arguments, places)))
         return done
+
+    def _give_back(self, places: dict[int, Place]) -> None:
+        for place in places.values():
+            self._buffers.give_back(place)
 
     def fail(self, why: str) -> None:
         """Let all operations fail, those under way and those to come."""
@@ -167,6 +192,7 @@ class Group:
         number: int,
         done: torch.futures.Future[Any],
         result: Callable[[], Any] = lambda: None,
+        refused: Callable[[], None] = lambda: None,
     ) -> None:
         def end(error: Exception | None) -> None:
             if error is None:
@@ -175,6 +201,8 @@ class Group:
                 except Exception as own:
                     done.set_exception(own)
             else:
+                if not isinstance(error, CompanionError):  # the companion has ended this call, too
+                    refused()
                 done.set_exception(error)
 
         self._pending[number] = end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,23 @@ class CompanionWork(dist._Work):
         self._done.wait()
         return True
 
+    def is_completed(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._done.done()
+
+    def is_success(self) -> bool:
+        """Whether it has ended well."""
+        return self._done.done() and self.exception() is None
+
+    def exception(self) -> Exception | None:
+        """Its failure, once it has ended."""
+        if self._done.done():
+            try:
+                self._done.value()
+            except Exception as error:
+                return error
+        return None
+
     def get_future(self) -> torch.futures.Future[Any]:
         """Its future, with the tensors that it has filled."""
         return self._done
@@ -56,7 +74,7 @@ class CompanionGroup:
         self._timeout = timeout
         self._size = 1
         self._changing = threading.Lock()
-        self._companion = Companion()  # it loads torch while the program begins
+        self._begin_companion()  # it loads torch while the program begins
         self._group: Group | None = None
 
     def configure(
@@ -86,7 +104,7 @@ class CompanionGroup:
                 self._group = self._companion.begin(order)
             except CompanionError:  # somebody has killed it
                 self._companion.end()
-                self._companion = Companion()
+                self._begin_companion()
                 self._group = self._companion.begin(order)
             self._size = world_size
             group = self._group
@@ -103,9 +121,10 @@ class CompanionGroup:
         """As `abort`. The companion stays for the next `configure`, and ends with this object."""
         self.abort()
 
-    def __del__(self) -> None:
-        if companion := getattr(self, "_companion", None):
-            companion.end()
+    def _begin_companion(self) -> None:
+        self._companion = Companion()
+        # Not __del__: in a cycle, as an error's traceback makes one, it comes after the socket's.
+        weakref.finalize(self, Companion.end, self._companion).atexit = False
 
     def _fail(self) -> None:
         if self._group:  # it stays, for it has the error
@@ -135,7 +154,10 @@ class CompanionGroup:
         for tensor in (*written, *read):
             if tensor.device.type != "cpu":
                 raise ValueError(f"{name}: the tensor is on {tensor.device}; give CPU tensors")
-        return CompanionWork(self._group.call(name, arguments, written, read))
+        return self._work(self._group.call(name, arguments, written, read))
+
+    def _work(self, done: torch.futures.Future[Any]) -> CompanionWork:
+        return CompanionWork(done)
 
     def _options(self, given: Any, kind: type) -> Options:
         """What torch was given, which may be a reduction alone, with a timeout."""

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import torch
+
+#: A launcher's signals to a rank reach its group of processes. They are the rank's to answer, and
+#: must not end what its last step needs.
+SIGNALS = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU),
+)
 
 READY = 0  # the number of the answer to a `Begin`; calls have numbers from 1
 

@@ -26,7 +26,7 @@ import torch.distributed as dist
 from ddl.launch import sweep
 
 from ddl_torch.companion.buffers import mapped, tensor_at
-from ddl_torch.companion.messages import READY, Answer, Begin, Buffer, Call, Options, Place
+from ddl_torch.companion.messages import READY, SIGNALS, Answer, Begin, Buffer, Call, Options, Place
 
 _PR_SET_PDEATHSIG = 1
 
@@ -38,7 +38,9 @@ def main() -> None:
     from ddl_torch import _backend  # noqa: F401
 
     orders, rank, begun = Connection(int(sys.argv[1])), int(sys.argv[2]), time.time()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, for the rank
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # `client.py` has started us so
     watched = select.poll()
     watched.register(orders.fileno(), select.POLLIN)
     ours = [orders.fileno()]
@@ -54,15 +56,15 @@ def main() -> None:
         ready = [number for number, _ in watched.poll(pause)]
         if orders.fileno() not in ready:
             continue
-        try:
+        try:  # the rank may end at any word
             order = orders.recv()
+            member = _end(member, begun)
+            if isinstance(order, Begin):
+                member = _begin(order, reduction.recv_handle(orders), ours)
+            else:  # it waits until the member has ended
+                orders.send(None)
         except (EOFError, OSError):
             break
-        member = _end(member, begun)
-        if isinstance(order, Begin):
-            member = _begin(order, reduction.recv_handle(orders), ours)
-        else:  # it waits until the member has ended
-            orders.send(None)
     _end(member, begun)
 
 

@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,17 +30,17 @@ reference = id
 Reduce = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
 
 
-def _import_ddl() -> None:
+def _import_ddl() -> Any:
     """Import ddl as a library alone: under `ddlrun` it would have all optimizers average."""
     options = os.environ.pop("DDL_OPTIONS", None)
     try:
-        import ddl  # noqa: F401
+        return importlib.import_module("ddl")
     finally:
         if options is not None:
             os.environ["DDL_OPTIONS"] = options
 
 
-_import_ddl()
+ddl = _import_ddl()
 
 
 def _reduce(arrays: Any, op: str, process_set: Any) -> Any:
@@ -50,6 +51,13 @@ def _reduce(arrays: Any, op: str, process_set: Any) -> Any:
             "Horovod reduces gradients of Keras models on JAX by the package ddl-jax, which is not "
             "installed; install it: conda install ddl-jax"
         ) from None
+    ddl.init()
+    if (ddl.rank(), ddl.size()) != (hvd.rank(), hvd.size()):
+        raise RuntimeError(
+            f"Horovod: Keras on JAX reduces by ddl, which has {ddl.size()} ranks where Horovod has "
+            f"{hvd.size()}: without MPI, as under horovodrun --gloo and in elastic jobs, each rank "
+            "would train alone; start the job by ddlrun, or by horovodrun without --gloo"
+        )
     ranks = process_set.ranks if process_set.process_set_id else None
     return allreduce(arrays, op, ranks)
 

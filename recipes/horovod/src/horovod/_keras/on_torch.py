@@ -51,9 +51,11 @@ def make_allreduce_grads(
         there = [i for i, grad in enumerate(grads) if grad is not None]
         small = {i: compression.compress(grads[i].detach()) for i in there}
         under_way = []
-        for number, group in enumerate(positions(groups, variables, there)):
+        for group in positions(groups, variables, there):
             tensors = [small[i][0] for i in group]
-            handle = hvd.grouped_allreduce_async(tensors, name=f"{name}.{number}", **options)
+            # Named by a variable's place: where one rank alone has no gradient, the others' stalls
+            # and is named, and meets no other variable's.
+            handle = hvd.grouped_allreduce_async(tensors, name=f"{name}.{group[0]}", **options)
             under_way.append((group, handle))
         for group, handle in under_way:
             for i, reduced in zip(group, hvd.synchronize(handle), strict=True):

@@ -49,7 +49,10 @@ def common_address(addresses: list[str], hosts: list[str]) -> str:
         HostError: there is none.
     """
     script = shlex.join([sys.executable, "-I", "-S", "-c", REACHED, *addresses])
-    reached = {answer.host: set(answer.output.split()) for answer in ask(hosts, script)}
+    # A host's shell may say more than the script does.
+    reached = {
+        answer.host: set(answer.output.split()) & set(addresses) for answer in ask(hosts, script)
+    }
     for address in addresses:
         if all(address in some for some in reached.values() if some):
             return address
