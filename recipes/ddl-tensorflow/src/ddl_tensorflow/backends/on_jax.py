@@ -53,7 +53,7 @@ def participants() -> int:
 @cache
 def _warn_once() -> None:
     warnings.warn(
-        "ddl: jax.distributed.initialize() has made one JAX of all ranks, and no distribution of Keras "
+        "ddl: jax.distributed.initialize() has made one JAX of all ranks, and no distribution "
         "spreads the model: its gradients are not averaged. Set a distribution, or leave "
         "initialize() out.",
         stacklevel=2,
