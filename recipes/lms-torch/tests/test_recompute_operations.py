@@ -11,6 +11,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from lms.operations.recipe import Given, Operation, Recipe, Value, View
+from lms.operations.table import numerics
 from lms.planning.recompute_operations import with_repeated
 from lms.planning.trace import PackKey, Recomputation, Trace, TracedBlock
 from models import SLOW_BUS, Run, Step, batch, equal, mlp_step, train
@@ -184,12 +186,16 @@ def _add_to_data(shift: nn.Parameter) -> None:
     shift.data.mul_(1.5)
 
 
+def _assign_data(shift: nn.Parameter) -> None:
+    shift.data = shift.data * 1.5
+
+
 def _add_unseen(shift: nn.Parameter) -> None:
     with _disable_current_modes():
         _add(shift)
 
 
-@pytest.mark.parametrize("change", [_add, _add_to_data])
+@pytest.mark.parametrize("change", [_add, _add_to_data, _assign_data])
 def test_a_change_of_what_others_are_made_from_comes_after_them(
     change: Callable[[nn.Parameter], None],
 ) -> None:
@@ -230,6 +236,84 @@ def test_other_settings_in_backward_are_an_error() -> None:
             run(step_with_other_threads, limit)
     finally:
         torch.set_num_threads(threads)
+
+
+def test_onednn_off_in_forward_only_is_an_error() -> None:
+    def make() -> tuple[nn.Module, Step]:
+        model, data = mlp_step()[0], batch()
+
+        def step() -> Tensor:
+            with torch.backends.mkldnn.flags(enabled=False):  # type: ignore[no-untyped-call]
+                loss = model(data).square().mean()
+            loss.backward()
+            return loss.detach()
+
+        return model, step
+
+    limit = int(0.6 * max(run(make).peaks))
+    with pytest.raises(lms.LMSError, match=r"a setting of torch\.backends"):
+        run(make, limit)
+
+
+def test_the_newer_names_of_precisions_may_be_used() -> None:
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    try:
+        assert "tf32" in numerics()
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+
+
+def test_autocast_in_backward_does_not_change_what_is_repeated() -> None:
+    matrix, device = torch.rand(8, 8), lms.SimulatedDevice("1GiB")
+    view = View(0, matrix.dtype, (8, 8), (8, 1), 0)
+    product = Operation(0, torch.ops.aten.mm.default, (view, view), {}, [Value(0, 0)], [])
+    product.results = (1,)
+    recipe = Recipe(device, 1, [product], {}, {0: Given(matrix, matrix._version, matrix)})
+    with torch.autocast("cpu", torch.bfloat16):
+        again = recipe.run(matrix)
+    assert torch.equal(again, (matrix @ matrix).flatten())
+
+
+def test_tensors_of_inference_mode_may_be_used() -> None:
+    with torch.inference_mode():
+        shift = torch.ones(64)
+
+    def make() -> tuple[nn.Module, Step]:
+        model, data = mlp_step()[0], batch()
+
+        def step() -> Tensor:
+            loss = (model(data) + shift).square().mean()
+            loss.backward()
+            return loss.detach()
+
+        return model, step
+
+    plain = run(make)
+    assert equal(plain, run(make, int(0.6 * max(plain.peaks))))
+
+
+def test_a_change_after_lms_was_switched_off_comes_after_what_is_repeated() -> None:
+    found, peak = list[list[Tensor]](), 0
+    for limited in (False, True):
+        torch.manual_seed(0)
+        model, data, device = Shifted(), batch(2048), lms.SimulatedDevice("64GiB", SLOW_BUS)
+        limit = int(0.7 * peak) if limited else 1 << 34
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with device:
+            with lms.LMS(limit, smallest=1024, device=device, recompute_operations=True) as support:
+                for _ in range(4):
+                    optimizer.zero_grad()
+                    model(data).square().mean().backward()
+                    optimizer.step()
+                optimizer.zero_grad()
+                loss = model(data).square().mean()
+                assert support.report().operations > 0 or not limited
+            model.shift.data.mul_(1.5)
+            loss.backward()
+        found.append([p.grad for p in model.parameters() if p.grad is not None])
+        peak = device.highest
+    assert all(map(torch.equal, *found))
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))

@@ -110,6 +110,8 @@ class LMS:
         self.engine.layers.detach()
         if isinstance(error, torch.OutOfMemoryError) and self.engine.learning:
             raise self.engine.no_plan_after(error) from error
+        if error is None and self.engine.operations is not None:
+            self.engine.operations.restore_all()
 
     def report(self) -> Report:
         """The plan that LMS has made, and measurements.

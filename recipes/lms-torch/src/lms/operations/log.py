@@ -101,6 +101,10 @@ class OperationLog(TorchDispatchMode):
             if not blocks:
                 del self._dependent[address]
 
+    def restore_all(self) -> None:
+        """Computes all that was dropped: changes are not seen any more."""
+        self._restore(list(self._dropped))
+
     def event(self) -> None:
         """Backward has saved or used a tensor: it needs values as they are now."""
         self._last_event = self._operations
@@ -214,8 +218,11 @@ class OperationLog(TorchDispatchMode):
         if found is None:
             found = self._add(tensor.untyped_storage(), None)
             lasting = isinstance(tensor, torch.nn.Parameter) or found.nbytes < self._smallest
-            if lasting and tensor.grad_fn is None and paged_parameter_in(tensor) is None:
-                found.given = Given(tensor, tensor._version)
+            # A tensor of inference mode has no version.
+            lasting = lasting and tensor.grad_fn is None and not tensor.is_inference()
+            if lasting and paged_parameter_in(tensor) is None:
+                with self._device.aside(), self.aside():
+                    found.given = Given(tensor, tensor._version, tensor.detach())
         return found
 
     def _view(self, tensor: torch.Tensor) -> View:

@@ -104,10 +104,14 @@ class Repeater(Protocol):
 
 
 class Given(NamedTuple):
-    """A tensor from before the iteration: a parameter, or a small one. `version` is from then."""
+    """A tensor from before the iteration: a parameter, or a small one.
+
+    `version` is from then, and so is the memory of `view`: `tensor` may be given other data.
+    """
 
     tensor: torch.Tensor
     version: int
+    view: torch.Tensor
 
 
 class Recipe:
@@ -152,10 +156,11 @@ class Recipe:
                 "forward and backward, so LMS cannot compute again what backward needs to the "
                 "bit; change it between two steps, or switch LMS on without recompute_operations"
             )
-        known = {storage: given.tensor for storage, given in self.given.items()}
+        known = {storage: given.view for storage, given in self.given.items()}
         known |= {storage: block.ready() for storage, block in self.blocks.items()}
         last = {v.storage: op.index for op in self.operations for v in op.reads}
-        with self._device.computing():
+        # Operations were seen below autocast, which may be on in backward.
+        with self._device.computing(), torch._C._DisableAutocast():
             for operation in self.operations:
                 operation.repeat(known)
                 for storage in {*last, *operation.results}:

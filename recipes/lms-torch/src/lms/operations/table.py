@@ -31,6 +31,8 @@ _NORMALISATIONS = frozenset(
 )
 #: Arguments of theirs that hold the running statistics.
 STATISTICS = (3, 4)
+#: The libraries and operations that multiply with a precision of their own.
+_PRECISIONS = (("cuda", "matmul"), ("cuda", "conv"), ("mkldnn", "matmul"), ("mkldnn", "conv"))
 
 
 def is_seeded(operation: Any) -> bool:
@@ -61,10 +63,13 @@ def is_repeatable(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 def numerics() -> tuple[object, ...]:
     """The settings of torch's that results depend on; that of the CPU first."""
     cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    # `allow_tf32` raises where a program has set `fp32_precision`; that tells of either.
+    precision = torch._C._get_fp32_precision_getter
     return (
-        *(torch.get_num_threads(), cuda.allow_tf32, cuda.allow_fp16_reduced_precision_reduction),
-        *(cuda.allow_bf16_reduced_precision_reduction, cudnn.allow_tf32, cudnn.enabled),
-        *(cudnn.benchmark, cudnn.deterministic),
+        *(torch.get_num_threads(), cuda.allow_fp16_reduced_precision_reduction),
+        *(cuda.allow_bf16_reduced_precision_reduction, cudnn.enabled),
+        *(cudnn.benchmark, cudnn.deterministic, torch._C._get_mkldnn_enabled()),
+        *(precision(*place) for place in _PRECISIONS),
         torch.are_deterministic_algorithms_enabled(),
     )
 
