@@ -24,7 +24,8 @@ inline std::string describe(const std::vector<Peer>& peers, const std::vector<in
   constexpr std::size_t kMostNamed = 16;  // of a large job, not more than one can read
   std::string text;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (i == kMostNamed) return text + " and " + std::to_string(ranks.size() - kMostNamed) + " more";
+    if (i == kMostNamed)
+      return text + " and " + std::to_string(ranks.size() - kMostNamed) + " more";
     const int rank = ranks[i];
     text += text.empty() ? "" : ", ";
     text += rank < 0 ? "some rank of the group" : peers[rank].describe();

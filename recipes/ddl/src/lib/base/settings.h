@@ -52,8 +52,9 @@ struct Settings {
 Settings parse_settings(const std::string& options);
 
 // The timeout of a rank with these DDL_OPTIONS and, if it has one, this DDL_TIMEOUT. It is the
-// default where they are wrong, as the rank itself will say. `peer_timeout` of launch/run.py reads the
-// same words for ddlrun: what is taken here is taken there, and tests/ranks/test_launchers.py has it.
+// default where they are wrong, as the rank itself will say. `peer_timeout` of launch/run.py reads
+// the same words for ddlrun: what is taken here is taken there, and tests/ranks/test_launchers.py
+// has it.
 double timeout_of(const std::string& options, const std::optional<std::string>& variable);
 
 // The schedule that a word for -schedule means. Throws DDL_ERROR_ARGUMENT on others.
