@@ -163,7 +163,9 @@ def test_the_others_go_on_without_a_stopped_rank(begin: Begin) -> None:
 def test_a_companion_that_is_killed_is_made_anew(begin: Begin) -> None:
     ranks = begin(2)
     assert ask_all(ranks, "meet first # %") == ["2 met"] * 2
+    companions = descendants(ranks[1].process.pid)
     os.kill(int(ranks[1].ask("companion")), signal.SIGKILL)
+    wait_until(lambda: not any(is_alive(one) for one in companions))  # its member ends with it
     answers = ask_all(ranks, "add # 10")
     assert answers[0].startswith("CompanionError: ddl: rank 1 (host ")
     assert answers[1] == "CompanionError: the process that communicates for this rank has ended"
