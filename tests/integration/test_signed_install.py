@@ -158,7 +158,7 @@ def test_keys_are_made_and_used_by_commands(site: Site, tmp_path: Path) -> None:
     said = site.ok("keys", "root", *roles, "--sign", keys / "anna")
     assert said.strip() == f"{metadata}/root.draft.json: 1 more signature is missing"
     said = site.ok("keys", "cosign", "--sign", keys / "ben")
-    assert said.startswith(f"{metadata}/1.root.json: expires 20")
+    assert said.splitlines()[-1].startswith(f"{metadata}/1.root.json: expires 20")
     bundle = tmp_path / "mini.run"
     bundle.write_text("a bundle\n")
     assert "there is no such file" in site.fails(
