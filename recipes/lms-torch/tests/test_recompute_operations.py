@@ -186,6 +186,29 @@ def _add_to_data(shift: nn.Parameter) -> None:
     shift.data.mul_(1.5)
 
 
+class Counting(Shifted):
+    """The shift also grows in forward, after its first use."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, 64) to the same."""
+        x = torch.tanh(self.linear[0](x) + self.shift)
+        with torch.no_grad():
+            self.shift.add_(0.25)
+        return super().forward(x)
+
+
+def test_a_change_within_forward_before_the_use_is_no_error() -> None:
+    def make() -> tuple[nn.Module, Step]:
+        torch.manual_seed(0)
+        return _stepping(Counting(), batch(2048))
+
+    plain = run(make)
+    done = run(make, int(0.7 * max(plain.peaks)))
+    assert equal(plain, done)
+    assert done.report is not None
+    assert done.report.operations > 0
+
+
 def _assign_data(shift: nn.Parameter) -> None:
     shift.data = shift.data * 1.5
 

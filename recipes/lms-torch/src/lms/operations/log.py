@@ -188,19 +188,20 @@ class OperationLog(TorchDispatchMode):
         inputs = {_address(tensor) for tensor in given if _is_known_kind(tensor)}
         for address in {_address(tensor) for tensor in changed if _is_known_kind(tensor)}:
             if address in self._storages:
-                known = operation if operation and operation.changed else None
-                self._storages[address].makers.append(known)
-                self._storages[address].changed.append(self._operations)
+                storage = self._storages[address]
+                storage.makers.append(operation if operation and operation.changed else None)
+                storage.changed.append(self._operations)
+                if storage.given is not None:  # autograd counts the change after this
+                    storage.given = storage.given._replace(version=None)
         numbers = list[int]()
         for tensor in made:
             if not _is_known_kind(tensor):
                 numbers.append(-1)
-            elif _address(tensor) in inputs:
-                numbers.append(self._keep(tensor).number)
-            else:
-                found = self._storages.get(_address(tensor))
-                found = found or self._add(tensor.untyped_storage(), operation)
-                numbers.append(found.number)
+                continue
+            found = self._storages.get(_address(tensor))
+            if found is None and _address(tensor) in inputs:
+                found = self._keep(tensor)
+            numbers.append((found or self._add(tensor.untyped_storage(), operation)).number)
         if operation is not None:
             operation.results = tuple(numbers)
 
@@ -223,6 +224,8 @@ class OperationLog(TorchDispatchMode):
             if lasting and paged_parameter_in(tensor) is None:
                 with self._device.aside(), self.aside():
                     found.given = Given(tensor, tensor._version, tensor.detach())
+        elif found.given is not None and found.given.version is None:
+            found.given = found.given._replace(version=found.given.tensor._version)
         return found
 
     def _view(self, tensor: torch.Tensor) -> View:

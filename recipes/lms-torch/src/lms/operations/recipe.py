@@ -106,11 +106,12 @@ class Repeater(Protocol):
 class Given(NamedTuple):
     """A tensor from before the iteration: a parameter, or a small one.
 
-    `version` is from then, and so is the memory of `view`: `tensor` may be given other data.
+    `version` is from then, and so is the memory of `view`: `tensor` may be given other data. After
+    a change in forward, the version is None until an operation uses the tensor.
     """
 
     tensor: torch.Tensor
-    version: int
+    version: int | None
     view: torch.Tensor
 
 
