@@ -72,6 +72,21 @@ def test_remove_takes_an_old_release(site: Site) -> None:
     assert verify(site.current).ok
 
 
+def test_gc_takes_the_modulefiles_that_a_killed_one_has_left(site: Site) -> None:
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    old = site.current
+    site.ok("module", "mini")
+    site.manifest.write_text(site.manifest.read_text().replace("2026.11", "2026.12"))
+    site.ok("lock", "mini")
+    site.ok("env", "create", "mini")
+    site.ok("module", "mini")
+    remove_tree(old)  # the release is gone, and its modulefiles are there
+    site.ok("env", "gc")
+    left = [path.name for path in (site.root / "modulefiles").rglob("2026*")]
+    assert sorted(left) == ["2026.12", "2026.12.lua"]
+
+
 def test_a_candidate_leaves_with_its_modulefiles(tmp_path: Path) -> None:
     site = toy_site(tmp_path)
     site.ok("module", "mini")

@@ -30,8 +30,10 @@ def gc(
     settings = load_settings(root)
     collected = collect(settings, keep=keep, dry_run=dry_run, on_wait=say_waiting)
     if not dry_run:
-        for env in {path.parent.name for path in collected.releases}:
-            withdraw_modulefiles(Layout(settings.root), env, say_waiting)
+        layout = Layout(settings.root)
+        # Those of releases that stay, too: an earlier run may have been killed before this.
+        for env in {path.parent.name for path in (*collected.releases, *layout.releases())}:
+            withdraw_modulefiles(layout, env, say_waiting)
     found = dataclasses.asdict(collected)
     if json:
         print_json({**found, "dry_run": dry_run})
