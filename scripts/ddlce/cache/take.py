@@ -20,6 +20,7 @@ from ddlce.files import explain_os_errors, make_folder, partial_name, rename_syn
 from ddlce.locks import locked
 from ddlce.plan import Plan, Step, is_built
 from ddlce.store import Store
+from ddlce.weberror import innermost
 
 if TYPE_CHECKING:
     from securesystemslib.signer import Key
@@ -157,5 +158,6 @@ def _opened(cache: Cache, name: str) -> Iterator[Iterator[bytes] | None]:
             else:
                 yield response.iter_content(BLOCK)
     except (requests.RequestException, HTTPError) as error:
-        reason = str(error).rsplit(": ", 1)[-1].strip("')> ") or type(error).__name__
-        raise SourceError(f"{url}: {reason}", "see whether the cache's server works") from error
+        raise SourceError(
+            f"{url}: {innermost(error)}", "see whether the cache's server works"
+        ) from error

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from ddlce.dist.start import ABOUT, SITE, Application
 from ddlce.errors import MachineError
@@ -75,7 +76,7 @@ def closure(requires: list[str]) -> Iterator[importlib.metadata.Distribution]:
             wanted.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)
         ):
             continue
-        name = wanted.name.lower().replace("_", "-")
+        name = canonicalize_name(wanted.name)
         if name in seen:
             continue
         seen.add(name)

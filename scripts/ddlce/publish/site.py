@@ -7,7 +7,6 @@ listing named stays until the next run, for who has just read it.
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -212,4 +211,4 @@ def _prune(folder: Path, after: Listing, before: Sequence[Listed]) -> None:
         for one in after.releases:
             for path in (folder / one.folder).iterdir():
                 if path.name not in one.files:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                    remove_tree(path) if path.is_dir() else path.unlink()

@@ -9,6 +9,7 @@ from typing import Any
 
 from license_expression import ExpressionError
 from packageurl import PackageURL
+from packaging.utils import canonicalize_name
 
 from ddlce import jsontext
 from ddlce.licences import licensing
@@ -82,7 +83,7 @@ def of_metadata(path: str) -> Carried | None:
     found = VENDORED.fullmatch(path)
     if not found:
         return None
-    name = re.sub(r"[-_.]+", "-", found[1]).lower()
+    name = canonicalize_name(found[1])
     return Carried(name, found[2], PackageURL("pypi", None, name, found[2]).to_string(), "", path)
 
 

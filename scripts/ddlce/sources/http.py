@@ -8,6 +8,7 @@ from threading import Event
 import requests
 
 from ddlce.sources.client import Cancelled, DownloadError, OnBytes
+from ddlce.weberror import innermost
 
 CHUNK = 1 << 16
 TIMEOUT_S = 60
@@ -48,7 +49,6 @@ def http_download(url: str, target: Path, report: OnBytes, stop: Event) -> None:
 
 
 def _reason(error: requests.RequestException) -> str:
-    """requests wraps its causes three deep; the innermost sentence is what a person needs."""
     if isinstance(error, requests.Timeout):
         return f"no answer within {TIMEOUT_S} s"
-    return str(error).rsplit(": ", 1)[-1].strip("')> ") or type(error).__name__
+    return innermost(error)

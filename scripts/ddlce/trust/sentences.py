@@ -7,6 +7,8 @@ import re
 from tuf.api import exceptions as tuf
 from tuf.api.serialization import DeserializationError
 
+from ddlce.weberror import innermost
+
 #: What names a file, by which its length and hash are known.
 NAMED_BY = {"snapshot": "timestamp.json", "targets": "snapshot.json"}
 
@@ -48,5 +50,5 @@ def sentence(error: Exception, file: str) -> str:
 
 
 def _cause(error: Exception) -> str:
-    reason = getattr(error.__cause__, "strerror", None) or str(error.__cause__ or error)
-    return reason.rsplit(": ", 1)[-1].strip("')> ") or type(error).__name__
+    cause = error.__cause__ or error
+    return innermost(getattr(cause, "strerror", None) or cause)
