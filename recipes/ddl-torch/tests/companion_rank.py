@@ -5,8 +5,12 @@ Each line of its input is a word with its arguments, and each has one line for a
 
 from __future__ import annotations
 
+import os
+import resource
 import sys
+import time
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -30,12 +34,53 @@ def main() -> None:
         tensors = [torch.full((int(count),), float(value) + i) for i in range(3)]
         for work in [group.allreduce([tensor]) for tensor in tensors]:
             work.wait()
+            assert work.is_completed()
+            assert work.is_success()
         assert all(bool((tensor == tensor[0]).all()) for tensor in tensors), "unequal elements"
         return " ".join(f"{tensor[0]:g}" for tensor in tensors)
 
     def for_ever() -> str:
         while True:
             add("1", "100000")
+
+    def chain() -> str:
+        """An operation whose callback waits for another one, as a hook of DDP's does."""
+        first, second = torch.ones(10), torch.full((10,), 2.0)
+
+        def then(_done: object) -> float:
+            group.allreduce([second]).wait()
+            return float(second[0])
+
+        return str(group.allreduce([first]).get_future().then(then).wait())
+
+    def many(count: str) -> str:
+        """The descriptors that so many tensors under way take and leave."""
+        before = len([*Path("/proc/self/fd").iterdir()])
+        group.allreduce_coalesced([torch.ones(2000 * (i + 1)) for i in range(int(count))]).wait()
+        return str(len([*Path("/proc/self/fd").iterdir()]) - before)
+
+    def starved() -> str:
+        """An operation without a descriptor left for its memory."""
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        try:
+            group.allreduce([torch.ones(12_345_678)]).wait()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        return "had one"
+
+    def buffers() -> str:
+        assert group._group
+        return str(len(group._group._buffers._memory))
+
+    def leave() -> str:
+        """End the companion while a forked process lives on; that one's number."""
+        child = os.fork()
+        if not child:
+            time.sleep(600)
+            os._exit(0)
+        group._companion.end()
+        return str(child)
 
     def wrong() -> str:
         group.alltoall_base(torch.ones(3), torch.ones(3), [7], [3]).wait()
@@ -55,6 +100,11 @@ def main() -> None:
         "meet": meet,
         "add": add,
         "for_ever": for_ever,
+        "chain": chain,
+        "many": many,
+        "starved": starved,
+        "buffers": buffers,
+        "leave": leave,
         "wrong": wrong,
         "failed": failed,
         "companion": companion,

@@ -186,6 +186,62 @@ def test_a_wrong_call_is_refused_and_the_group_goes_on(begin: Begin) -> None:
     assert rank.ask("add 1 10") == "1 2 3"
 
 
+def test_refused_calls_keep_no_memory(begin: Begin) -> None:
+    (rank,) = begin(1)
+    assert rank.ask("meet first 0 1") == "1 met"
+    rank.ask("wrong")
+    before = rank.ask("buffers")
+    for _ in range(5):
+        assert rank.ask("wrong").startswith("ValueError: ")
+    assert rank.ask("buffers") == before
+
+
+def test_signals_to_the_rank_do_not_end_its_companion(begin: Begin) -> None:
+    """Launchers signal a group of processes: here the rank would save, and go on."""
+    ranks = begin(2)
+    for rank in ranks:  # they still import torch
+        os.kill(int(rank.ask("companion")), signal.SIGTERM)
+    assert ask_all(ranks, "meet first # %") == ["2 met"] * 2
+    for rank in ranks:
+        for one in descendants(rank.process.pid):
+            for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+                os.kill(one, number)
+    assert ask_all(ranks, "add # 1000") == ["1 3 5"] * 2
+
+
+def test_a_callback_may_wait_for_another_operation(begin: Begin) -> None:
+    ranks = begin(2)
+    assert ask_all(ranks, "meet first # %") == ["2 met"] * 2
+    assert ask_all(ranks, "chain") == ["4.0"] * 2
+
+
+def test_tensors_under_way_keep_no_descriptors(begin: Begin) -> None:
+    (rank,) = begin(1)
+    assert rank.ask("meet first 0 1") == "1 met"
+    assert rank.ask("many 50") == "0"
+
+
+def test_without_a_descriptor_the_group_fails_and_is_made_anew(begin: Begin) -> None:
+    (rank,) = begin(1)
+    assert rank.ask("meet first 0 1") == "1 met"
+    said = rank.ask("starved")
+    assert said == "CompanionError: allreduce: no memory to share: Too many open files"
+    assert rank.ask("failed").startswith("allreduce: no memory to share")
+    assert rank.ask("meet second 0 1") == "1 met"
+    assert rank.ask("add 1 10") == "1 2 3"
+
+
+def test_a_companion_ends_though_a_forked_process_lives_on(begin: Begin) -> None:
+    """A worker of a DataLoader has our end of the socket, too."""
+    (rank,) = begin(1)
+    assert rank.ask("meet first 0 1") == "1 met"
+    companion = int(rank.ask("companion"))
+    child = int(rank.ask("leave"))
+    assert is_alive(child)
+    assert not is_alive(companion)
+    os.kill(child, signal.SIGKILL)
+
+
 def test_ranks_that_do_not_come_are_named(begin: Begin) -> None:
     (rank,) = begin(1, seconds=1)
     assert rank.ask("meet first 0 2") == (

@@ -13,6 +13,7 @@ from multiprocessing import Pipe, reduction
 from typing import TYPE_CHECKING, Any
 
 import torch
+from ddl.launch.variables import is_foreign, is_of_a_task
 
 from ddl_torch.companion.buffers import Buffers
 from ddl_torch.companion.messages import READY, SIGNALS, Answer, Begin, Buffer, Call, Place
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 _MORE = 30.0  # seconds for a companion to start, beside those in which the ranks meet
-# The rank's own launcher speaks to the rank, not to a process of it.
-_LAUNCHERS = (
-    *("PMI_", "PMIX_", "MPI_LOCAL", "DDLRUN_", "OMPI_", "JSM_", "MV2_", "FLUX_TASK"),
-    *("SLURM_PROCID", "TORCHELASTIC_"),
-)
 
 
 class CompanionError(RuntimeError):
@@ -39,7 +35,12 @@ class Companion:
     def __init__(self) -> None:
         ours, theirs = Pipe()
         self._orders, self._owner = ours, os.getpid()
-        environment = {n: v for n, v in os.environ.items() if not n.startswith(_LAUNCHERS)}
+        # The rank's own launcher speaks to the rank, not to a process of it.
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not is_foreign(name) and not is_of_a_task(name)
+        }
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         # -P: nothing of the current folder is loaded.
         words = [sys.executable, *flags, "-P", "-m", "ddl_torch.companion.process"]
@@ -185,7 +186,7 @@ class Group:
             self.error = self.error or CompanionError(why)
             pending, self._pending = self._pending, {}
         for end in pending.values():
-            end(self.error)
+            _aside(end, self.error)
 
     def _expect(
         self,
@@ -230,7 +231,12 @@ class Group:
                         self.error = self.error or error
                     end = self._pending.pop(answer.number, None)
                 if end:
-                    end(error)
+                    _aside(end, error)
+
+
+def _aside(end: Callable[[Exception | None], None], error: Exception | None) -> None:
+    """End an operation. Its callbacks may wait for another one, so it has a thread of its own."""
+    threading.Thread(target=end, args=(error,), name="ddl-companion-end", daemon=True).start()
 
 
 def _error_of(answer: Answer) -> Exception | None:
