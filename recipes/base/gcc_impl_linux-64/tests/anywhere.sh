@@ -22,9 +22,13 @@ CONDA_BUILD_STATE=BUILD compile "$CONDA_PREFIX" built.o
 test "$(rpath built.o.so)" = 0
 
 # Of the names that others set, none comes through.
+mkdir -p others
+printf '#!/bin/sh\nexit 9\n' | tee others/as > others/ld
+chmod +x others/*
 LD_PRELOAD=/nonexistent/preload.so LD_LIBRARY_PATH=/nonexistent GCC_EXEC_PREFIX=/nonexistent/ \
-  compile "$CONDA_PREFIX" variables.o
+  COMPILER_PATH=$PWD/others DDLCE_PREFIX=/nonexistent compile "$CONDA_PREFIX" variables.o
 cmp here.o variables.o
+test "$(rpath variables.o.so)" = 1
 
 # In a folder with blanks and other letters, by hard links: no file names the prefix.
 moved="$PWD/ein Präfix"
@@ -34,6 +38,16 @@ CONDA_BUILD_STATE=BUILD compile "$moved" moved.o
 cmp built.o.so moved.o.so
 cmp built.o.lto.so moved.o.lto.so
 cmp here.o moved.o
+
+# Where it cannot be, it says so.
+for letter in ';' ':' '%' '\' '|'; do
+  mkdir wrong
+  cp -al "$CONDA_PREFIX/bin" "$CONDA_PREFIX/x86_64-conda-linux-gnu" wrong/
+  mv wrong "a${letter}b"
+  if said=$("$PWD/a${letter}b/bin/$tool" -c "$source" -o wrong.o 2>&1); then exit 1; fi
+  grep -qF "cannot run from a folder with ; : % \ or | in its path: $PWD/a${letter}b" <<< "$said"
+  rm -r "a${letter}b"
+done
 
 # By a link to a program, and from PATH.
 ln -s "$moved/bin/$tool" linked

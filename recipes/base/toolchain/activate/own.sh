@@ -45,7 +45,7 @@ _ddlce_set RANLIB @HOST@-ranlib
 _ddlce_set READELF @HOST@-readelf
 _ddlce_set STRIP @HOST@-strip
 _ddlce_set HOST @HOST@
-_ddlce_set BUILD @HOST@
+_ddlce_set BUILD @BUILD@
 @FLAGS@
 
 unset _ddlce_compilers _ddlce_prefix _ddlce_map _ddlce_programs

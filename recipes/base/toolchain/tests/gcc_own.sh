@@ -1,16 +1,23 @@
-# In an environment where the package is activated, on linux-64.
+# usage: gcc_own.sh PLATFORM, in an environment where the package is activated, on linux-64
 set -euo pipefail
-activate=$CONDA_PREFIX/etc/conda/activate.d/activate-gcc_linux-64.sh
-deactivate=$CONDA_PREFIX/etc/conda/deactivate.d/deactivate-gcc_linux-64.sh
-test "$(command -v "$CC")" = "$CONDA_PREFIX/bin/x86_64-conda-linux-gnu-gcc"
+platform=$1
+case "$platform" in
+  linux-64) host=x86_64-conda-linux-gnu machine=X86-64 run=() ;;
+  linux-ppc64le)
+    host=powerpc64le-linux-gnu machine=PowerPC64
+    run=(qemu-ppc64le-static -L "$CONDA_PREFIX/$host/gcc/$host") ;;
+esac
+activate=$CONDA_PREFIX/etc/conda/activate.d/activate-gcc_$platform.sh
+deactivate=$CONDA_PREFIX/etc/conda/deactivate.d/deactivate-gcc_$platform.sh
+test "$(command -v "$CC")" = "$CONDA_PREFIX/bin/$host-gcc"
 
 # A compiler that does not run: a message, an error, and nothing set.
 broken=$PWD/broken
 mkdir -p "$broken"
 if message=$(env -i PATH="$PATH" CONDA_PREFIX="$broken" bash -c ". '$activate' && exit 0
   test -z \"\${CC+set}\" || exit 0; exit 9" 2>&1); then exit 1; else test $? = 9; fi
-grep -qF "gcc_linux-64: the compiler in $broken does not run" <<< "$message"
-grep -qF "install gcc_impl_linux-64 again" <<< "$message"
+grep -qF "gcc_$platform: the compiler in $broken does not run" <<< "$message"
+grep -qF "install gcc_impl_$platform again" <<< "$message"
 # In a build, the same ends the build.
 if env -i PATH="$PATH" BUILD_PREFIX="$broken" CONDA_PREFIX="$CONDA_PREFIX" CONDA_BUILD_STATE=BUILD \
   bash -c ". '$activate'; true" 2> /dev/null; then
@@ -23,8 +30,8 @@ fi
 env -i PATH="$PATH" CONDA_PREFIX="$CONDA_PREFIX" CC=mine CFLAGS=-O1 bash -ec "
   before=\$(env | sort)
   . '$activate'
-  test \"\$CC\" = x86_64-conda-linux-gnu-gcc
-  test \"\$AR\" = x86_64-conda-linux-gnu-ar
+  test \"\$CC\" = $host-gcc
+  test \"\$AR\" = $host-ar
   . '$deactivate'
   test \"\$before\" = \"\$(env | sort)\""
 
@@ -35,13 +42,15 @@ build() {
 }
 test "$(build 'echo __DATE__ | $CC -E -P -')" = '"Jan  1 2026"'
 for name in gcc cc cpp ar as ld nm ranlib readelf strip objdump; do
-  test "$(build "command -v $name")" = "$CONDA_PREFIX/x86_64-conda-linux-gnu/gcc/bin/$name"
+  test "$(build "command -v $name")" = "$CONDA_PREFIX/$host/gcc/bin/$name"
 done
 
 # The compiler compiles, with the prefix in its search paths.
 printf '#include <stdio.h>\nint main(void) { return puts("compiled") < 0; }\n' > program.c
 # shellcheck disable=SC2086
 $CC $CPPFLAGS $CFLAGS program.c $LDFLAGS -o program
-$READELF -h program | grep -q X86-64
+$READELF -h program | grep -q $machine
 $READELF -d program | grep -q "$CONDA_PREFIX/lib"
-test "$(./program)" = compiled
+if [ ${#run[@]} = 0 ] || command -v "${run[0]}" > /dev/null; then
+  test "$("${run[@]}" ./program)" = compiled
+fi

@@ -10,7 +10,7 @@ echo "$message" | grep -q "gxx_$platform: no C++ compiler /nonexistent/g++-1"
 
 if [ -z "${CXX:-}" ]; then
   test "$platform" != linux-64
-  echo "no cross compiler on this machine: nothing to compile with"
+  echo "no compiler on this machine: nothing to compile with"
   exit 0
 fi
 
@@ -21,6 +21,6 @@ case "$platform" in
   "linux-$(uname -m | sed 's/x86_64/64/')") test "$(./program)" = compiled ;;
   *)
     if command -v qemu-ppc64le-static > /dev/null; then
-      test "$(qemu-ppc64le-static -L "/usr/${HOST}" ./program)" = compiled
+      test "$(qemu-ppc64le-static -L "$CONDA_PREFIX/$HOST/gcc/$HOST" ./program)" = compiled
     fi ;;
 esac

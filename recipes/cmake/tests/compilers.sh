@@ -1,4 +1,4 @@
-# usage: cmake.sh FLOOR, in an environment where the compilers are activated: CMake takes them, and
+# usage: compilers.sh FLOOR, in an environment where the compilers are activated: CMake takes them, and
 # what it asks them for is in the environment.
 set -euo pipefail
 floor=$1
@@ -40,4 +40,4 @@ if realpath -m $(cat made/folders) | grep -v "^$(realpath "$sysroot")/"; then
   echo "CMake searches the folders above, which are the machine's" >&2
   exit 1
 fi
-bash "${BASH_SOURCE%/*}/low.sh" "$floor" made/asked
+bash floor/low.sh "$floor" made/asked
