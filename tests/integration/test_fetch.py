@@ -6,10 +6,12 @@ import hashlib
 import json
 import random
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from ddlce.errors import SourceError
+from ddlce.model.source import Source
 from ddlce.settings import Settings
 from ddlce.sources import SourceStore, fetch_sources
 from support.sourceserver import MB, Server, ddlce, lock, publish
@@ -138,3 +140,36 @@ def test_what_a_killed_run_left_beside_a_stored_file_is_removed(
     (fetched,) = fetch_sources([source], settings)
     assert fetched.how == "present"
     assert sorted(home.iterdir()) == before
+
+
+def test_debian_s_files_come_from_the_archive_that_a_setting_names(
+    server: Server, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without apt; a file that is not the locked one is refused there, too."""
+    good, bad = (deb(name, b"bytes of " + name.encode()) for name in ("good", "bad"))
+    server.content["debian/" + quote(good.pool)] = b"bytes of good"
+    server.content["debian/" + quote(bad.pool)] = b"BYTES OF bad"
+    lock(settings, good, bad)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setenv("DDLCE_DEBIAN_ARCHIVE", server.url("debian/"))
+    done = ddlce(settings, "fetch", "good")
+    assert done.returncode == 0, done.stderr
+    assert SourceStore(settings.sources).path(good).read_bytes() == b"bytes of good"
+    done = ddlce(settings, "fetch", "bad")
+    assert done.returncode == 4
+    assert "the download is not the locked file" in done.stderr
+
+
+def deb(name: str, data: bytes) -> Source:
+    """The lock's entry of a Debian package."""
+    file = f"{name}_1+b1_amd64.deb"
+    return Source(
+        client="debian-binary",
+        package=name,
+        version="1+b1",
+        file=file,
+        size=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        subdir="linux-64",
+        pool=f"pool/main/{name[0]}/{name}/{file}",
+    )

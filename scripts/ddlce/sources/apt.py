@@ -236,8 +236,8 @@ class Apt:
         if not any(_machine_sources()):
             raise MachineError(
                 f"{ETC} names no Debian source, and some sources come from Debian",
-                "run this on a Debian machine with apt set up, or give the folder made by "
-                "`ddlce fetch --out DIR` with `ddlce fetch --from DIR`",
+                "set DDLCE_DEBIAN_ARCHIVE to the address of a Debian archive, or give the folder "
+                "made by `ddlce fetch --out DIR` with `ddlce fetch --from DIR`",
             )
         with locked_until(self.home / ".lock", self.stop):
             parts = self.home / "sources.list.d"
