@@ -72,7 +72,7 @@ def test_same_bytes_in_another_folder_at_another_time(tree: MiniTree, tmp_path: 
         folder = copy.recipe("base", script=compile_c, test=test, run="'__glibc >=2.34,<3.0.a0'")
         recipe = (folder / "recipe.yaml").read_text().replace("noarch: generic, ", "")
         (folder / "recipe.yaml").write_text(recipe)
-        result = copy.ddlce("build")
+        result = copy.ddlce("build", DDLCE_BUILD_PATH="/usr/bin:/bin")
         assert result.returncode == 0, result.stderr
         time.sleep(1.1)
     assert tree.packages() == copy.packages()

@@ -60,7 +60,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         ),
         *("recipes", "repack", "settings", "sources_*", "sysroot", "wheelfile", "wheels_*"),
         "yamltext",
-        *("doctor", "engine_worker"),
+        *("doctor", "engine_worker", "other_machine"),
     ),
     "site": (
         *(

@@ -1,6 +1,7 @@
 """Root file systems of old systems, for programs of an environment to run in.
 
-`debian-11` is Debian 11 as debootstrap makes it. `glibc-2.28` is the same with a C library that
+`debian-13` is Debian 13 as debootstrap makes it, without any further package. `debian-11` is Debian
+11 with what a login node has. `glibc-2.28` is the same with a C library that
 offers what 2.28 offers: in each of its files the names of younger symbol versions are changed, so
 that a program that needs one does not start, as on RHEL 8. No registry has a real glibc 2.28. Its
 code is therefore that of 2.31.
@@ -29,6 +30,7 @@ from support.modulesystems import UNPACKED
 from support.run import run
 
 SUITE, KEYRING = "bullseye", "/usr/share/keyrings/debian-archive-keyring.gpg"
+BARE = "trixie"
 
 #: A machine's compiler and Python, Lmod's interpreter, and what a login node has anyway.
 PACKAGES = (
@@ -55,7 +57,7 @@ class Userland:
     """A root file system.
 
     Attributes:
-        name: `debian-11` or `glibc-2.28`.
+        name: `debian-13`, `debian-11` or `glibc-2.28`.
         glibc: the release that its C library says it is.
         root: the folder.
     """
@@ -141,6 +143,8 @@ def userland(name: str) -> Userland:
     Raises:
         RuntimeError: debootstrap failed; its last words.
     """
+    if name == "debian-13":
+        return Userland(name, "2.41", _kept(name, lambda target: debootstrap(target, BARE, ())))
     first = Userland("debian-11", "2.31", _kept("debian-11", _debian_11))
     if name == first.name:
         return first
@@ -177,7 +181,8 @@ def debootstrap(target: Path, suite: str, packages: Sequence[str]) -> None:
         done = run(
             [
                 *("unshare", "--mount", "debootstrap", "--variant=minbase", f"--keyring={KEYRING}"),
-                *(f"--include={','.join(packages)}", f"--cache-dir={folder}", suite, target),
+                *([f"--include={','.join(packages)}"] if packages else []),
+                *(f"--cache-dir={folder}", suite, target),
                 mirror(),
             ],
             env={**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"},
