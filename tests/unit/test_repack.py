@@ -48,7 +48,14 @@ def engine_package(folder: Path, prefix: str, mtime: int, extra: Any = None) -> 
                 "prefix_placeholder": prefix,
                 "sha256": hashlib.sha256(text).hexdigest(),
                 "size_in_bytes": len(text),
-            }
+            },
+            # Of the file that the link names, as it was before the engine changed its RPATH.
+            {
+                "_path": "bin/link",
+                "path_type": "softlink",
+                "sha256": hashlib.sha256(prefix.encode()).hexdigest(),
+                "size_in_bytes": 3,
+            },
         ],
         "paths_version": 1,
     }
@@ -102,13 +109,14 @@ def test_placeholder_times_owner_and_metadata_are_canonical(tmp_path: Path) -> N
     target = tmp_path / f"{NAME}.conda"
     repack(engine_package(tmp_path / "raw", prefix, 7), target, {"digest": "abc"})
     files = unpack(target)
-    entry = json.loads(files["info/paths.json"][1])["paths"][0]
+    link, entry = json.loads(files["info/paths.json"][1])["paths"]
     canonical = canonical_placeholder(len(prefix))
     assert len(canonical) == len(prefix)
     assert entry["prefix_placeholder"] == canonical
     assert files["bin/toy"][1] == f"#!{canonical}/bin/sh\n".encode()
     assert entry["sha256"] == hashlib.sha256(files["bin/toy"][1]).hexdigest()
     assert files["bin/link"][0].linkname == "toy"
+    assert link["sha256"] == entry["sha256"]
     assert {info.mtime for info, _ in files.values()} == {EPOCH}
     assert {info.uid for info, _ in files.values()} == {0}
     assert json.loads(files["info/index.json"][1])["timestamp"] == EPOCH * 1000

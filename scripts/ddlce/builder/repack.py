@@ -11,6 +11,7 @@ import hashlib
 import heapq
 import io
 import json
+import posixpath
 import shutil
 import tarfile
 import tempfile
@@ -84,6 +85,7 @@ def repack(package: Path, target: Path, metadata: dict[str, Any], published: boo
         written = [_file_member(path, data) for path, data in sorted(records.items())]
         pkg = heapq.merge(packed, written, key=lambda member: member.info.name)
         _write_tar(archive, f"pkg-{stem}.tar.zst", (files.rewrite(m) for m in pkg))
+        files.follow_links()
         index = json.loads(info["info/index.json"].data)
         index["timestamp"] = EPOCH * 1000
         for key in ("depends", "constrains"):  # the engine's order changes from run to run
@@ -127,8 +129,14 @@ class _Files:
                 "size_in_bytes": len(data),
             }
         self.paths = {**paths, "paths": [self.entries[path] for path in sorted(self.entries)]}
+        self._links: dict[str, str] = {}
 
     def rewrite(self, member: _Member) -> _Member:
+        if member.info.issym():
+            folder = posixpath.dirname(member.info.name)
+            self._links[member.info.name] = posixpath.normpath(
+                posixpath.join(folder, member.info.linkname)
+            )
         entry = self.entries.get(member.info.name)
         placeholder = (entry or {}).get("prefix_placeholder")
         if entry is None or not placeholder:
@@ -139,6 +147,19 @@ class _Files:
         entry["sha256"] = hashlib.sha256(data).hexdigest()
         entry["size_in_bytes"] = len(data)
         return _Member(member.info, data)
+
+    def follow_links(self) -> None:
+        """Give a link the sha256 of the file that it names, when all files were rewritten.
+
+        The engine takes it before it makes RPATHs relative: that of a file with the build's folder.
+        """
+        for name in self._links.keys() & self.entries.keys():
+            target, seen = self._links[name], {name}
+            while target in self._links and target not in seen:
+                seen.add(target)
+                target = self._links[target]
+            if target in self.entries and target not in self._links:
+                self.entries[name]["sha256"] = self.entries[target]["sha256"]
 
 
 def sorted_members(package: Path) -> Iterator[_Member]:
