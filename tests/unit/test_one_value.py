@@ -41,14 +41,3 @@ def test_lsf_starts_a_program_again_by_the_code_of_a_checkpointer() -> None:
     template = DDL / "launch/script/templates/lsf.template"
     code = assigned(DDL / "checkpoint/saver.py", "EXIT_PREEMPTED")
     assert number(template, r"#BSUB -Q (\d+)") == code
-
-
-def test_the_tags_of_our_own_groups_are_those_of_programs() -> None:
-    """ddl_comm_create makes TensorFlow's and JAX's, too; JAX's are apart from each other."""
-    most = number(LIBDDL / "transport/tags.h", r"kProgramGroups\{0, (\d+)\}")
-    tensorflow = RECIPES / "ddl-tensorflow/src/csrc/rendezvous.h"
-    jax = RECIPES / "sets/full/ddl-jax/src/csrc/group.cc"
-    first, count = number(jax, r"kFirstTag = (\d+)"), number(jax, r"kTags = (\d+)")
-    program = number(jax, r"kTagOfProgram = (\d+)")
-    assert first + count <= program < most
-    assert number(tensorflow, r"kTag = (\d+)") < most
