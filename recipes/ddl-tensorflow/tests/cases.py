@@ -4,7 +4,6 @@ Usage: cases.py RESULTS; rank r writes the names of the cases that it passed to 
 """
 
 import sys
-from pathlib import Path
 
 import ddl  # noqa: F401 (before Keras and TensorFlow: it needs neither)
 
@@ -21,18 +20,7 @@ import cases_optimizers  # noqa: E402, F401
 import cases_reduce  # noqa: E402, F401
 import cases_refused  # noqa: E402, F401
 import cases_tf1  # noqa: E402, F401
-from harness import CASES, RANK  # noqa: E402
-
-
-def main() -> None:
-    passed = []
-    try:
-        for function in CASES:
-            function()
-            passed.append(function.__name__)
-    finally:
-        (Path(sys.argv[1]) / str(RANK)).write_text("\n".join(passed))
-
+from ranked import run_cases  # noqa: E402
 
 if __name__ == "__main__":
-    main()
+    run_cases(sys.argv[1])

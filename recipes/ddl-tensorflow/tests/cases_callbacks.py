@@ -8,8 +8,9 @@ from typing import Any
 import ddl
 import keras
 import numpy as np
-from cases_fit import BATCH, STEPS, compiled, data, fit, net
-from harness import RANK, SIZE, case, equal_on_all_ranks
+from harness import equal_on_all_ranks
+from ranked import RANK, SIZE, case
+from training import BATCH, STEPS, compiled, data, fit, net
 
 
 @case

@@ -5,7 +5,8 @@ import warnings
 import ddl
 import numpy as np
 import tensorflow as tf
-from harness import RANK, SIZE, case, refused, same
+from harness import refused, same
+from ranked import RANK, SIZE, case
 
 
 @case

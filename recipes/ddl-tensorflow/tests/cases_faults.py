@@ -10,7 +10,8 @@ import keras
 import numpy as np
 import tf_keras
 from ddl_tensorflow import keras2, optimizers
-from harness import case, close, equal_on_all_ranks
+from harness import close, equal_on_all_ranks
+from ranked import case
 
 HOOKS = [
     *("on_train_begin", "on_epoch_begin", "on_train_batch_begin", "on_train_batch_end"),

@@ -2,79 +2,15 @@
 
 import tempfile
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import ddl
 import keras
 import numpy as np
-from harness import RANK, SIZE, case, close, equal_on_all_ranks
-
-BATCH = 4  # of each rank
-STEPS = 3
-Made = Callable[[], keras.Optimizer]
-
-
-def net(seed: int = 5) -> keras.Model:
-    keras.utils.set_random_seed(seed)
-    return keras.Sequential(
-        [keras.Input((5,)), keras.layers.Dense(7, "tanh"), keras.layers.Dense(3)]
-    )
-
-
-def data() -> tuple[np.ndarray, np.ndarray]:
-    """Of shapes (steps, ranks, batch, 5) and (steps, ranks, batch)."""
-    generator = np.random.default_rng(8)
-    shape = (STEPS, SIZE, BATCH)
-    return generator.normal(size=(*shape, 5)).astype("float32"), generator.integers(0, 3, shape)
-
-
-def compiled(model: keras.Model, optimizer: Any, **options: Any) -> keras.Model:
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"], **options)
-    return model
-
-
-def fit(model: keras.Model, epochs: int = 2, callbacks: Any = None) -> keras.callbacks.History:
-    """This rank's share of every batch."""
-    x, y = data()
-    return model.fit(
-        x[:, RANK].reshape(-1, 5),
-        y[:, RANK].ravel(),
-        batch_size=BATCH,
-        epochs=epochs,
-        shuffle=False,
-        verbose=0,
-        callbacks=callbacks,
-    )
-
-
-def alone(optimizer: keras.Optimizer, epochs: int = 2) -> keras.Model:
-    """One process with all of the data, and without ddl."""
-    import tensorflow as tf
-    from ddl_tensorflow import optimizers
-
-    model = compiled(net(), optimizer)
-    x, y = data()
-    before, optimizers.KIND.always = optimizers.KIND.always, False
-    try:
-        model.fit(
-            tf.data.Dataset.from_tensor_slices((x.reshape(-1, 5), y.ravel())).batch(BATCH * SIZE),
-            epochs=epochs,
-            shuffle=False,
-            verbose=0,
-        )
-    finally:
-        optimizers.KIND.always = before
-    return model
-
-
-def check(make: Made, **options: Any) -> None:
-    model = compiled(net(), make(), **options)
-    fit(model)
-    equal_on_all_ranks(model.get_weights())
-    close(model.get_weights(), alone(make()).get_weights(), 1e-4)
+from harness import close, equal_on_all_ranks
+from ranked import RANK, SIZE, case
+from training import check, compiled, data, fit, net
 
 
 @case

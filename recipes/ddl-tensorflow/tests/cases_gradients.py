@@ -7,7 +7,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 from ddl_tensorflow import moving, reducing
-from harness import RANK, SIZE, case, close, equal_on_all_ranks, everyone, given, same
+from harness import close, equal_on_all_ranks, everyone, given, same
+from ranked import RANK, SIZE, case
 
 
 @case

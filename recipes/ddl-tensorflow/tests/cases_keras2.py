@@ -7,8 +7,9 @@ import ddl
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
-from cases_fit import BATCH, data
-from harness import RANK, SIZE, case, close, equal_on_all_ranks, everyone, given
+from harness import close, equal_on_all_ranks, everyone, given
+from ranked import RANK, SIZE, case
+from training import BATCH, data
 
 Made = Callable[[], Any]
 

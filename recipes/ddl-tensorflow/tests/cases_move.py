@@ -3,7 +3,8 @@
 import ddl
 import numpy as np
 import tensorflow as tf
-from harness import RANK, SIZE, case, given, same
+from harness import given, same
+from ranked import RANK, SIZE, case
 
 
 @case

@@ -4,8 +4,9 @@ import ddl
 import keras
 import numpy as np
 import tensorflow as tf
-from cases_fit import alone, check, compiled, fit, net
-from harness import RANK, SIZE, case, close, equal_on_all_ranks, everyone, given
+from harness import close, equal_on_all_ranks, everyone, given
+from ranked import RANK, SIZE, case
+from training import alone, check, compiled, fit, net
 
 
 @case

@@ -7,7 +7,8 @@ import ddl
 import numpy as np
 import tensorflow as tf
 from ddl_tensorflow import reducing
-from harness import FLOATS, NUMBERS, RANK, SIZE, SMALL, case, everyone, given, same
+from harness import FLOATS, NUMBERS, SMALL, everyone, given, same
+from ranked import RANK, SIZE, case
 
 REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "sum": lambda all_: all_.sum(0),

@@ -5,7 +5,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 from ddl_tensorflow import moving, reducing
-from harness import RANK, SIZE, case, given, refused, same
+from harness import given, refused, same
+from ranked import RANK, SIZE, case
 
 Invalid = tf.errors.InvalidArgumentError
 

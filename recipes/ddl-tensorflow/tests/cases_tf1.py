@@ -11,7 +11,8 @@ import tensorflow as tf
 import tf_keras as keras
 from cases_keras2 import compiled, fit
 from ddl_tensorflow import tf1 as ours
-from harness import RANK, SIZE, case, close, equal_on_all_ranks, everyone, given
+from harness import close, equal_on_all_ranks, everyone, given
+from ranked import RANK, SIZE, case
 
 tf1 = tf.compat.v1
 STEPS = 4

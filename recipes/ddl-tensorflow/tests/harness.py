@@ -1,4 +1,4 @@
-"""What the cases stand on: ranks' inputs, comparisons, and the list of cases.
+"""What the cases stand on: ranks' inputs and comparisons.
 
 Every rank knows what every other rank gives: `given(rank)` is a function of the rank. Values are
 small whole numbers, so that sums are exact in every type, whatever their order.
@@ -6,24 +6,17 @@ small whole numbers, so that sums are exact in every type, whatever their order.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import ddl
 import numpy as np
 import tensorflow as tf
+from ranked import SIZE
 
-RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-CASES: list[Callable[[], None]] = []
 FLOATS = [tf.float32, tf.float64, tf.float16, tf.bfloat16]
 NUMBERS = [*FLOATS, tf.int32, tf.int64]
 SMALL = [tf.uint8, tf.int8]
-
-
-def case(function: Callable[[], None]) -> Callable[[], None]:
-    CASES.append(function)
-    return function
 
 
 def given(rank: int, *shape: int, dtype: Any = tf.float32) -> tf.Tensor:
