@@ -77,9 +77,10 @@ ln -s python3.13-config "$PREFIX/bin/python-config"
 config=$lib/config-3.13-$HOST
 files=("$lib"/_sysconfigdata_*.py "$config/Makefile" "$config/python-config.py"
   "$PREFIX/bin/python3.13-config" "$PREFIX"/lib/pkgconfig/python-3.13*.pc)
+programs=$(dirname "$(command -v install)")  # of this machine, in the build folder
 sed -i -E \
   -e "s#-ffile-prefix-map=[^ '\"]*##g" \
-  -e "s#$SRC_DIR#.#g" -e "s#$BUILD_PREFIX#/usr#g" \
+  -e "s#$programs/##g" -e "s#$SRC_DIR#.#g" -e "s#$BUILD_PREFIX#/usr#g" \
   -e "s#(^|[^a-z0-9_./-])($HOST-)?(gcc|g\+\+)(-[0-9]+)?([ '\"]|\$)#\1\3\5#g" \
   -e "s#(^|[^a-z0-9_./-])($HOST-)?(ar|ranlib|readelf)([ '\"]|\$)#\1\3\4#g" "${files[@]}"
 if grep -l -e "$SRC_DIR" -e "$BUILD_PREFIX" "${files[@]}"; then
