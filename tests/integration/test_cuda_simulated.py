@@ -98,6 +98,13 @@ def test_a_stopped_rank_is_named(launch: Launch, n: int, hosts: int, gpus: int) 
     assert "AssertionError" not in done.stderr, done.stderr
 
 
+def test_a_rank_that_is_stopped_before_it_launches_a_graph_is_named(launch: Launch) -> None:
+    done = launch("graph_lose", n=2, DDL_TIMEOUT="5")
+    assert done.returncode != 0
+    assert re.search(r"rank 0 after .*rank 1 \(host", done.stdout), done.stdout + done.stderr
+    assert "Error" not in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize(
     ("fault", "words"),
     [

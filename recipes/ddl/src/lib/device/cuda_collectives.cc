@@ -170,7 +170,7 @@ void CudaDevice::capture(int device, const Row& row, const Call& call, const Arg
   const auto stream = static_cast<cudaStream_t>(t_stream);
   comm_.run(call, [&] {
     const CurrentDevice current(device);
-    comm_.agreement().begin(call);
+    meet(call);
     try {
       gpu_->nccl->begin_capture();
       NcclOnStream group(*gpu_->nccl, comm_.size(), stream);

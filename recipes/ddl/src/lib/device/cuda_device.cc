@@ -82,7 +82,7 @@ void CudaDevice::run_on(int device, const Call& call, const std::function<void(G
     HostGroup& host = comm_.host();
     std::memcpy(host.small(host.rank(), comm_.agreement().parity() ^ 1, sizeof(BusId)),
                 bus_id(device).text, sizeof(BusId));
-    comm_.agreement().begin(call);
+    meet(call);
     if (!gpu_) set_up();
     Gpu& gpu = *gpu_;
     try {
@@ -97,6 +97,18 @@ void CudaDevice::run_on(int device, const Call& call, const std::function<void(G
       throw;
     }
   });
+}
+
+// A graph that the program has launched may wait for the rank that is lost.
+void CudaDevice::meet(const Call& call) {
+  try {
+    comm_.agreement().begin(call);
+  } catch (const Disagreement&) {
+    throw;
+  } catch (...) {
+    if (gpu_ && gpu_->nccl && gpu_->nccl->is_in_graphs()) stop(*gpu_);
+    throw;
+  }
 }
 
 // Collective over the communicator: whether NCCL is used must be the same everywhere.

@@ -46,6 +46,8 @@ class CudaDevice final : public Device {
   // Runs `body` on the communicator's GPU, after the work that the thread's stream has been given,
   // and returns when the GPU is done with it.
   void run_on(int device, const Call& call, const std::function<void(Gpu&)>& body);
+  // The ranks' agreement on the call.
+  void meet(const Call& call);
   // Puts NCCL's operation into the CUDA graph that the thread's stream is captured into. Refuses,
   // before the ranks have met, where there is none.
   void capture(int device, const Row& row, const Call& call, const Arguments& args);

@@ -32,6 +32,7 @@ class NcclGroup {
   void abort();
   // From now on, CUDA graphs of the program may have operations of this group.
   void begin_capture() { is_in_graphs_ = true; }
+  bool is_in_graphs() const { return is_in_graphs_; }
   // Throws when NCCL has found an error since.
   void check_health() const;
 
