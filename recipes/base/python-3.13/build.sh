@@ -67,35 +67,4 @@ cp "$SRC_DIR/bundled/$wheel" "$lib/ensurepip/_bundled/"
 sed -i "s/^_PIP_VERSION = .*/_PIP_VERSION = \"${version%%-*}\"/" "$lib/ensurepip/__init__.py"
 grep -q "^_PIP_VERSION = \"${version%%-*}\"$" "$lib/ensurepip/__init__.py"
 
-ln -s python3.13 "$PREFIX/bin/python"
-ln -s python3.13-config "$PREFIX/bin/python-config"
-"$STRIP" --strip-unneeded "$lib"/lib-dynload/*.so "$PREFIX"/lib/libpython3.13.so.1.0
-"$STRIP" "$PREFIX/bin/python3.13"
-
-# What python remembers of its own making is what it compiles extensions with. On the user's
-# machine that is the user's gcc, and the folders of this build do not exist.
-config=$lib/config-3.13-$HOST
-files=("$lib"/_sysconfigdata_*.py "$config/Makefile" "$config/python-config.py"
-  "$PREFIX/bin/python3.13-config" "$PREFIX"/lib/pkgconfig/python-3.13*.pc)
-programs=$(dirname "$(command -v install)")  # of this machine, in the build folder
-sed -i -E \
-  -e "s#-ffile-prefix-map=[^ '\"]*##g" \
-  -e "s#$programs/##g" -e "s#$SRC_DIR#.#g" -e "s#$BUILD_PREFIX#/usr#g" \
-  -e "s#(^|[^a-z0-9_./-])($HOST-)?(gcc|g\+\+)(-[0-9]+)?([ '\"]|\$)#\1\3\5#g" \
-  -e "s#(^|[^a-z0-9_./-])($HOST-)?(ar|ranlib|readelf)([ '\"]|\$)#\1\3\4#g" "${files[@]}"
-if grep -l -e "$SRC_DIR" -e "$BUILD_PREFIX" "${files[@]}"; then
-  echo "python: the files above name the build's folders" >&2
-  exit 1
-fi
-
-# Byte code that is never checked against its source's time (packages have none), the same in
-# every build, and without the prefix, so that it is linked into environments, not rewritten:
-# rewriting would corrupt it. -B, or the compiler's own imports would be written another way.
-find "$lib" -name __pycache__ -prune -exec rm -r {} +
-export PYTHONHASHSEED=0
-"$build_python" -I -B -m compileall -q -j1 -s "$PREFIX" \
-  -x '/(_sysconfigdata_|config-3\.13-)' --invalidation-mode unchecked-hash "$lib"
-if grep -rlF --include='*.pyc' "$PREFIX" "$lib"; then
-  echo "python: the byte code above holds the prefix" >&2
-  exit 1
-fi
+bash shared/finish.sh 3.13 "$build_python" "$HOST"

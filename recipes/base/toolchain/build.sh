@@ -1,42 +1,31 @@
-# usage: build.sh gcc|gxx|sysroot PLATFORM VERSION
+# usage: build.sh TEMPLATE TOOL PLATFORM VERSION [NAME=TEXT...]
+# Fills the template of activate/ for gcc, gxx or sysroot: @NAME@ becomes the text.
 set -euo pipefail
 
-tool=$1 platform=$2 version=$3
-template=$tool host=none build=none get_gcc=none get_libc=none names=''
-case "$platform" in
-  linux-64) triple=x86_64-linux-gnu host=x86_64-conda-linux-gnu build=$host ;;
-  linux-ppc64le)
-    triple=powerpc64le-linux-gnu host=$triple build=x86_64-linux-gnu
-    get_libc="  On Debian: apt-get install libc6-dev-ppc64el-cross" ;;
-  *) echo "toolchain: no compiler is known for $platform" >&2; exit 1 ;;
-esac
-# On linux-64, the compilers are packages. On other platforms they are the machine's.
-if [ "$target_platform" = linux-64 ]; then
-  get_gxx="  Install the package gxx_impl_$platform again"
-  if [ "$tool" = gcc ]; then template=own; fi
-else
-  get_gcc="  On Debian: apt-get install gcc-12. On SUSE: zypper install gcc12.
-  On Red Hat: dnf install gcc-toolset-12-gcc"
-  get_gxx="  On Debian: apt-get install g++-12. On SUSE: zypper install gcc12-c++.
-  On Red Hat: dnf install gcc-toolset-12-gcc-c++"
-  if [ "$tool" = gcc ]; then template=machine; fi
-fi
+template=$1 tool=$2
+given=("PLATFORM=$3" "VERSION=$4" "${@:5}")
+activate=$(dirname "${BASH_SOURCE[0]}")/activate
 
 # for TEMPLATE: the template with this platform's values
 fill() {
-  local text
-  text=$(<"$RECIPE_DIR/activate/$1")
-  text=${text//@FLAGS@/$(<"$RECIPE_DIR/activate/flags.sh")}
-  text=${text//@GET_GCC@/"$get_gcc"} text=${text//@GET_GXX@/"$get_gxx"} text=${text//@GET_LIBC@/"$get_libc"}
-  text=${text//@TRIPLE@/$triple} text=${text//@MACHINE@/${triple%%-*}} text=${text//@HOST@/$host} text=${text//@BUILD@/$build}
-  text=${text//@PLATFORM@/$platform} text=${text//@VERSION@/$version} text=${text//@NAMES@/$names}
+  local text pair
+  text=$(<"$activate/$1.sh")
+  text=${text//@FLAGS@/$(<"$activate/flags.sh")}
+  for pair in "${given[@]}"; do text=${text//"@${pair%%=*}@"/"${pair#*=}"}; done
+  if [[ $text =~ @[A-Z_]+@ ]]; then
+    echo "toolchain: $1.sh has no text for ${BASH_REMATCH[0]}" >&2
+    exit 1
+  fi
   echo "$text"
 }
 
-# The variables that the deactivation restores: those that the activation sets.
-names=$(fill "$template.sh" | sed -n 's/^ *_ddlce_set \([A-Z_]*\) .*/\1/p' | paste -sd' ')
 mkdir -p "$PREFIX/etc/conda/activate.d" "$PREFIX/etc/conda/deactivate.d"
-fill "$template.sh" > "$PREFIX/etc/conda/activate.d/activate-${tool}_$platform.sh"
+filled=$(fill "$template")
+echo "$filled" > "$PREFIX/etc/conda/activate.d/activate-${tool}_$3.sh"
+# The variables that the deactivation restores: those that the activation sets.
+names=$(sed -n 's/^ *_ddlce_set \([A-Z_]*\) .*/\1/p' <<< "$filled" | paste -sd' ')
 if [ -n "$names" ]; then
-  fill deactivate.sh > "$PREFIX/etc/conda/deactivate.d/deactivate-${tool}_$platform.sh"
+  given+=("NAMES=$names")
+  filled=$(fill deactivate)
+  echo "$filled" > "$PREFIX/etc/conda/deactivate.d/deactivate-${tool}_$3.sh"
 fi

@@ -1,4 +1,7 @@
-"""Every module that needs a library of the base, doing what it is for, at this prefix."""
+"""Every module that needs a library of the base, doing what it is for, at this prefix.
+
+`test_python.py VERSION`: of python 3.11 and of 3.13.
+"""
 
 import bz2
 import ctypes
@@ -9,6 +12,7 @@ import importlib.util
 import lzma
 import multiprocessing
 import os
+import platform
 import readline
 import sqlite3
 import ssl
@@ -22,16 +26,19 @@ import zlib
 from pathlib import Path
 from xml.etree import ElementTree
 
+VERSION = sys.argv[1]
+MINOR = VERSION.rpartition(".")[0]
+TAG = MINOR.replace(".", "")
 PREFIX = Path(os.environ["PREFIX"]).resolve()
 LIBRARIES = "ssl crypto sqlite3 ffi lzma bz2 z readline ncursesw tinfow panelw uuid expat".split()
 LEFT_OUT = "tkinter idlelib lib2to3 test nis _crypt _gdbm _dbm".split()
 
 
-def check_place() -> None:
+def check_prefix() -> None:
     """It is where it was installed, not where it was built for."""
     assert Path(sys.prefix).resolve() == PREFIX, sys.prefix
-    assert sys.version_info[:3] == (3, 11, 2), sys.version
-    assert sys.implementation.cache_tag == "cpython-311"
+    assert platform.python_version() == VERSION
+    assert sys.implementation.cache_tag == f"cpython-{TAG}"
     for name in LEFT_OUT:
         assert importlib.util.find_spec(name) is None, name
 
@@ -58,7 +65,7 @@ def check_libraries() -> None:
     assert ElementTree.fromstring("<a><b/><b/></a>").findall("b")[1].tag == "b"
 
     mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
-    for name in [*LIBRARIES, "python3.11"]:
+    for name in [*LIBRARIES, f"python{MINOR}"]:
         found = [path for path in mapped if f"/lib{name}.so" in path]
         assert found and all(Path(path).is_relative_to(PREFIX) for path in found), (name, found)
 
@@ -94,7 +101,7 @@ def check_sysconfig() -> None:
     variables = sysconfig.get_config_vars()
     assert variables["CC"].split()[0] == "gcc", variables["CC"]
     assert Path(variables["LIBDIR"]).resolve() == PREFIX / "lib", variables["LIBDIR"]
-    assert variables["EXT_SUFFIX"].startswith(".cpython-311-")
+    assert variables["EXT_SUFFIX"].startswith(f".cpython-{TAG}-")
     for trace in ("prefix-map", "placehold", "rattler-build", "build_env"):
         assert trace not in repr(variables), trace
 
@@ -112,7 +119,7 @@ def check_byte_code() -> None:
 
 
 if __name__ == "__main__":
-    check_place()
+    check_prefix()
     check_libraries()
     check_certificates()
     check_processes()

@@ -1,12 +1,7 @@
-# usage: gcc_own.sh PLATFORM, in an environment where the package is activated, on linux-64
+# usage: gcc_own.sh PLATFORM HOST ELF-MACHINE [EMULATOR...]
+# in an environment where the package is activated, on linux-64
 set -euo pipefail
-platform=$1
-case "$platform" in
-  linux-64) host=x86_64-conda-linux-gnu machine=X86-64 run=() ;;
-  linux-ppc64le)
-    host=powerpc64le-linux-gnu machine=PowerPC64
-    run=(qemu-ppc64le-static -L "$CONDA_PREFIX/$host/gcc/$host") ;;
-esac
+platform=$1 host=$2 machine=$3 run=("${@:4}")
 activate=$CONDA_PREFIX/etc/conda/activate.d/activate-gcc_$platform.sh
 deactivate=$CONDA_PREFIX/etc/conda/deactivate.d/deactivate-gcc_$platform.sh
 test "$(command -v "$CC")" = "$CONDA_PREFIX/bin/$host-gcc"

@@ -1,6 +1,6 @@
-# usage: gxx.sh PLATFORM, in an environment where the package is activated
+# usage: gxx.sh PLATFORM [EMULATOR...], in an environment where the package is activated
 set -euo pipefail
-platform=$1
+platform=$1 run=("${@:2}")
 activate=$CONDA_PREFIX/etc/conda/activate.d/activate-gxx_$platform.sh
 
 # A C compiler without its C++ half: a message, an error, and nothing set.
@@ -17,10 +17,6 @@ fi
 printf '#include <iostream>\nint main() { std::cout << "compiled" << std::endl; }\n' > program.cpp
 # shellcheck disable=SC2086
 $CXX $CPPFLAGS $CXXFLAGS program.cpp $LDFLAGS -o program
-case "$platform" in
-  "linux-$(uname -m | sed 's/x86_64/64/')") test "$(./program)" = compiled ;;
-  *)
-    if command -v qemu-ppc64le-static > /dev/null; then
-      test "$(qemu-ppc64le-static -L "$CONDA_PREFIX/$HOST/gcc/$HOST" ./program)" = compiled
-    fi ;;
-esac
+if [ ${#run[@]} = 0 ] || command -v "${run[0]}" > /dev/null; then
+  test "$("${run[@]}" ./program)" = compiled
+fi

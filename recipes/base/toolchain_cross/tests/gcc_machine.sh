@@ -1,11 +1,9 @@
-# usage: gcc_machine.sh PLATFORM, in an environment where the machine's compiler is activated
+# usage: gcc_machine.sh PLATFORM TRIPLE ELF-MACHINE [EMULATOR...]
+# in an environment where the machine's compiler is activated
 set -euo pipefail
-platform=$1
+platform=$1 triple=$2 machine=$3 run=("${@:4}")
 activate=$CONDA_PREFIX/etc/conda/activate.d/activate-gcc_$platform.sh
 deactivate=$CONDA_PREFIX/etc/conda/deactivate.d/deactivate-gcc_$platform.sh
-case "$platform" in
-  linux-ppc64le) triple=powerpc64le-linux-gnu machine=PowerPC64 ;;
-esac
 
 # Without any compiler: a message that says what to install, an error, and nothing set.
 message=$(env -i PATH=/nonexistent CONDA_PREFIX=/nowhere /bin/bash -c "
@@ -54,6 +52,6 @@ printf '#include <stdio.h>\nint main(void) { return puts("compiled") < 0; }\n' >
 $CC $CPPFLAGS $CFLAGS program.c $LDFLAGS -o program
 $READELF -h program | grep -q "$machine"
 $READELF -d program | grep -q "$CONDA_PREFIX/lib"
-if command -v qemu-ppc64le-static > /dev/null; then
-  test "$(qemu-ppc64le-static -L "/usr/$triple" ./program)" = compiled
+if [ ${#run[@]} = 0 ] || command -v "${run[0]}" > /dev/null; then
+  test "$("${run[@]}" ./program)" = compiled
 fi
