@@ -40,7 +40,9 @@ def slurm() -> Iterator[Slurm]:
         yield found
 
 
-@pytest.mark.parametrize("program", ["lightning_module", "transformer"])
+@pytest.mark.parametrize(
+    "program", ["lightning_module", "transformer", "boosted_trees", "boosted_leaves"]
+)
 def test_two_hosts_have_one_rank_s_numbers(slurm: Slurm, release: Path, program: str) -> None:
     numbers = []
     for hosts in (1, 2):

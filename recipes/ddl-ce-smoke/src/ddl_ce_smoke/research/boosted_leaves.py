@@ -2,7 +2,7 @@
 
     ddlrun -H localhost:2 python -m ddl_ce_smoke.research.boosted_leaves predictions.npy
 
-Its workers listen on ports that the ranks have told each other.
+Its workers listen at addresses and ports that the ranks have told each other.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import lightgbm
 import numpy as np
 from mpi4py import MPI
 
+from ddl_ce_smoke.research.hosts import own_address
 from ddl_ce_smoke.research.run import save
 
 
 def train() -> np.ndarray:
     """The predictions of all rows, float64 of shape [rows]."""
     comm = MPI.COMM_WORLD
+    address = own_address(comm)
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        ports = comm.allgather(free.getsockname()[1])
+        free.bind((address, 0))
+        workers: list[tuple[str, int]] = comm.allgather((address, free.getsockname()[1]))
     generator = np.random.default_rng(0)
     # Few different values, so that each rank finds the bins that one rank finds.
     x = generator.integers(0, 16, (512, 6)).astype(np.float32)
@@ -35,8 +37,8 @@ def train() -> np.ndarray:
         "pre_partition": True,
         "boost_from_average": False,  # it would average the ranks' logits
         "num_machines": comm.size,
-        "machines": ",".join(f"127.0.0.1:{port}" for port in ports),
-        "local_listen_port": ports[comm.rank],
+        "machines": ",".join(f"{host}:{port}" for host, port in workers),
+        "local_listen_port": workers[comm.rank][1],
     }
     mine = slice(comm.rank, None, comm.size)
     model = lightgbm.train(settings, lightgbm.Dataset(x[mine].copy(), y[mine]), 10)

@@ -12,6 +12,7 @@ import xgboost
 from mpi4py import MPI
 from xgboost.tracker import RabitTracker
 
+from ddl_ce_smoke.research.hosts import own_address
 from ddl_ce_smoke.research.run import save
 
 
@@ -22,9 +23,9 @@ def train() -> np.ndarray:
     # Few different values, so that the ranks' histograms have the same bins as one rank's.
     x = generator.integers(0, 16, (512, 6)).astype(np.float32)
     y = (x[:, 0] * x[:, 1] + x[:, 2] > 60).astype(np.float32)
-    tracker = None
+    tracker, address = None, own_address(comm)
     if comm.rank == 0:
-        tracker = RabitTracker(host_ip="127.0.0.1", n_workers=comm.size)
+        tracker = RabitTracker(host_ip=address, n_workers=comm.size)
         tracker.start()
     arguments = comm.bcast(tracker.worker_args() if tracker else None)
     with xgboost.collective.CommunicatorContext(**arguments):
