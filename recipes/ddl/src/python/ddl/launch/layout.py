@@ -35,6 +35,7 @@ class Job:
     environment: Mapping[str, str]
     added: tuple[str, ...]  # the names in `environment` that ddlrun set
     mpi_arguments: tuple[str, ...]
+    min_ranks: int | None = None  # the job goes on while so many are there; None: while all are
     chief: int | None = None  # the rank whose good end is the job's: TensorFlow's servers never end
 
     @property
@@ -95,6 +96,7 @@ def make_job(
         "DDLRUN_BIND_GPUS": "1" if options.bind_gpus else "0",
         "DDLRUN_EXPORTED": " ".join(exports),
         "DDLRUN_GRACE": f"{options.grace:g}",
+        **({"DDLRUN_KEEP_GOING": "1"} if options.keep_going else {}),
         **({"DDLRUN_SLOTS": ";".join(slots)} if any(slots) else {}),
         "DDLRUN_NODES": encode_nodes(tuple(placement)),
         **({"DDLRUN_HOSTS": ",".join(names)} if "SLURM_JOB_ID" in environ else {}),
@@ -107,8 +109,15 @@ def make_job(
         environment=without_foreign(environ) | added,
         added=tuple(added),
         mpi_arguments=tuple(mpi.words),
+        min_ranks=_min_ranks(options, len(placement)),
         chief=options.parameter_servers,
     )
+
+
+def _min_ranks(options: Options, size: int) -> int | None:
+    if options.min_ranks and options.min_ranks > size:
+        raise LaunchError(f"-min {options.min_ranks}, but the job has {size} ranks")
+    return (options.min_ranks or 1) if options.keep_going else None
 
 
 def _check_words(options: Options) -> None:

@@ -49,6 +49,8 @@ How:
   -stage_keep DAYS    remove copies there that no job has used for that long; default: 7
   -timeout SECONDS    end the run after that time, with exit status 124
   -grace SECONDS      how long the ranks may save after SIGTERM, before SIGKILL; default: {GRACE:g}
+  -keep_going         go on when ranks are lost, for programs that survive it (docs: torchft)
+  -min N              with -keep_going: end the job below N ranks; default: 1
   -probe FILE         measure the links between the hosts and write -topology's FILE
   -show_topology      print how the hosts are connected and what allreduce does there; end
   -dry-run            print the command and end
@@ -56,7 +58,8 @@ How:
   -version, -help
 {SCRIPT_USAGE}
 Exit status: that of the first rank that failed (128 + number for a signal); 124 after
-the timeout; 2 for a wrong command line; 0 when every rank ended with 0.
+the timeout; 2 for a wrong command line; 0 when every rank ended with 0, or, with
+-keep_going, -min ranks did.
 
 Example: ddlrun -H localhost:4 python train.py
 """
@@ -142,6 +145,7 @@ VALUES: dict[str, tuple[str, Convert]] = {
     "ps": ("parameter_servers", _count),
     "timeout": ("timeout", _seconds),
     "grace": ("grace", _seconds),
+    "min": ("min_ranks", _count),
     "stage": ("stage_image", _path),  # as -stage=IMAGE only: it is a flag, too
     "stage_keep": ("stage_keep", _days),
 }
@@ -155,6 +159,7 @@ FLAGS = {
     "tf_config": "tf_config",
     "no_bind": "no_bind",
     "bind_gpus": "bind_gpus",
+    "keep_going": "keep_going",
     "stage": "stage",
     "show_topology": "show_topology",
     "dry_run": "dry_run",
@@ -189,6 +194,8 @@ class Options:
     parameter_servers: int | None = None
     timeout: float | None = None
     grace: float = GRACE
+    keep_going: bool = False
+    min_ranks: int | None = None
     stage: bool = False
     stage_image: Path | None = None
     stage_keep: float | None = None
@@ -244,6 +251,8 @@ def parse(words: list[str]) -> Options:
         raise LaunchError("-stage excludes -probe and -show_topology")
     if options.stage_keep is not None and not options.stage:
         raise LaunchError("-stage_keep needs -stage")
+    if options.min_ranks is not None and not options.keep_going:
+        raise LaunchError("-min needs -keep_going")
     if options.probe and not options.help:
         _turn_into_probe(options)
     elif options.show_topology and not rest:

@@ -21,6 +21,8 @@ class Stop(Enum):
     CHIEF = auto()  # it has ended well
     HOST = auto()  # one is lost
     START = auto()  # nothing could be started
+    FEW = auto()  # of the ranks are left, with -keep_going
+    OVER = auto()  # all ranks have ended but those that are stopped
 
 
 @dataclass
@@ -35,6 +37,8 @@ class Outcome:
         never_started: the ranks that nothing could start, for Stop.HOST and Stop.START.
         failures: ranks, in the order in which ddlrun learnt of them, before it asked any to end.
         own_words: the last lines of mpiexec, and of the programs that it calls.
+        min_ranks: how many have to be left for the job to go on; None: it ends with a failure.
+        lost: ranks that the job goes on without, in order.
         lost_output: why output of the ranks could not be written; "" if all was.
     """
 
@@ -45,7 +49,24 @@ class Outcome:
     never_started: list[Rank] = field(default_factory=list)
     failures: list[Rank] = field(default_factory=list)
     own_words: deque[bytes] = field(default_factory=lambda: deque(maxlen=40))
+    min_ranks: int | None = None
+    lost: list[Rank] = field(default_factory=list)
     lost_output: str = ""
+
+    def lose(self, rank: Rank, seconds: float) -> bool:
+        """Says that the job has lost a rank, after so many seconds; whether enough are left."""
+        assert self.min_ranks
+        self.lost.append(rank)
+        left = sum(not other.failed for other in self.ranks)
+        is_enough = left >= self.min_ranks
+        ranks = {0: "no rank is", 1: "1 rank is"}.get(left, f"{left} ranks are")
+        bound = f", and -min says {self.min_ranks}" if self.min_ranks > 1 else ""
+        then = "the job goes on" if is_enough else "ending the job"
+        say(
+            f"lost {rank}, which {rank.how()} after {seconds:.1f} s; "
+            f"{ranks} left{'' if is_enough else bound}: {then}."
+        )
+        return is_enough
 
     def conclude(self, status: int, seconds: float) -> int:
         """Prints the last words, if there is anything to say; the exit status.
@@ -61,6 +82,8 @@ class Outcome:
         if isinstance(self.stop_reason, signal.Signals):
             say(f"{signal_name(self.stop_reason)}: all ranks were ended after {seconds:.1f} s")
             return 128 + self.stop_reason
+        if self.min_ranks is not None:
+            return self._went_on(status, seconds)
         for rank in self.ranks:
             if rank.aborted_at and rank.end is None:  # mpiexec has ended its wrapper, too
                 rank.end, rank.ended_at = "abort", rank.aborted_at
@@ -71,8 +94,7 @@ class Outcome:
             return self._failure(first, status, seconds)
         if not status and not lost:
             return self._well()
-        for line in self.own_words:
-            say(f"  mpiexec: {line.decode(errors='replace')}")
+        self._say_own_words()
         if lost:
             say(f"lost {name_ranks(lost)}: gone without a word (MPI_Abort, or killed?)")
             if len(lost) == 1:  # of several, mpiexec may have ended all but one
@@ -80,6 +102,24 @@ class Outcome:
         else:
             say(f"mpiexec ended with {status}, though every rank ended well")
         return status if 0 < status < 256 else 1
+
+    def _say_own_words(self) -> None:
+        for line in self.own_words:
+            say(f"  mpiexec: {line.decode(errors='replace')}")
+
+    def _went_on(self, status: int, seconds: float) -> int:
+        """The end of a job that could lose ranks."""
+        if self.stop_reason is not Stop.FEW:
+            for rank in self.ranks:
+                if rank.end is None:  # somebody has killed its wrapper, or its host is lost
+                    rank.end = "gone"
+                    if not self.lose(rank, seconds):
+                        self.stop_reason = Stop.FEW
+                        self._say_own_words()
+        if self.stop_reason is not Stop.FEW:
+            return self._well()
+        print_tail(self.lost[-1])
+        return _code(self.lost[0], status)
 
     def _well(self) -> int:
         if self.lost_output:
@@ -114,10 +154,15 @@ class Outcome:
         ended = f"; ended the other {others} running" if others else ""
         say(f"{first} {first.how()} after {seconds:.1f} s{ended}.")
         print_tail(first)
-        if first.end == "abort":
-            return status if 0 < status < 256 else 1
-        is_exit = (first.end or "").startswith("exit")
-        return first.code if is_exit else 128 + first.code
+        return _code(first, status)
+
+
+def _code(failed: Rank, status: int) -> int:
+    """The exit status for a rank that has failed; `status` is mpiexec's."""
+    if failed.end in ("abort", "gone"):
+        return status if 0 < status < 256 else 1
+    is_exit = (failed.end or "").startswith("exit")
+    return failed.code if is_exit else 128 + failed.code
 
 
 def print_tail(rank: Rank) -> None:

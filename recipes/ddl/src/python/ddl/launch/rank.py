@@ -45,6 +45,7 @@ def main() -> None:
     parent = os.getppid()
     give_back(os.environ)
     grace = float(os.environ.pop("DDLRUN_GRACE"))  # the default is GRACE in options.py
+    keeps_going = bool(os.environ.pop("DDLRUN_KEEP_GOING", ""))
     if os.environ["MPI_LOCALRANKID"] == "0":
         start_sweep(parent, grace)
     hold_copy()
@@ -80,6 +81,8 @@ def main() -> None:
     os.close(output)
     code = os.waitstatus_to_exitcode(status)
     report(token, "exit" if code >= 0 else "signal", abs(code), was_told, ended_at)
+    if code and keeps_going:
+        os._exit(0)  # so mpiexec has nothing to end the others for
     if code:
         # mpiexec ends everybody at once when a rank of an MPI program goes. ddlrun, which has now
         # been told, gives the others time to end by themselves first.

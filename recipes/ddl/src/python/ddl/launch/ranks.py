@@ -15,7 +15,7 @@ class Rank:
     number: int
     host: str
     started: bool = False
-    end: str | None = None  # "exit 3", "signal 9", "stopped 19" or "abort"
+    end: str | None = None  # "exit 3", "signal 9", "stopped 19", "abort" or "gone"
     ended_at: float = 0.0  # by our clock (time.monotonic)
     was_told: bool = False  # it had been asked to end before it did
     stopped_by: int = 0  # the signal that stopped it, while it is stopped
@@ -47,6 +47,8 @@ class Rank:
         word = (self.end or "").partition(" ")[0]
         if self.aborted_at and word in ("abort", "exit"):
             return "called MPI_Abort"
+        if word == "gone":
+            return "has gone without a word"
         if word == "signal":
             return f"was killed by {signal_name(self.code)}"
         if word == "stopped":

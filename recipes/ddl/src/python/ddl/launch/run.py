@@ -61,7 +61,7 @@ class Run:
         grace: float,
     ) -> None:
         self.ranks = [Rank(number, job.host_of(number)) for number in range(job.size)]
-        self.outcome = Outcome(self.ranks, timeout)
+        self.outcome = Outcome(self.ranks, timeout, min_ranks=job.min_ranks)
         self._chief = job.chief
         self._peer_timeout = peer_timeout(job.environment)
         self._token = os.urandom(6).hex()
@@ -87,7 +87,7 @@ class Run:
 
     def supervise(self) -> int:
         """Starts the job, sees it to its end and prints what went wrong; the exit status."""
-        began = time.monotonic()
+        self._began = began = time.monotonic()
         self._deadline = now() + self._timeout if self._timeout else None
         wakeup = _catch_signals(self._signal)
         self._process = subprocess.Popen(
@@ -156,7 +156,10 @@ class Run:
         rank.end, rank.ended_at, rank.was_told, rank.stopped_by = how, at, was_told, 0
         if self.outcome.stop_reason is not None:
             return
-        if rank.failed:
+        if rank.failed and self.outcome.min_ranks is not None:
+            if not self.outcome.lose(rank, time.monotonic() - self._began):
+                self.stop(Stop.FEW)
+        elif rank.failed:
             self.outcome.failures.append(rank)
             # MPI itself ends all when a rank has called MPI_Abort.
             delay = MARGIN if rank.aborted_at else SETTLE
@@ -245,7 +248,7 @@ class Run:
         if reads_at and not self._reads_input():
             yield Deadline(reads_at, lambda: None)  # the loop watches it from then on
         for rank in self._stopped:
-            if rank.stopped_by:
+            if rank.stopped_by and self._may_lose():
                 yield Deadline(rank.stopped_at + self._peer_timeout, partial(self._lose, rank))
         if self._deadline and self.outcome.stop_reason is None:
             yield Deadline(self._deadline, self._time_out)
@@ -271,6 +274,13 @@ class Run:
     def _lose(self, rank: Rank) -> None:
         """A rank was stopped for so long that its peers have given it up."""
         self.ended(rank, f"stopped {rank.stopped_by}", time.monotonic())
+        if self.outcome.min_ranks is not None and all(other.end for other in self.ranks):
+            self.stop(Stop.OVER)
+
+    def _may_lose(self) -> bool:
+        """Whether a stopped rank ends the wait: a job that goes on may see it come back."""
+        is_over = all(rank.end or rank.stopped_by for rank in self.ranks)
+        return self.outcome.min_ranks is None or is_over
 
     def _time_out(self) -> None:
         self.outcome.running_at_timeout = [rank for rank in self.ranks if not rank.end]
