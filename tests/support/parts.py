@@ -76,6 +76,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "lock_diff",
             "module*",
             "notebooks",
+            "oci",
             "odd_paths",
             "overlay_*",
             "package_cache",

@@ -55,6 +55,7 @@ COMMANDS = (
     "advisories",
     "bundle",
     "publish",
+    "image",
     "keys",
     "env",
     "audit",

@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
@@ -63,7 +63,7 @@ class WrittenImage:
 
 
 @dataclass(frozen=True)
-class _Member:
+class Member:
     """A file of the image: its bytes, or the file that has them, or a link's text."""
 
     name: str
@@ -74,7 +74,7 @@ class _Member:
     time: int = TIME
 
 
-class _Hashed(io.RawIOBase):
+class Hashed(io.RawIOBase):
     """Passes bytes on to a file, and hashes them."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -110,13 +110,14 @@ def write_image(
     partial = folder / f".{name}{PARTIAL}{os.getpid()}"
     try:
         with partial.open("xb") as stream:
-            hashed = _Hashed(stream)
+            hashed = Hashed(stream)
             # Threads: the bytes are the same for any number of them, but not for none.
             squeeze = zstandard.ZstdCompressor(
                 level=LEVEL, threads=max(1, os.cpu_count() or 1), write_checksum=True
             )
             with squeeze.stream_writer(cast(IO[bytes], hashed), closefd=False) as packed:
-                unpacked, files = _write_tar(packed, content, progress)
+                members = [*package_members(content.plans), *other_members(content.source)]
+                unpacked, files = write_tar(packed, members, progress)
             stream.flush()
             os.fchmod(stream.fileno(), 0o644)
             os.fsync(stream.fileno())
@@ -129,11 +130,18 @@ def write_image(
     return WrittenImage(path, sha256, hashed.size, unpacked, files)
 
 
-def _write_tar(
-    packed: IO[bytes], content: ImageContent, progress: OnProgress | None
+def write_tar(
+    packed: IO[bytes], members: Iterable[Member], progress: OnProgress | None = None
 ) -> tuple[int, int]:
-    """Write all members; the bytes that they take on a disk, and how many they are."""
-    members = sorted(_members(content), key=lambda member: member.name)
+    """Write all members, sorted, and the folders that they are in.
+
+    Returns:
+        The bytes that they take on a disk, and how many they are.
+
+    Raises:
+        SourceError: a file is gone.
+    """
+    members = sorted(members, key=lambda member: member.name)
     folders = _folders(member.name for member in members)
     unpacked = BLOCK * len(folders)
     with tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as tar:
@@ -146,27 +154,30 @@ def _write_tar(
     return unpacked, len(folders) + len(members)
 
 
-def _members(content: ImageContent) -> Iterator[_Member]:
-    """Every file, in no order."""
-    for plan in content.plans:
+def package_members(plans: Iterable[PackagePlan]) -> Iterator[Member]:
+    """Every file of these packages, in no order."""
+    for plan in plans:
         for file, name, mtime_ns in plan.links:
             time = TIME if mtime_ns is None else mtime_ns // 10**9
-            yield _Member(name, file=file, time=time)
+            yield Member(name, file=file, time=time)
         for text, name in plan.symlinks:
-            yield _Member(name, link=text)
+            yield Member(name, link=text)
         for data, mode, name in plan.own:
-            yield _Member(name, data, mode=0o555 if mode & stat.S_IXUSR else 0o444)
+            yield Member(name, data, mode=0o555 if mode & stat.S_IXUSR else 0o444)
         record = f"conda-meta/{plan.record.path.name}"
         if plan.changed:
-            yield _Member(record, (json.dumps(plan.record.data) + "\n").encode())
+            yield Member(record, (json.dumps(plan.record.data) + "\n").encode())
         else:
-            yield _Member(record, file=str(plan.record.path))
-    # Beside packages, a release has what says what it is, and the marks that freeze it.
-    others = [p for p in (content.source / "conda-meta").iterdir() if p.suffix != ".json"]
-    others += [content.source / ".condarc", *content.source.glob(f"lib/python3*/{EXTERNAL}")]
+            yield Member(record, file=str(plan.record.path))
+
+
+def other_members(source: Path) -> Iterator[Member]:
+    """What a release has beside packages: what says what it is, and the marks that freeze it."""
+    others = [p for p in (source / "conda-meta").iterdir() if p.suffix != ".json"]
+    others += [source / ".condarc", *source.glob(f"lib/python3*/{EXTERNAL}")]
     for path in others:
         if path.is_file():
-            yield _Member(str(path.relative_to(content.source)), file=str(path))
+            yield Member(str(path.relative_to(source)), file=str(path))
 
 
 def _folders(names: Iterator[str]) -> list[str]:
@@ -180,7 +191,7 @@ def _folders(names: Iterator[str]) -> list[str]:
     return sorted(folders)
 
 
-def _add(tar: tarfile.TarFile, member: _Member) -> int:
+def _add(tar: tarfile.TarFile, member: Member) -> int:
     """Write one member; the bytes that it takes on a disk."""
     if member.link:
         info = _info(member.name, tarfile.SYMTYPE, 0o777)
