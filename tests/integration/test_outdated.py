@@ -10,7 +10,9 @@ import pytest
 
 from ddlce.settings import Settings
 from ddlce.sources import apt
+from ddlce.sources.fetch import fetch_sources
 from ddlce.sources.resolve import Request, Resolver
+from ddlce.sources.updating import update_sources
 from ddlce.upkeep.outdated import Outdated, find_outdated
 from support.aptmirror import Mirror
 from support.sourceserver import ddlce, lock
@@ -126,3 +128,36 @@ def test_security_updates_of_debian_come_first(
         ("debian-source:blib", "1.0-9+deb12u1", True),
         ("debian-source:alib", "1.0-10", False),
     ]
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt on this machine")
+def test_security_updates_of_another_suite(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package that is locked from another release than the machine's."""
+    plain, security = Mirror(tmp_path / "debian"), Mirror(tmp_path / "debian-security")
+    plain.add_source("alib", "2.0-1", orig_tar=b"a")
+    etc = tmp_path / "etc" / "sources.list.d"
+    etc.mkdir(parents=True)
+    lines = [
+        f"deb [trusted=yes] file:{plain.folder} ours main\n",
+        f"deb [trusted=yes] file:{security.folder} ours-security main\n",
+    ]
+    (etc / "test.list").write_text("".join(lines))
+    monkeypatch.setattr(apt, "ETC", etc.parent)
+    monkeypatch.setattr(apt, "_machine_suite", lambda: "ours")
+    plain.publish("trixie")
+    security.publish("trixie-security")
+    locked = Resolver(settings, suite="trixie").resolve(Request("debian-source", "alib"))
+    lock(settings, *locked)
+    assert find_outdated(settings).outdated == ()
+    security.add_source("alib", "2.0-1+deb13u1", "pool/updates/main/a", orig_tar=b"mended")
+    security.publish("trixie-security")
+
+    (found,) = find_outdated(settings).outdated
+    assert (found.newest, found.security) == ("2.0-1+deb13u1", True)
+    (moved,) = update_sources(settings, [Request("debian-source", "alib")])
+    assert (moved.version, moved.suite, moved.area) == ("2.0-1+deb13u1", "trixie", "")
+    assert moved.pool.startswith("pool/updates/main/a/")
+    fetch_sources([moved], settings)
+    assert (settings.sources / moved.sha256 / moved.file).read_bytes() == b"mended"

@@ -40,15 +40,23 @@ class Mirror:
             f"Size: {len(data)}\nSHA256: {digest(data)}\nDescription: test\n"
         )
 
-    def publish(self) -> None:
-        """Write the indices, as a mirror does."""
-        indices = {"Sources": self.sources, "Packages": self.packages}
-        release = "Origin: test\nSuite: ./\nCodename: ./\nArchitectures: amd64\nSHA256:\n"
-        for name, records in indices.items():
+    def publish(self, suite: str = "") -> None:
+        """Write the indices, as a mirror does: of a suite with one area, `main`, or at the top."""
+        top = self.folder / "dists" / suite if suite else self.folder
+        places = ("main/source/", "main/binary-amd64/") if suite else ("", "")
+        release = (
+            f"Origin: test\nSuite: {suite or './'}\nCodename: {suite or './'}\n"
+            "Architectures: amd64\nComponents: main\nSHA256:\n"
+        )
+        for place, name, records in zip(
+            places, ("Sources", "Packages"), (self.sources, self.packages), strict=True
+        ):
             data = "\n".join(records).encode()
-            (self.folder / name).write_bytes(data)
-            release += f" {digest(data)} {len(data)} {name}\n"
-        (self.folder / "Release").write_text(release)
+            path = top / place / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            release += f" {digest(data)} {len(data)} {place}{name}\n"
+        (top / "Release").write_text(release)
 
 
 def digest(data: bytes) -> str:

@@ -13,7 +13,7 @@ from ddlce.sources.apt import in_suite
 DEB822 = """\
 Types: deb deb-src
 URIs: file:///mirror
-Suites: bookworm bookworm-updates
+Suites: bookworm bookworm-updates bookworm-backports
 Components: main
 
 Types: deb
@@ -30,25 +30,44 @@ LINES = """\
 deb [signed-by=/k.gpg] file:///mirror bookworm main contrib
 deb-src file:///mirror bookworm main
 deb file:///mirror bookworm-updates main
+deb file:///mirror-security bookworm-security main
+deb file:///mirror bookworm-backports main
 deb file:///vendor cloud-bookworm main
 """
 
 
-def test_deb822_keeps_the_release_alone() -> None:
+def test_deb822_keeps_the_release_with_its_updates() -> None:
     text = in_suite("debian.sources", DEB822, "bookworm", "trixie")
-    assert text == "Types: deb deb-src\nURIs: file:///mirror\nSuites: trixie\nComponents: main"
+    assert text == (
+        "Types: deb deb-src\nURIs: file:///mirror\nSuites: trixie trixie-updates\n"
+        "Components: main\n\n"
+        "Types: deb\nURIs: file:///mirror-security\nSuites: trixie-security\nComponents: main"
+    )
 
 
-def test_one_line_sources_keep_the_release_alone() -> None:
+def test_one_line_sources_keep_the_release_with_its_updates() -> None:
     text = in_suite("debian.list", LINES, "bookworm", "trixie")
-    assert text == "deb [signed-by=/k.gpg] file:///mirror trixie main contrib\n"
+    assert text == (
+        "deb [signed-by=/k.gpg] file:///mirror trixie main contrib\n"
+        "deb file:///mirror trixie-updates main\n"
+        "deb file:///mirror-security trixie-security main\n"
+    )
 
 
 def test_an_area_takes_the_place_of_the_machines() -> None:
     text = in_suite("debian.sources", DEB822, "bookworm", "trixie", "non-free")
-    assert text == "Types: deb deb-src\nURIs: file:///mirror\nSuites: trixie\nComponents: non-free"
+    assert text == (
+        "Types: deb deb-src\nURIs: file:///mirror\nSuites: trixie trixie-updates\n"
+        "Components: non-free\n\n"
+        "Types: deb\nURIs: file:///mirror-security\nSuites: trixie-security\n"
+        "Components: non-free"
+    )
     text = in_suite("debian.list", LINES, "bookworm", "trixie", "contrib")
-    assert text == "deb [signed-by=/k.gpg] file:///mirror trixie contrib\n"
+    assert text == (
+        "deb [signed-by=/k.gpg] file:///mirror trixie contrib\n"
+        "deb file:///mirror trixie-updates contrib\n"
+        "deb file:///mirror-security trixie-security contrib\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,6 +75,8 @@ def test_an_area_takes_the_place_of_the_machines() -> None:
     [
         ("pool/non-free/n/x/x_1.deb", "trixie", "non-free"),
         ("pool/main/n/x/x_1.deb", "trixie", ""),
+        ("pool/updates/main/n/x/x_1.deb", "trixie", ""),
+        ("pool/updates/non-free/n/x/x_1.deb", "trixie", "non-free"),
         ("pool/contrib/n/x/x_1.deb", "", ""),  # the machine's own sources have it
         ("", "trixie", ""),
     ],

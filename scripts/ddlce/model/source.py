@@ -167,7 +167,8 @@ class Source(_Strict):
     @property
     def area(self) -> str:
         """The area of Debian's archive that it is in, "non-free"; "" for the main one."""
-        area = self.pool.split("/")[1] if self.pool and self.suite else ""
+        path = self.pool.removeprefix("pool/").removeprefix("updates/")  # security's archive
+        area = path.partition("/")[0] if self.suite else ""
         return "" if area == "main" else area
 
     @property

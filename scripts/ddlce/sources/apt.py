@@ -320,8 +320,8 @@ def with_source_packages(name: str, text: str) -> str:
 def in_suite(name: str, text: str, ours: str, suite: str, area: str = "") -> str:
     """An apt sources file with another suite in the place of the machine's own.
 
-    Only the release itself: what is not the machine's suite (its updates, other vendors' sources)
-    is left out.
+    The release with its updates and security updates, as the machine has them. What is of neither
+    (backports, other vendors' sources) is left out.
 
     Args:
         name: its file name: `*.sources` is deb822, anything else one line per source.
@@ -329,17 +329,22 @@ def in_suite(name: str, text: str, ours: str, suite: str, area: str = "") -> str
         suite: the wanted one.
         area: of the archive, in the place of the machine's own.
     """
+    swap = {ours + kind: suite + kind for kind in ("", "-updates", "-security")}
     if name.endswith(".sources"):
-        stanzas = [
-            stanza
-            for stanza in re.split(r"\n\s*\n", text)
-            if re.search(rf"(?im)^Suites:(.*\s)?{ours}(\s|$)", stanza)
-        ]
-        found = "\n\n".join(re.sub(r"(?im)^Suites:.*$", f"Suites: {suite}", s) for s in stanzas)
+        stanzas = []
+        for stanza in re.split(r"\n\s*\n", text):
+            line = re.search(r"(?im)^Suites:(.*)$", stanza)
+            wanted = [swap[word] for word in line[1].split() if word in swap] if line else []
+            if line and wanted:
+                stanzas.append(stanza.replace(line[0], f"Suites: {' '.join(wanted)}"))
+        found = "\n\n".join(stanzas)
         return re.sub(r"(?im)^Components:.*$", f"Components: {area}", found) if area else found
-    lines = re.findall(rf"(?m)^\s*deb\s.*\s{ours}\s.*$", text)
-    rest = rf"\s{ours}\s" + (".*" if area else "")
-    return "".join(re.sub(rest, f" {suite} {area}", line) + "\n" for line in lines)
+    kept = []
+    for line in text.splitlines():
+        parts = re.fullmatch(r"(\s*deb\s+(?:\[[^]]*\]\s*)?\S+\s+)(\S+)(.*)", line)
+        if parts and parts[2] in swap:
+            kept.append(f"{parts[1]}{swap[parts[2]]}{f' {area}' if area else parts[3]}\n")
+    return "".join(kept)
 
 
 def _machine_suite() -> str:
