@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from ddlce.engine.index import index_channel
+from ddlce.model.envlock import EnvLock
+from ddlce.trust.names import lock_name
+from support.minichannel import Pkg, pack
 from support.minienv import Site, as_served, everything, served, toy_site
 from support.signing import Keeper
 
@@ -213,8 +217,40 @@ def test_a_signed_site(maker: Site, user: Site, www: Path, keeper: Keeper) -> No
         done = user.ddlce(*create(user, url, "--release", "2026.11"))
         assert "has no mini 2026.11" in done.stderr
         targets = json.loads(keeper.named("*.targets.json").read_text())["signed"]["targets"]
-        assert "mini-2026.12-linux-64.lock" in targets
-        assert "mini-2026.11-linux-64.lock" not in targets
+        locks = [name for name in targets if name.startswith("mini-") and name.endswith(".lock")]
+        assert [name[:13] for name in locks] == ["mini-2026.12-"]
+
+
+def test_a_release_that_another_of_its_version_replaced(
+    maker: Site, user: Site, www: Path, keeper: Keeper
+) -> None:
+    """Whoever has it may clone it, until it is withdrawn."""
+    key = ("--sign", keeper.key("release"))
+    publish(maker, www, *key)
+    first = EnvLock.load(maker.lock)
+    with served(www) as url:
+        keeper.metadata = www / "channel" / "metadata"
+        keeper.settings_file()
+        user.extra["DDLCE_SETTINGS"] = str(keeper.folder / "settings.yaml")
+        user.extra["DDLCE_CHANNEL"] = f"{url}/channel"
+        assert user.ddlce(*create(user, url)).returncode == 0
+        maker.manifest.write_text(maker.manifest.read_text() + "  - mini-more\n")
+        pack(Pkg("mini-more", files={"share/more": "more\n"}), Path(maker.channel))
+        index_channel(Path(maker.channel))
+        maker.ok("lock", "mini")
+        second = EnvLock.load(maker.lock)
+        assert (first.release, first.digest) != (second.release, second.digest)
+        publish(maker, www, *key)
+        done = user.ddlce("env", "clone", "mine")
+        assert done.returncode == 0, done
+        assert user.ddlce(*create(user, url)).returncode == 0
+        assert user.current.name == f"2026.11-{second.digest[:8]}"
+        maker.ok("publish", www, *key, "--withdraw", "mini-2026.11-linux-64")
+        for release in (first, second):
+            source = f"mini/2026.11-{release.digest[:8]}"
+            done = user.ddlce("env", "clone", "other", "--from", source)
+            assert done.returncode == 4
+            assert f"{lock_name(release)} is not among the signed files" in done.stderr
 
 
 def test_two_sites_of_the_same_releases_are_the_same_bytes(

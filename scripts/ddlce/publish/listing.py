@@ -10,7 +10,7 @@ from ddlce.engine.versions import version_key
 from ddlce.errors import InputError
 from ddlce.model.envlock import EnvLock, Hex64
 from ddlce.safepath import Word
-from ddlce.settings import release_folder
+from ddlce.trust.names import LOCK, release_name
 
 #: The folder of releases, and the listing, which is signed by this name.
 FOLDER, LISTING = "releases", "releases.json"
@@ -47,7 +47,16 @@ class Listed(_Strict):
     @property
     def folder(self) -> str:
         """Where its files are, from the site's top."""
-        return f"{FOLDER}/{self.env}-{release_folder(self.release, self.digest)}-{self.platform}"
+        return f"{FOLDER}/{self._full_name}"
+
+    @property
+    def lock(self) -> str:
+        """The name of its lock's file, by which it is signed, too."""
+        return f"{self._full_name}{LOCK}"
+
+    @property
+    def _full_name(self) -> str:
+        return release_name(self.env, self.release, self.digest, self.platform)
 
 
 class Listing(_Strict):

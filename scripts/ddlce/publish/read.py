@@ -64,7 +64,7 @@ def fetched(
     listing = _listing(settings, address, signatures)
     found = listing.choose(env, platform, release, address)
     with scratch(settings.cache, "from-") as folder:
-        lock = folder / f"{found.name}.lock"
+        lock = folder / found.lock
         for name, target in ((lock.name, lock), (CONDARC, folder / "channel" / CONDARC)):
             data = _read(f"{address}/{found.folder}", name)
             if hashlib.sha256(data).hexdigest() != found.files.get(name):

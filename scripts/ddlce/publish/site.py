@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from ddlce.publish.listing import CONDARC, FOLDER, LISTING, Listed, Listing, lis
 from ddlce.settings import Settings
 from ddlce.sharedchannel import fill, locked_file
 from ddlce.trees import remove_tree
-from ddlce.trust.names import METADATA, index_files, lock_name
+from ddlce.trust.names import LOCK, METADATA, index_files, lock_name, release_name
 from ddlce.waiting import OnWait, waiting_lock
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def publish(
         named = folder / FOLDER / f"{hashlib.sha256(data).hexdigest()}.json"
         write_atomic(named, data)
         if signing.signers:
-            _sign(settings, folder, after, named, signing)
+            _sign(settings, folder, after, gone, named, signing)
         if not (folder / LISTING).is_file() or (folder / LISTING).read_bytes() != data:
             write_atomic(folder / LISTING, data)
         _prune(folder, after, [one for one in before.releases if one not in gone])
@@ -159,7 +160,7 @@ def _fill_channel(
     """Bring the packages into the site's channel, with the SBOMs of the releases that stay."""
     channel = folder / "channel"
     locks, others = (
-        [EnvLock.load(folder / one.folder / f"{one.name}.lock") for one in group]
+        [EnvLock.load(folder / one.folder / one.lock) for one in group]
         for group in (after.releases, before)
     )
     with waiting_lock(channel / ".lock"):
@@ -177,9 +178,18 @@ def _sboms(folder: Path, one: Listed) -> list[Path]:
 
 
 def _sign(
-    settings: Settings, folder: Path, after: Listing, listing: Path, signing: Signing
+    settings: Settings,
+    folder: Path,
+    after: Listing,
+    withdrawn: Sequence[Listed],
+    listing: Path,
+    signing: Signing,
 ) -> None:
-    """Sign exactly what the site has. Roots that it has not yet come from where they are kept."""
+    """Sign what the site has. Roots that it has not yet come from where they are kept.
+
+    The locks of releases that it had stay signed, for whoever has installed them, unless these
+    releases are withdrawn.
+    """
     from ddlce.trust.repository import sign_files, signed_names
 
     channel = folder / "channel"
@@ -193,7 +203,14 @@ def _sign(
         files |= {name: folder / one.folder / name for name in one.files if name != CONDARC}
     if settings.sources_lock.is_file():
         files[settings.sources_lock.name] = settings.sources_lock
-    gone = [name for name in signed_names(metadata) if name not in files]
+    # Of a version that is withdrawn, what was published of it before, too.
+    bad = [release_name(r.env, r.release, "?" * 8, r.platform) + LOCK for r in withdrawn]
+    gone = [
+        name
+        for name in signed_names(metadata)
+        if name not in files
+        and (not name.endswith(LOCK) or any(fnmatchcase(name, each) for each in bad))
+    ]
     sign_files(metadata, files, signing.signers, signing.days, gone)
 
 

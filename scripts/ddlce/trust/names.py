@@ -8,7 +8,7 @@ from ddlce.engine.describe import CHANNELDATA
 from ddlce.errors import InputError
 from ddlce.model.channel import SBOMS
 from ddlce.model.envlock import EnvLock
-from ddlce.settings import Settings
+from ddlce.settings import Settings, release_folder
 
 #: The folder of the metadata in a channel.
 METADATA = "metadata"
@@ -16,10 +16,21 @@ METADATA = "metadata"
 #: In it: a root that more keys must sign.
 DRAFT = "root.draft.json"
 
+#: How the names of locks end.
+LOCK = ".lock"
+
+
+def release_name(env: str, release: str, digest: str, platform: str) -> str:
+    """`ddl-ce-2026.11-0123abcd-linux-64`; the digest is that of the lock."""
+    return f"{env}-{release_folder(release, digest)}-{platform}"
+
 
 def lock_name(lock: EnvLock) -> str:
-    """`ddl-ce-2026.11-linux-64.lock`."""
-    return f"{lock.env}-{lock.release}-{lock.platform}.lock"
+    """`ddl-ce-2026.11-0123abcd-linux-64.lock`: two releases of one version have names of their own.
+
+    Whoever has installed the first one may clone it when the second one is signed, too.
+    """
+    return release_name(lock.env, lock.release, lock.digest, lock.platform) + LOCK
 
 
 def signed_files(settings: Settings, channel: Path) -> dict[str, Path]:
