@@ -180,6 +180,24 @@ if jax.process_index() < 2:
     assert result.stdout.count("deleted") == result.stdout.count("then 2") == 2, result.stdout
 
 
+@pytest.mark.parametrize(
+    ("kind", "saved_by", "loaded_by", "answer"),
+    [
+        ("all", 2, 2, "result 6.0"),
+        ("all", 2, 3, "refused: FAILED_PRECONDITION: ddl.jax: the program was compiled in another"),
+        ("some", 3, 3, "for a group of 2 ranks that is not there in this one (0 ranks)"),
+    ],
+)
+def test_a_compiled_program_of_another_job(
+    ddlrun: Run, tmp_path: Path, kind: str, saved_by: int, loaded_by: int, answer: str
+) -> None:
+    file = str(tmp_path / "program")
+    for ranks, way in ((saved_by, "save"), (loaded_by, "load")):
+        result = ddlrun(ranks, "executables.py", way, file, kind, env=FIRST)
+        assert result.returncode == 0, result.stderr
+    assert result.stdout.count(answer) == (2 if kind == "some" else loaded_by), result.stdout
+
+
 def test_torch_and_jax_share_a_process(ddlrun: Run) -> None:
     pytest.importorskip("torch")
     torch = (

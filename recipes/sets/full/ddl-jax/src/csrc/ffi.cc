@@ -27,9 +27,10 @@ struct Comm {
 std::deque<Comm> comms;  // all ranks' first; a program calls them by their places, which stay
 std::mutex mutex;
 
-Comm& comm_of(std::int64_t place) {
+// Null where this process has made none of that place.
+const Comm* comm_of(std::int64_t place) {
   const std::lock_guard lock(mutex);
-  return comms.at(place);
+  return place >= 0 && place < static_cast<std::int64_t>(comms.size()) ? &comms[place] : nullptr;
 }
 
 MPI_Datatype mpi_type_of(ffi::DataType type) {
@@ -136,12 +137,21 @@ int carry_out(const Comm& on, std::string_view kind, std::string_view op, int ro
 }
 
 ffi::Error run(ffi::Token, ffi::AnyBuffer x, ffi::Result<ffi::Token>, ffi::Result<ffi::AnyBuffer> y,
-               std::string_view kind, std::string_view op, std::int64_t root, std::int64_t group) {
+               std::string_view kind, std::string_view op, std::int64_t root, std::int64_t group,
+               std::int64_t size) {
   if (!ddl_initialized()) {
     return ffi::Error(ffi::ErrorCode::kFailedPrecondition,
                       "ddl.jax: ddl has ended, and a compiled program still runs");
   }
-  return answer(carry_out(comm_of(group), kind, op, static_cast<int>(root), x, *y));
+  const Comm* comm = comm_of(group);
+  if (comm == nullptr || comm->size != size) {
+    return ffi::Error(ffi::ErrorCode::kFailedPrecondition,
+                      "ddl.jax: the program was compiled in another job, for a group of " +
+                          std::to_string(size) + " ranks that is not there in this one (" +
+                          std::to_string(comm == nullptr ? 0 : comm->size) +
+                          " ranks); compile it here");
+  }
+  return answer(carry_out(*comm, kind, op, static_cast<int>(root), x, *y));
 }
 
 }  // namespace
@@ -158,7 +168,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(ddl_jax_collective, ddl_jax::run,
                                   .Attr<std::string_view>("kind")
                                   .Attr<std::string_view>("op")
                                   .Attr<std::int64_t>("root")
-                                  .Attr<std::int64_t>("group"));
+                                  .Attr<std::int64_t>("group")
+                                  .Attr<std::int64_t>("size"));
 
 extern "C" {
 

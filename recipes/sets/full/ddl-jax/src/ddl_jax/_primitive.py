@@ -44,6 +44,8 @@ for allowed in (
     allowed.add_type(CollectiveEffect)
 
 collective_p = core.Primitive("ddl_collective")
+#: The number of ranks of each group: a program that is loaded elsewhere shall find the same.
+_group_sizes: dict[int, int] = {}
 
 
 @cache
@@ -59,12 +61,14 @@ def size() -> int:
 @cache
 def group_of(ranks: tuple[int, ...]) -> int:
     """The number of the group of these ranks, which rise, or of all; collective over them."""
+    import ddl
     from ddl.errors import check
 
     if ranks:
         size()  # the group of all is the first
     number: int = library().ddl_jax_start((ctypes.c_int * len(ranks))(*ranks), len(ranks))
     check(max(-number, 0))
+    _group_sizes[number] = len(ranks) or ddl.size()
     return number
 
 
@@ -113,9 +117,9 @@ def _lower(
         avals_out=[abstract_token, *ctx.avals_out],
     )
     rule = jax.ffi.ffi_lowering(TARGET, has_side_effect=True)
-    token, result = rule(
-        with_token, token, x, kind=kind, op=op, root=np.int64(root), group=np.int64(group)
-    )
+    numbers = {"root": root, "group": group, "size": _group_sizes[group]}
+    attributes = {name: np.int64(number) for name, number in numbers.items()}
+    token, result = rule(with_token, token, x, kind=kind, op=op, **attributes)
     ctx.set_tokens_out(mlir.TokenSet({EFFECT: token}))
     return [result]
 
