@@ -27,7 +27,7 @@ class Iteration:
         self, number: int, runtime: Runtime, choice: int = 0, earlier: bool = False
     ) -> None:
         self.number, self.runtime, self.device = number, runtime, runtime.device
-        self.progress = Progress(blocks=len(runtime.parameters))
+        self.progress = Progress(blocks=len(runtime.parameters), earlier=earlier)
         self.guide = Guide()
         self.steps = OptimizerSteps(earlier)
         self.layers = LayerUses(choice)
@@ -87,6 +87,7 @@ class Iteration:
         if recorder is None:
             return None, followed
         trace = recorder.finish()
+        trace.earlier = self.steps.earlier
         trace.stepped = self.steps.stepped and self.steps.earlier
         trace.calls = tuple(self.layers.calls)
         if self.runtime.operations is not None and followed is None:

@@ -48,12 +48,14 @@ class Progress:
     Attributes:
         blocks: how many blocks there are so far.
         packed: whether anything that can leave was saved.
+        earlier: whether there were optimizers' steps before.
         started: the moment of the first event; `base` the bytes in use then, beside parameters
             that are paged.
     """
 
     blocks: int = 0
     packed: bool = False
+    earlier: bool = False
     started: Any = None
     base: int = 0
     keys: list[PackKey | None] = field(default_factory=list)

@@ -137,7 +137,9 @@ class PlanFollower:
     def _adopt_plan(self, event: int) -> bool:
         """Takes the plan that fits the events so far; whether there is one."""
         progress, guide = self._progress, self._guide
-        found = self._runtime.plans.find(progress.keys, progress.order, progress.base)
+        found = self._runtime.plans.find(
+            progress.keys, progress.order, progress.base, progress.earlier
+        )
         if found is None:
             return False
         guide.follow(*found)

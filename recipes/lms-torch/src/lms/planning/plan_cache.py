@@ -31,21 +31,24 @@ class PlanCache:
         self.entries = [(trace, plan), *kept[: _MOST - 1]]
 
     def find(
-        self, keys: list[PackKey | None], order: list[int], base: int
+        self, keys: list[PackKey | None], order: list[int], base: int, earlier: bool
     ) -> tuple[Trace, Plan] | None:
         """The plan that fits an iteration so far, made for as much memory.
 
         Args:
             keys: of its events, as in `Trace`; `order` likewise.
             base: bytes in use when it began.
+            earlier: whether there were optimizers' steps before it.
         """
         # Gradients or an optimizer's state that were not there then take memory that the plan
-        # counts on; where there were more, it is good enough.
+        # counts on; where there were more, it is good enough. The bytes alone do not tell: the
+        # program may have let go of as many as the state takes that the first steps have made.
         events = len(keys)
         fitting = [
             (trace.base - base, index)
             for index, (trace, _) in enumerate(self.entries)
             if len(trace.keys) >= events
+            and trace.earlier == earlier
             and -self._tolerance <= trace.base - base <= self._limit // 8
             and trace.keys[:events] == keys
             and trace.order[:events] == order
@@ -64,4 +67,5 @@ class PlanCache:
         self.entries, self.record_next = [], False
 
     def _is_alike(self, first: Trace, second: Trace) -> bool:
-        return abs(first.base - second.base) <= self._tolerance and is_same(first, second)
+        alike = first.earlier == second.earlier and is_same(first, second)
+        return alike and abs(first.base - second.base) <= self._tolerance

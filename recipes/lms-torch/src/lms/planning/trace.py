@@ -112,6 +112,7 @@ class Trace:
         recordings: how many of the iteration went into this.
         step_bytes: bytes that the last interval needs more because the optimizer's step has paged
             parameters in memory for a time.
+        earlier: whether there were optimizers' steps before it.
         stepped: whether there was a step in it, and not the first: that makes the state only.
         calls: of layers that may be computed again, or are.
         recomputations: by block, of those that single operations can make again.
@@ -125,6 +126,7 @@ class Trace:
     base: int = 0
     recordings: int = 1
     step_bytes: int = 0
+    earlier: bool = False
     stepped: bool = False
     calls: tuple[LayerCall, ...] = ()
     recomputations: dict[int, Recomputation] = field(default_factory=dict)
