@@ -340,8 +340,8 @@ def in_suite(name: str, text: str, ours: str, suite: str, area: str = "") -> str
         found = "\n\n".join(stanzas)
         return re.sub(r"(?im)^Components:.*$", f"Components: {area}", found) if area else found
     kept = []
-    for line in text.splitlines():
-        parts = re.fullmatch(r"(\s*deb\s+(?:\[[^]]*\]\s*)?\S+\s+)(\S+)(.*)", line)
+    for row in text.splitlines():
+        parts = re.fullmatch(r"(\s*deb\s+(?:\[[^]]*\]\s*)?\S+\s+)(\S+)(.*)", row)
         if parts and parts[2] in swap:
             kept.append(f"{parts[1]}{swap[parts[2]]}{f' {area}' if area else parts[3]}\n")
     return "".join(kept)
