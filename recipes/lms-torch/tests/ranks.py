@@ -54,14 +54,15 @@ def train(
     parts: int = 1,
     page: str = "",
     again: bool = False,
+    operations: bool = False,
 ) -> Trained:
     """Trains some steps, each of some micro-batches of which only the last is reduced.
 
     Args:
         page: "" for nothing, "state" for the optimizer's, "all" for the parameters too.
-        again: whether LMS may compute layers again, on a slow bus.
+        again: whether LMS may compute layers again, on a slow bus; `operations` likewise.
     """
-    device = lms.SimulatedDevice("64GiB", SLOW if again else SPEED)
+    device = lms.SimulatedDevice("64GiB", SLOW if again or operations else SPEED)
     model, data = make(), rows(4 if page else 512)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     if page:
@@ -69,7 +70,11 @@ def train(
     if page == "all":
         paged = lms.page_parameters(model, smallest=1024)
     recomputed = lms.recompute(model) if again and limit else None
-    under = lms.LMS(limit, smallest=1024, device=device) if limit else nullcontext()
+    under = (
+        lms.LMS(limit, smallest=1024, device=device, recompute_operations=operations)
+        if limit
+        else nullcontext()
+    )
     with device, under as support:
         for _ in range(3 * STEPS if again else STEPS):
             optimizer.zero_grad()
@@ -93,11 +98,14 @@ def compare(
     parts: int = 1,
     page: bool = False,
     again: bool = False,
+    operations: bool = False,
 ) -> lms.Report:
     """The same weights, on all ranks; below the limit, which parameters must leave for if paged."""
-    plain = train(make, parts=parts, page="state" if page else "", again=again)
+    plain = train(
+        make, parts=parts, page="state" if page else "", again=again, operations=operations
+    )
     limit = int(share * plain.peak)
-    under = train(make, limit, parts, "all" if page else "", again)
+    under = train(make, limit, parts, "all" if page else "", again, operations)
     assert all(map(torch.equal, plain.weights, under.weights)), "other weights than without LMS"
     for weight in under.weights:
         first = weight.clone()
@@ -105,7 +113,7 @@ def compare(
         assert torch.equal(first, weight), "other weights than on rank 0"
     assert under.peak <= limit, f"{under.peak - limit} bytes above the limit"
     assert under.report is not None
-    assert under.report.moved > 0 or page
+    assert under.report.moved > 0 or page or under.report.operations > 0
     return under.report
 
 
@@ -166,15 +174,45 @@ def sharded_layers_are_refused() -> None:
 
 @case
 def fsdp() -> None:
-    def make() -> nn.Module:
-        model = mlp()
-        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-        for layer in model:
-            if isinstance(layer, nn.Linear):
-                fully_shard(layer, mesh=mesh)
-        return fully_shard(model, mesh=mesh)
+    compare(sharded)
 
-    compare(make)
+
+@case
+def fsdp_and_operations_that_are_computed_again() -> None:
+    assert compare(sharded, operations=True).operations > 0
+
+
+def sharded() -> nn.Module:
+    """Each linear layer's parameters are in memory while it runs."""
+    model = mlp()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+class Exchanging(nn.Module):
+    """Each layer multiplies by the sum of all ranks' results, as they come to be in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, 64) to the same."""
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+            everywhere = x.detach() * 0.5
+            dist.all_reduce(everywhere)
+            x = x * everywhere
+        return x
+
+
+@case
+def sums_over_ranks_in_forward_are_not_computed_again() -> None:
+    assert compare(lambda: DistributedDataParallel(Exchanging()), operations=True).operations > 0
 
 
 @case

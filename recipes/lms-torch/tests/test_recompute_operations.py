@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 
 import lms
 import numpy as np
@@ -11,15 +10,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lms.operations.recipe import Given, Operation, Recipe, Value, View
-from lms.operations.table import numerics
 from lms.planning.recompute_operations import with_repeated
 from lms.planning.trace import PackKey, Recomputation, Trace, TracedBlock
 from models import SLOW_BUS, Run, Step, batch, equal, mlp_step, train
 from test_random_models import LAYERS, Net
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils._python_dispatch import _disable_current_modes
 
 Make = Callable[[], tuple[nn.Module, Step]]
 
@@ -39,7 +35,7 @@ class Block(nn.Module):
 
 def perceptrons() -> tuple[nn.Module, Step]:
     torch.manual_seed(0)
-    return _stepping(nn.Sequential(*(Block(64) for _ in range(6))), batch())
+    return stepping(nn.Sequential(*(Block(64) for _ in range(6))), batch())
 
 
 def perceptrons_under_autocast() -> tuple[nn.Module, Step]:
@@ -61,10 +57,10 @@ def convolutions() -> tuple[nn.Module, Step]:
     for inside, outside in ((3, 8), (8, 8), (8, 8), (8, 8)):
         parts += [nn.Conv2d(inside, outside, 3, padding=1), nn.BatchNorm2d(outside), nn.ReLU(True)]
     data = torch.randn(8, 3, 24, 24, generator=torch.Generator().manual_seed(1))
-    return _stepping(nn.Sequential(*parts), data)
+    return stepping(nn.Sequential(*parts), data)
 
 
-def _stepping(model: nn.Module, data: Tensor) -> tuple[nn.Module, Step]:
+def stepping(model: nn.Module, data: Tensor) -> tuple[nn.Module, Step]:
     def step() -> Tensor:
         loss = model(data).square().mean()
         loss.backward()
@@ -143,200 +139,6 @@ def test_a_custom_operator_is_never_run_twice() -> None:
     assert done.report is not None
     assert done.report.operations > 0
     assert runs == 6 * 4
-
-
-class Shifted(nn.Module):
-    """GELU after a shift: nothing but LMS needs the shift in backward."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.ModuleList(nn.Linear(64, 64) for _ in range(6))
-        self.shift = nn.Parameter(torch.ones(64))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(rows, 64) to the same."""
-        for linear in self.linear:
-            x = linear(torch.tanh(x + self.shift))
-        return x
-
-
-def shifted(between: Callable[[nn.Parameter], None]) -> Make:
-    def make() -> tuple[nn.Module, Step]:
-        torch.manual_seed(0)
-        model, data, steps = Shifted(), batch(2048), count()
-
-        def step() -> Tensor:
-            loss = model(data).square().mean()
-            if next(steps) >= 3:  # the plan is made by then
-                between(model.shift)
-            loss.backward()
-            return loss.detach()
-
-        return model, step
-
-    return make
-
-
-def _add(shift: nn.Parameter) -> None:
-    with torch.no_grad():
-        shift.add_(0.25)
-
-
-def _add_to_data(shift: nn.Parameter) -> None:
-    shift.data.mul_(1.5)
-
-
-class Counting(Shifted):
-    """The shift also grows in forward, after its first use."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(rows, 64) to the same."""
-        x = torch.tanh(self.linear[0](x) + self.shift)
-        with torch.no_grad():
-            self.shift.add_(0.25)
-        return super().forward(x)
-
-
-def test_a_change_within_forward_before_the_use_is_no_error() -> None:
-    def make() -> tuple[nn.Module, Step]:
-        torch.manual_seed(0)
-        return _stepping(Counting(), batch(2048))
-
-    plain = run(make)
-    done = run(make, int(0.7 * max(plain.peaks)))
-    assert equal(plain, done)
-    assert done.report is not None
-    assert done.report.operations > 0
-
-
-def _assign_data(shift: nn.Parameter) -> None:
-    shift.data = shift.data * 1.5
-
-
-def _add_unseen(shift: nn.Parameter) -> None:
-    with _disable_current_modes():
-        _add(shift)
-
-
-@pytest.mark.parametrize("change", [_add, _add_to_data, _assign_data])
-def test_a_change_of_what_others_are_made_from_comes_after_them(
-    change: Callable[[nn.Parameter], None],
-) -> None:
-    plain = run(shifted(change))
-    limit = int(0.8 * max(plain.peaks))
-    unchanged = run(shifted(lambda _: None), limit)
-    assert unchanged.report is not None
-    assert unchanged.report.operations > 0
-    done = run(shifted(change), limit)
-    assert equal(plain, done)
-    assert max(done.peaks) <= limit
-
-
-def test_an_unseen_change_is_an_error_before_a_wrong_number() -> None:
-    limit = int(0.8 * max(run(shifted(_add_unseen)).peaks))
-    with pytest.raises(lms.InplaceError, match=r"computes again.*recompute_operations"):
-        run(shifted(_add_unseen), limit)
-
-
-def test_other_settings_in_backward_are_an_error() -> None:
-    threads = torch.get_num_threads()
-
-    def step_with_other_threads() -> tuple[nn.Module, Step]:
-        model, data = mlp_step()[0], batch()
-
-        def step() -> Tensor:
-            torch.set_num_threads(1)
-            loss = model(data).square().mean()
-            torch.set_num_threads(2)
-            loss.backward()
-            return loss.detach()
-
-        return model, step
-
-    try:
-        limit = int(0.6 * max(run(step_with_other_threads).peaks))
-        with pytest.raises(lms.LMSError, match="the number of threads, has changed"):
-            run(step_with_other_threads, limit)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def test_onednn_off_in_forward_only_is_an_error() -> None:
-    def make() -> tuple[nn.Module, Step]:
-        model, data = mlp_step()[0], batch()
-
-        def step() -> Tensor:
-            with torch.backends.mkldnn.flags(enabled=False):  # type: ignore[no-untyped-call]
-                loss = model(data).square().mean()
-            loss.backward()
-            return loss.detach()
-
-        return model, step
-
-    limit = int(0.6 * max(run(make).peaks))
-    with pytest.raises(lms.LMSError, match=r"a setting of torch\.backends"):
-        run(make, limit)
-
-
-def test_the_newer_names_of_precisions_may_be_used() -> None:
-    before = torch.backends.cuda.matmul.fp32_precision
-    torch.backends.cuda.matmul.fp32_precision = "tf32"
-    try:
-        assert "tf32" in numerics()
-    finally:
-        torch.backends.cuda.matmul.fp32_precision = before
-
-
-def test_autocast_in_backward_does_not_change_what_is_repeated() -> None:
-    matrix, device = torch.rand(8, 8), lms.SimulatedDevice("1GiB")
-    view = View(0, matrix.dtype, (8, 8), (8, 1), 0)
-    product = Operation(0, torch.ops.aten.mm.default, (view, view), {}, [Value(0, 0)], [])
-    product.results = (1,)
-    recipe = Recipe(device, 1, [product], {}, {0: Given(matrix, matrix._version, matrix)})
-    with torch.autocast("cpu", torch.bfloat16):
-        again = recipe.run(matrix)
-    assert torch.equal(again, (matrix @ matrix).flatten())
-
-
-def test_tensors_of_inference_mode_may_be_used() -> None:
-    with torch.inference_mode():
-        shift = torch.ones(64)
-
-    def make() -> tuple[nn.Module, Step]:
-        model, data = mlp_step()[0], batch()
-
-        def step() -> Tensor:
-            loss = (model(data) + shift).square().mean()
-            loss.backward()
-            return loss.detach()
-
-        return model, step
-
-    plain = run(make)
-    assert equal(plain, run(make, int(0.6 * max(plain.peaks))))
-
-
-def test_a_change_after_lms_was_switched_off_comes_after_what_is_repeated() -> None:
-    found, peak = list[list[Tensor]](), 0
-    for limited in (False, True):
-        torch.manual_seed(0)
-        model, data, device = Shifted(), batch(2048), lms.SimulatedDevice("64GiB", SLOW_BUS)
-        limit = int(0.7 * peak) if limited else 1 << 34
-        optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        with device:
-            with lms.LMS(limit, smallest=1024, device=device, recompute_operations=True) as support:
-                for _ in range(4):
-                    optimizer.zero_grad()
-                    model(data).square().mean().backward()
-                    optimizer.step()
-                optimizer.zero_grad()
-                loss = model(data).square().mean()
-                assert support.report().operations > 0 or not limited
-            model.shift.data.mul_(1.5)
-            loss.backward()
-        found.append([p.grad for p in model.parameters() if p.grad is not None])
-        peak = device.highest
-    assert all(map(torch.equal, *found))
 
 
 def passes(layers: list[tuple[str, int]], dropout: bool, times: int) -> Make:

@@ -116,8 +116,8 @@ class Iteration:
             block = SavedStorage(self, number, tensor)
             self.runtime.by_address[storage._cdata] = self.blocks.storages[number] = block
             self.runtime.releases.put(block)
-            if self.runtime.operations is not None:
-                self.runtime.operations.saved(storage, block)
+        if self.runtime.operations is not None:
+            self.runtime.operations.saved(tensor, block)
         if self.guide.recorder is not None:
             self.guide.recorder.pack(key, tensor)
         self._event_ends()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,47 +13,29 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from lms.operations.recipe import Given, Operation, Recipe, Value, View, random_state
-from lms.operations.table import STATISTICS, changes_statistics, is_repeatable, is_seeded
+from lms.operations.recipe import Given, Kept, Operation, Recipe, Value, View, random_state
+from lms.operations.storages import (
+    LoggedStorage,
+    address_of,
+    changed_by,
+    is_known_kind,
+    version_of,
+)
+from lms.operations.table import (
+    COMMUNICATION,
+    STATISTICS,
+    changes_statistics,
+    is_repeatable,
+    is_seeded,
+)
 from lms.paging.device import Device
 from lms.paging.paged_parameter import paged_parameter_in
 from lms.paging.saved_storage import SavedStorage
-from lms.paging.tensors import is_fake, is_plain
+from lms.paging.tensors import empty_shell, is_fake
 from lms.planning.trace import Recomputation, Trace
 
 #: Tells whether a saved storage, by its number, may be the beginning of a recipe.
 Usable = Callable[[int], bool]
-
-
-class _Storage:
-    """A storage that operations have touched.
-
-    Attributes:
-        reference: while it is held, no other storage gets the address.
-        makers: for each of its values the operation that made it; None if it cannot be repeated.
-        changed: for each change the moment, by the log's count.
-        given: if it is from before the iteration and may be kept.
-        block: its number among the iteration's saved storages, and that.
-    """
-
-    __slots__ = ("block", "changed", "given", "makers", "nbytes", "number", "reference")
-
-    def __init__(self, number: int, storage: torch.UntypedStorage, maker: Operation | None) -> None:
-        self.number, self.nbytes = number, storage.nbytes()
-        self.reference = StorageWeakRef(storage)
-        self.makers: list[Operation | None] = [maker]
-        self.changed: list[int] = []
-        self.given: Given | None = None
-        self.block: tuple[int, weakref.ref[SavedStorage]] | None = None
-
-    @property
-    def value(self) -> Value:
-        """Its value now."""
-        return Value(self.number, len(self.changed))
-
-    def value_at(self, moment: int) -> Value:
-        """Its value after a moment."""
-        return Value(self.number, sum(changed <= moment for changed in self.changed))
 
 
 class OperationLog(TorchDispatchMode):
@@ -80,10 +63,12 @@ class OperationLog(TorchDispatchMode):
         self._dropped: weakref.WeakSet[SavedStorage] = weakref.WeakSet()
         self._device, self._smallest = device, smallest
         self._find, self._restore = find, restore
-        self._quiet = self._operations = self._last_event = 0
-        self._storages: dict[int, _Storage] = {}  # by address
-        self._by_number: list[_Storage] = []
-        self._blocks: weakref.WeakKeyDictionary[SavedStorage, _Storage] = (
+        self._operations = self._last_event = 0
+        self._quiet = threading.local()
+        self._storages: dict[int, LoggedStorage] = {}  # by address
+        self._received: dict[int, StorageWeakRef] = {}  # by address
+        self._by_number: list[LoggedStorage] = []
+        self._blocks: weakref.WeakKeyDictionary[SavedStorage, LoggedStorage] = (
             weakref.WeakKeyDictionary()
         )
         self._dependent: dict[int, weakref.WeakSet[SavedStorage]] = {}  # by address
@@ -100,6 +85,9 @@ class OperationLog(TorchDispatchMode):
         for address, blocks in list(self._dependent.items()):
             if not blocks:
                 del self._dependent[address]
+        for address, reference in list(self._received.items()):
+            if reference.expired():
+                del self._received[address]
 
     def restore_all(self) -> None:
         """Computes all that was dropped: changes are not seen any more."""
@@ -112,19 +100,26 @@ class OperationLog(TorchDispatchMode):
     @contextmanager
     def aside(self) -> Iterator[None]:
         """The code inside is LMS's own."""
-        self._quiet += 1
+        self._quiet.depth = self._depth + 1
         try:
             yield
         finally:
-            self._quiet -= 1
+            self._quiet.depth -= 1
 
-    def saved(self, storage: torch.UntypedStorage, block: SavedStorage) -> None:
-        """A storage is saved for backward, for the first time in the iteration."""
-        found = self._storages.get(storage._cdata)
+    @property
+    def _depth(self) -> int:
+        """The depth of this thread's `aside` blocks."""
+        return int(getattr(self._quiet, "depth", 0))
+
+    def saved(self, tensor: torch.Tensor, block: SavedStorage) -> None:
+        """A tensor of a storage is saved for backward."""
+        found = self._storages.get(address_of(tensor))
         if found is None:
-            found = self._add(storage, None)
-        found.block = (block.number, weakref.ref(block))
-        self._blocks[block] = found
+            found = self._add(tensor, None)
+        found.used(version_of(tensor), self._operations)
+        if found.block is None or found.block[0] != block.number:
+            found.block, found.counter = (block.number, weakref.ref(block)), empty_shell(tensor)
+            self._blocks[block] = found
 
     def __torch_dispatch__(
         self,
@@ -135,10 +130,12 @@ class OperationLog(TorchDispatchMode):
     ) -> Any:
         """Runs an operation and notes it."""
         named = dict(kwargs or {})
-        if self._quiet or not (self.watching or self._dropped):
+        if not self._depth and func.namespace in COMMUNICATION:
+            self._note_received(args, named)
+        if self._depth or not (self.watching or self._dropped):
             return func(*args, **named)
         given = [leaf for leaf in tree_leaves((args, named)) if isinstance(leaf, torch.Tensor)]
-        changed = _changed(func, args, named)
+        changed = changed_by(func, args, named)
         self._before_change(changed)
         if torch._C._current_graph_task_id() != -1:  # in backward nothing is kept but changes
             result = func(*args, **named)
@@ -149,7 +146,7 @@ class OperationLog(TorchDispatchMode):
                 self._keep(tensor)
             return func(*args, **named)
         operation = None
-        if all(map(_is_known_kind, given)) and is_repeatable(func, args, named):
+        if all(map(is_known_kind, given)) and is_repeatable(func, args, named):
             operation = self._operation(func, args, named, changed)
         before = self._device.stamp() if operation and self.measuring else None
         result = func(*args, **named)
@@ -185,47 +182,61 @@ class OperationLog(TorchDispatchMode):
     ) -> None:
         """An operation has run."""
         self._operations += 1
-        inputs = {_address(tensor) for tensor in given if _is_known_kind(tensor)}
-        for address in {_address(tensor) for tensor in changed if _is_known_kind(tensor)}:
+        inputs = {address_of(tensor) for tensor in given if is_known_kind(tensor)}
+        versions = {
+            address_of(tensor): version_of(tensor) for tensor in changed if is_known_kind(tensor)
+        }
+        for address in versions:
             if address in self._storages:
                 storage = self._storages[address]
-                storage.makers.append(operation if operation and operation.changed else None)
-                storage.changed.append(self._operations)
-                if storage.given is not None:  # autograd counts the change after this
-                    storage.given = storage.given._replace(version=None)
+                maker = operation if operation and operation.changed else None
+                storage.change(maker, self._operations)
+                if (version := versions[address]) is not None:
+                    storage.version = version + 1  # autograd counts the change after this
         numbers = list[int]()
         for tensor in made:
-            if not _is_known_kind(tensor):
+            if not is_known_kind(tensor):
                 numbers.append(-1)
                 continue
-            found = self._storages.get(_address(tensor))
-            if found is None and _address(tensor) in inputs:
+            found = self._storages.get(address_of(tensor))
+            if found is None and address_of(tensor) in inputs:
                 found = self._keep(tensor)
-            numbers.append((found or self._add(tensor.untyped_storage(), operation)).number)
+            numbers.append((found or self._add(tensor, operation)).number)
         if operation is not None:
             operation.results = tuple(numbers)
 
-    def _add(self, storage: torch.UntypedStorage, maker: Operation | None) -> _Storage:
-        found = _Storage(len(self._by_number), storage, maker)
+    def _note_received(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Other ranks write into some storages; FSDP gives their memory up in between, unseen."""
+        for leaf in tree_leaves((args, kwargs)):
+            if isinstance(leaf, torch.Tensor) and is_known_kind(leaf):
+                reference = StorageWeakRef(leaf.untyped_storage())
+                self._received[reference.cdata] = reference
+
+    def _is_received(self, address: int) -> bool:
+        reference = self._received.get(address)
+        return reference is not None and not reference.expired()
+
+    def _add(self, tensor: torch.Tensor, maker: Operation | None) -> LoggedStorage:
+        storage = tensor.untyped_storage()
+        found = LoggedStorage(len(self._by_number), storage, maker, version_of(tensor))
         self._by_number.append(found)
         self._storages[storage._cdata] = found
         return found
 
-    def _keep(self, tensor: torch.Tensor) -> _Storage:
+    def _keep(self, tensor: torch.Tensor) -> LoggedStorage:
         """What is known of a tensor's storage; one from before the iteration may be kept."""
-        if not _is_known_kind(tensor):
-            return _Storage(-1, torch.UntypedStorage(), None)
-        found = self._storages.get(_address(tensor))
+        if not is_known_kind(tensor):
+            return LoggedStorage(-1, torch.UntypedStorage(), None)
+        found = self._storages.get(address_of(tensor))
         if found is None:
-            found = self._add(tensor.untyped_storage(), None)
+            found = self._add(tensor, None)
             lasting = isinstance(tensor, torch.nn.Parameter) or found.nbytes < self._smallest
             # A tensor of inference mode has no version.
             lasting = lasting and tensor.grad_fn is None and not tensor.is_inference()
             if lasting and paged_parameter_in(tensor) is None:
                 with self._device.aside(), self.aside():
                     found.given = Given(tensor, tensor._version, tensor.detach())
-        elif found.given is not None and found.given.version is None:
-            found.given = found.given._replace(version=found.given.tensor._version)
+        found.used(version_of(tensor), self._operations)
         return found
 
     def _view(self, tensor: torch.Tensor) -> View:
@@ -247,15 +258,18 @@ class OperationLog(TorchDispatchMode):
         if closure is None:
             return None
         operations, starts = closure
-        blocks, given = dict[int, SavedStorage](), dict[int, Given]()
+        blocks, given = dict[int, Kept](), dict[int, Given]()
         for number in starts:
             start = self._by_number[number]
+            if not start.current:
+                return None
             other = start.block[1]() if start.block else None
             if other is not None:
-                blocks[number] = other
+                assert start.counter is not None
+                blocks[number] = Kept(start.counter, start.version, other)
                 other.dependent.add(block)
             elif start.given is not None:
-                given[number] = start.given
+                given[number] = start.given._replace(version=start.version)
                 address = start.reference.cdata
                 self._dependent.setdefault(address, weakref.WeakSet()).add(block)
         self._dropped.add(block)
@@ -285,7 +299,7 @@ class OperationLog(TorchDispatchMode):
         return found
 
     def _closure(
-        self, target: _Storage, usable: Usable, moment: int | None
+        self, target: LoggedStorage, usable: Usable, moment: int | None
     ) -> tuple[list[Operation], set[int]] | None:
         """The operations that make a storage's last value, and the storages that they start from.
 
@@ -296,7 +310,7 @@ class OperationLog(TorchDispatchMode):
             moment: at which the values count; now, with what is in memory, when it is None.
         """
 
-        def value_of(storage: _Storage) -> Value:
+        def value_of(storage: LoggedStorage) -> Value:
             return storage.value if moment is None else storage.value_at(moment)
 
         again = {target.number}
@@ -324,8 +338,10 @@ class OperationLog(TorchDispatchMode):
             if len(again) == count and not again & starts:
                 return [operations[index] for index in sorted(operations)], starts
 
-    def _is_start(self, storage: _Storage, usable: Usable, alive: bool) -> bool:
+    def _is_start(self, storage: LoggedStorage, usable: Usable, alive: bool) -> bool:
         """Whether a storage is there for others to be made from."""
+        if self._is_received(storage.reference.cdata):
+            return False
         if storage.block is not None:
             number, block = storage.block
             return usable(number) and not (alive and block() is None)
@@ -351,8 +367,8 @@ class OperationLog(TorchDispatchMode):
     def _before_change(self, changed: list[torch.Tensor]) -> None:
         """Some tensors are about to change: whatever would be made from them is made now."""
         for tensor in changed:
-            if _is_known_kind(tensor):
-                address = _address(tensor)
+            if is_known_kind(tensor):
+                address = address_of(tensor)
                 blocks, saved = self._dependent.get(address), self._find(address)
                 found = [*(blocks or ()), *(saved.dependent if saved is not None else ())]
                 if found:
@@ -372,27 +388,3 @@ def usable_for(trace: Trace, number: int) -> Usable:
         )
 
     return usable
-
-
-def _address(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
-def _is_known_kind(tensor: torch.Tensor) -> bool:
-    """Whether it is a tensor with a storage of its own, or a parameter, that is what it seems."""
-    kind = is_plain(tensor) or type(tensor) is torch.nn.Parameter
-    return kind and not tensor.is_conj() and not tensor.is_neg() and tensor.layout is torch.strided
-
-
-def _changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """The arguments that an operation changes."""
-    if not func._schema.is_mutable and not changes_statistics(func, args):
-        return []
-    found: list[Any] = []
-    if changes_statistics(func, args):
-        return [args[n] for n in STATISTICS if isinstance(args[n], torch.Tensor)]
-    for number, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[number] if number < len(args) else kwargs.get(argument.name)
-            found += tree_leaves(value)
-    return [leaf for leaf in found if isinstance(leaf, torch.Tensor)]

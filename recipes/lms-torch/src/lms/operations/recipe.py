@@ -12,7 +12,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from lms.errors import InplaceError, LMSError
 from lms.operations.table import STATISTICS, changes_statistics, numerics
 from lms.paging.saved_storage import SavedStorage
-from lms.paging.tensors import flat_view
+from lms.paging.tensors import flat_view, nbytes_of
+from lms.sizes import size_text
 
 
 class Value(NamedTuple):
@@ -106,13 +107,46 @@ class Repeater(Protocol):
 class Given(NamedTuple):
     """A tensor from before the iteration: a parameter, or a small one.
 
-    `version` is from then, and so is the memory of `view`: `tensor` may be given other data. After
-    a change in forward, the version is None until an operation uses the tensor.
+    `version` is that of its last use in forward. The memory of `view` is from its first use:
+    `tensor` may be given other data.
     """
 
     tensor: torch.Tensor
     version: int | None
     view: torch.Tensor
+
+    @property
+    def changed(self) -> bool:
+        """Whether it was changed, or its memory given up, since its last use."""
+        if nbytes_of(self.view) > self.view.untyped_storage().nbytes():
+            return True
+        return self.tensor._version != self.version
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes."""
+        return nbytes_of(self.view)
+
+
+class Kept(NamedTuple):
+    """A saved storage. `counter` shares the version of its tensors, `version` is from forward."""
+
+    counter: torch.Tensor
+    version: int | None
+    block: SavedStorage
+
+    @property
+    def changed(self) -> bool:
+        """Whether it was changed, or its memory given up, since its last use."""
+        flat = self.block.flat
+        if flat is not None and flat.untyped_storage().nbytes() != self.block.nbytes:
+            return True
+        return self.version is not None and self.counter._version != self.version
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes."""
+        return self.block.nbytes
 
 
 class Recipe:
@@ -129,7 +163,7 @@ class Recipe:
         device: Repeater,
         target: int,
         operations: Sequence[Operation],
-        blocks: dict[int, SavedStorage],
+        blocks: dict[int, Kept],
         given: dict[int, Given],
     ) -> None:
         self._device, self._target = device, target
@@ -142,23 +176,25 @@ class Recipe:
             InplaceError: a tensor that it needs was changed unseen.
             LMSError: torch's settings are others now.
         """
-        for given in self.given.values():
-            if given.tensor._version != given.version:
+        starts: list[Given | Kept] = [*self.given.values(), *self.blocks.values()]
+        for start in starts:
+            if start.changed:
                 raise InplaceError(
-                    f"a tensor of shape {list(given.tensor.shape)}, from which LMS computes again "
-                    "what backward needs, has been changed between forward and backward; change "
-                    "it after backward, or switch LMS on without recompute_operations"
+                    f"a tensor of {size_text(start.nbytes)}, from which LMS computes again what "
+                    "backward needs, has been changed between its use in forward and backward; "
+                    "change it after backward, or switch LMS on without recompute_operations"
                 )
         # Each thread has its own number of threads; results on a GPU do not depend on it.
         first, now = int(like.is_cuda), numerics()
         if any(operation.settings[first:] != now[first:] for operation in self.operations):
             raise LMSError(
-                "a setting of torch.backends, or the number of threads, has changed between "
-                "forward and backward, so LMS cannot compute again what backward needs to the "
-                "bit; change it between two steps, or switch LMS on without recompute_operations"
+                "a setting of torch.backends, the default dtype, or the number of threads, has "
+                "changed between forward and backward, so LMS cannot compute again what backward "
+                "needs to the bit; change it between two steps, or switch LMS on without "
+                "recompute_operations"
             )
         known = {storage: given.view for storage, given in self.given.items()}
-        known |= {storage: block.ready() for storage, block in self.blocks.items()}
+        known |= {storage: kept.block.ready() for storage, kept in self.blocks.items()}
         last = {v.storage: op.index for op in self.operations for v in op.reads}
         # Operations were seen below autocast, which may be on in backward.
         with self._device.computing(), torch._C._DisableAutocast():

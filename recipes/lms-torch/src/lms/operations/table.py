@@ -31,6 +31,8 @@ _NORMALISATIONS = frozenset(
 )
 #: Arguments of theirs that hold the running statistics.
 STATISTICS = (3, 4)
+#: Operations of these namespaces write into their arguments, whatever their schemas say.
+COMMUNICATION = frozenset(("c10d", "fsdp"))
 #: The libraries and operations that multiply with a precision of their own.
 _PRECISIONS = (("cuda", "matmul"), ("cuda", "conv"), ("mkldnn", "matmul"), ("mkldnn", "conv"))
 
@@ -70,7 +72,7 @@ def numerics() -> tuple[object, ...]:
         *(cuda.allow_bf16_reduced_precision_reduction, cudnn.enabled),
         *(cudnn.benchmark, cudnn.deterministic, torch._C._get_mkldnn_enabled()),
         *(precision(*place) for place in _PRECISIONS),
-        torch.are_deterministic_algorithms_enabled(),
+        *(torch.are_deterministic_algorithms_enabled(), torch.get_default_dtype()),
     )
 
 
