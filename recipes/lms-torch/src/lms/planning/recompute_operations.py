@@ -46,14 +46,14 @@ class _Choice:
         depth = 1 + max((self._depth.get(parent, 0) for parent in made.parents), default=0)
         if depth > _DEEPEST:
             return False
-        chosen, changes = set(self.blocks), dict[int, int]()
+        changes = dict[int, int]()
         pending = [(number, self._event(number, changes))]
         while pending:
             child, event = pending.pop()
             for parent in self.trace.recomputations[child].parents:
                 if event < self._event(parent, changes):
                     changes[parent] = event
-                    if parent in chosen:
+                    if parent in self._depth:  # chosen
                         pending.append((parent, event))
         most = self.limit - self.trace.blocks[number].nbytes
         spans = [(event, self._event(n, {}), n) for n, event in changes.items()]
