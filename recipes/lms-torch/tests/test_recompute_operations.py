@@ -218,3 +218,17 @@ def test_what_a_block_is_made_from_is_needed_as_early() -> None:
     assert other.seconds == [1, 1, 1, 1, 1.5, 1]
     assert other.other_bytes == [0, 8, 8, 0, 12, 0]
     assert np.array_equal(trace.resident(), [8, 16, 24, 24, 16, 8])
+
+
+def test_a_plan_without_a_gpu_tells_what_is_computed_again() -> None:
+    limit = int(0.7 * max(run(perceptrons).peaks))
+    report = lms.plan(
+        lambda: perceptrons()[1],
+        limit,
+        smallest=1024,
+        speed=SLOW_BUS,
+        recompute_operations=True,
+    )
+    assert report.operations > 0
+    assert report.operations_bytes > 0
+    assert report.predicted_peak <= limit
