@@ -12,6 +12,7 @@ from typing import Any
 import ddl
 import keras
 import numpy as np
+from branches import Branches
 from ddl_tensorflow import optimizers
 from ranked import RANK, SIZE, case, run_cases
 from training import alike, check, close, compiled, data, fit, net
@@ -52,6 +53,29 @@ def test_clipping_comes_after_the_average() -> None:
 @case
 def test_accumulated_gradients() -> None:
     check(lambda: keras.optimizers.SGD(0.3, gradient_accumulation_steps=3))
+
+
+@case
+def test_a_gradient_that_some_ranks_alone_have() -> None:
+    """Those of the others are zero; a layer that no rank uses stays as it is."""
+    if BACKEND == "tensorflow":  # refused: cases_refused.py
+        return
+    for make in (
+        lambda: keras.optimizers.AdamW(0.01, weight_decay=0.5),
+        lambda: keras.optimizers.SGD(0.3, gradient_accumulation_steps=3),
+        lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.3), 8.0),
+    ):
+        trained = []
+        for is_dense in (False, True):
+            keras.utils.set_random_seed(5)
+            model = compiled(Branches(5, RANK % 2, is_dense), make())
+            unused = model.parts[2].get_weights()
+            fit(model)
+            if BACKEND == "torch":
+                close(model.parts[2].get_weights(), unused, 0)
+            alike(model.get_weights())
+            trained.append(model.get_weights())
+        close(*trained)
 
 
 @case

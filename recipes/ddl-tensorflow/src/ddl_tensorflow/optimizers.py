@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -42,9 +42,15 @@ OptimizerT = TypeVar("OptimizerT")
 
 
 class _State(threading.local):
-    """While a graph is traced: whether the gradients at hand have been averaged already."""
+    """While a graph is traced.
+
+    Attributes:
+        is_averaged: whether the gradients at hand have been averaged already.
+        variables: those of the gradients at hand.
+    """
 
     is_averaged = False
+    variables: Sequence[Any] = ()
 
 
 _state = _State()
@@ -98,6 +104,7 @@ def hook() -> None:
     """Change Keras's optimizer and trainer, once."""
     backend = backends.current()
     around(BaseOptimizer, "apply", _apply)
+    around(BaseOptimizer, "_backend_apply_gradients", _backend_apply_gradients)
     around(BaseOptimizer, "_clip_gradients", _clip_gradients)
     around(keras.optimizers.LossScaleOptimizer, "apply", _apply_scaled)
     around(keras.optimizers.MultiOptimizer, "apply", _apply_several)
@@ -110,18 +117,31 @@ def _apply(
     original: Callable[..., Any], self: Any, grads: Any, trainable_variables: Any = None
 ) -> Any:
     grads = list(grads)
-    accumulates = bool(self.gradient_accumulation_steps)
-    if grads and not accumulates and not _state.is_averaged and is_distributed(self):
-        variables = None if trainable_variables is None else list(trainable_variables)
-        return original(self, averaged(self, grads, variables), variables)
-    return original(self, grads, trainable_variables)
+    if not grads or _state.is_averaged or not is_distributed(self):
+        return original(self, grads, trainable_variables)
+    variables = None if trainable_variables is None else list(trainable_variables)
+    if self.gradient_accumulation_steps:
+        known = self._trainable_variables if variables is None else variables
+        return original(self, backends.current().complete(self, grads, known), variables)
+    return original(self, averaged(self, grads, variables), variables)
+
+
+def _backend_apply_gradients(
+    original: Callable[..., Any], self: Any, grads: Any, trainable_variables: Any
+) -> Any:
+    """Remember whose gradients these are: Keras has left out those that are None."""
+    before, _state.variables = _state.variables, trainable_variables
+    try:
+        return original(self, grads, trainable_variables)
+    finally:
+        _state.variables = before
 
 
 def _clip_gradients(original: Callable[..., Any], self: Any, grads: Any) -> Any:
     """Average accumulated gradients, which pass here once for each update."""
     if self.gradient_accumulation_steps and not _state.is_averaged and is_distributed(self):
-        name = f"{name_of(self)}/accumulated"
-        grads = backends.current().average_accumulated(self, grads, name)
+        name, variables = f"{name_of(self)}/accumulated", _state.variables
+        grads = backends.current().average_accumulated(self, grads, variables, name)
     return original(self, grads)
 
 

@@ -127,6 +127,9 @@ def reduce_scatter(x: Any, op: str = "sum", name: str = "") -> tf.Tensor:
 def _reduce(tensors: Sequence[Any], op: str, name: str, labels: Sequence[str] | None) -> list[Any]:
     """The dense ones by one operation, each sparse one by two."""
     ready()
+    missing = [str(i) for i, x in enumerate(tensors) if x is None]
+    if missing:  # ranks that differ in them shall not match: the others may have the same shapes
+        name = f"{name or 'gradients'}/without {','.join(missing)}"
     results: list[Any] = list(tensors)
     dense: dict[int, tf.Tensor] = {}
     for i, x in enumerate(tensors):

@@ -1,7 +1,8 @@
 """The differences between Keras's backends: a module for each, with the same functions.
 
 - `participants` starts ddl unless it runs, and gives the number of ranks that average gradients.
-- `average` averages gradients; None stays None.
+- `average` averages gradients; those that are None on all ranks stay None.
+- `complete` does what an accumulating optimizer needs before: Keras forgets who has no gradient.
 - `average_accumulated` does so once for each update, where an optimizer accumulates.
 - `give_out` gives rank 0's values of a model's variables to all ranks.
 - `begins_alone` says whether something else than a callback gives out the variables.

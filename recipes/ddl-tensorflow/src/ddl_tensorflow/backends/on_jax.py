@@ -21,6 +21,7 @@ __all__ = [
     "average",
     "average_accumulated",
     "begins_alone",
+    "complete",
     "give_out",
     "participants",
     "prepare",
@@ -73,7 +74,14 @@ def average(grads: Sequence[Any], _variables: Sequence[Any], _name: str) -> list
     return averages
 
 
-def average_accumulated(optimizer: Any, grads: Sequence[Any], name: str) -> list[Any]:
+def complete(_optimizer: Any, grads: Sequence[Any], _variables: Sequence[Any]) -> list[Any]:
+    """The gradients: JAX's are never missing."""
+    return list(grads)
+
+
+def average_accumulated(
+    optimizer: Any, grads: Sequence[Any], _variables: Sequence[Any], name: str
+) -> list[Any]:
     """Average the gradients in the step that updates: Keras's are no branch, but choose values."""
     # Its `iterations` count updates, not steps.
     is_update = (optimizer._iterations + 1) % optimizer.gradient_accumulation_steps == 0

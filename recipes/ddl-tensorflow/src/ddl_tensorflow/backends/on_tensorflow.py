@@ -17,6 +17,7 @@ __all__ = [
     "average",
     "average_accumulated",
     "begins_alone",
+    "complete",
     "give_out",
     "participants",
     "prepare",
@@ -30,10 +31,21 @@ def average(grads: Sequence[Any], variables: Sequence[Any], name: str) -> list[A
     return reduce_labelled(grads, labels, name=name)
 
 
-def average_accumulated(_optimizer: Any, grads: Sequence[Any], name: str) -> list[Any]:
-    """Average the gradients; Keras asks for it inside its condition."""
-    labels = [f"accumulated gradient {i}" for i in range(len(grads))]
-    return reduce_labelled(grads, labels, name=name)
+def complete(_optimizer: Any, grads: Sequence[Any], _variables: Sequence[Any]) -> list[Any]:
+    """The gradients: which ones there are is part of the graph."""
+    return list(grads)
+
+
+def average_accumulated(
+    optimizer: Any, grads: Sequence[Any], variables: Sequence[Any], name: str
+) -> list[Any]:
+    """Average the gradients; Keras asks for it inside its condition, and has left out the None."""
+    places = [optimizer._get_variable_index(variable) for variable in variables]
+    every: list[Any] = [None] * len(optimizer._trainable_variables)
+    for i, grad in zip(places, grads, strict=True):
+        every[i] = grad
+    averages = average(every, optimizer._trainable_variables, name)
+    return [averages[i] for i in places]
 
 
 def give_out(variables: Sequence[Any]) -> None:
