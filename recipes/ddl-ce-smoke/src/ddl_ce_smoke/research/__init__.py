@@ -40,6 +40,7 @@ class Program:
 
 
 _TRAINER = ("transformers", "accelerate")
+_JAX = ("jax", "jaxlib", "ddl-jax")
 
 PROGRAMS = (
     Program("Trainer with LoRA", "transformer", (*_TRAINER, "peft", "datasets")),
@@ -50,7 +51,9 @@ PROGRAMS = (
     Program("DeepSpeed", "zero_stages", ("deepspeed",)),
     Program("XGBoost", "boosted_trees", ("xgboost",), spans_hosts=False),
     Program("LightGBM", "boosted_leaves", ("lightgbm",), spans_hosts=False),
-    Program("JAX", "jax_processes", ("jax", "jaxlib", "ddl-jax")),
+    Program("JAX", "jax_processes", _JAX),
+    Program("JAX, a mesh", "mesh_transformer", _JAX),
+    Program("Flax and optax", "flax_model", (*_JAX, "flax", "optax")),
 )
 
 
