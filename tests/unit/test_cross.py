@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -281,6 +282,22 @@ def test_ldd_for_another_platform_starts_the_program(
     assert "libc.so.6 => /" in found.stdout
     nothing = run(["ldd", str(tmp_path / "absent")])
     assert nothing.returncode
+
+
+def test_tools_of_several_packages_have_licences_by_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    packages = []
+    for tool, licence in (("first", "copyright/of-it"), ("second", "copyright")):
+        packages.append(tmp_path / f"{tool}-1-0.tar.bz2")
+        with tarfile.open(packages[-1], "w:bz2") as package:
+            for name in (f"bin/{tool}", f"info/licenses/{licence}"):
+                member = tarfile.TarInfo(name)
+                member.mode = 0o755
+                package.addfile(member)
+    add_tools(tmp_path / "tools", get_platform(PPC).triple, packages)
+    assert all(shutil.which(tool) for tool in ("first", "second"))
 
 
 def test_a_recipe_of_the_tree_has_no_skip_that_the_engine_cannot_read(compiled: MiniTree) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -56,6 +57,7 @@ def add_tools(folder: Path, triple: str, helpers: Iterable[Path] = ()) -> None:
     programs = folder / "helpers" / "bin"
     for package in helpers:
         extract(str(package), str(programs.parent))
+        shutil.rmtree(programs.parent / "info")  # one package's file is another's folder there
     for name in COMPILERS:
         if (program := programs / f"{triple}-{name}").exists():
             (folder / name).symlink_to(program)
