@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch.distributed as dist
+from ddl_torch.companion import watch
+from hosts import Hosts, may_make_hosts
 
 PROGRAM = Path(__file__).with_name("companion_rank.py")
 #: Messages by TCP between ranks that take themselves for hosts; MPICH's UCX crashes with a peer.
@@ -22,9 +27,15 @@ HOSTS = {"DDL_FAKE_HOSTS": "8", "MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}
 class Rank:
     """A process of `companion_rank.py`."""
 
-    def __init__(self, address: str, seconds: float, environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        address: str,
+        seconds: float,
+        environment: dict[str, str],
+        before: Sequence[str] = (),
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), address, str(seconds)],
+            [*before, sys.executable, str(PROGRAM), address, str(seconds)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -247,3 +258,111 @@ def test_ranks_that_do_not_come_are_named(begin: Begin) -> None:
     assert rank.ask("meet first 0 2") == (
         "CompanionError: backend ddl: rank 0 has timed out after 1 s: rank 1 did not come"
     )
+
+
+STORE = """
+import torch.distributed as dist
+store = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
+print(store.port, flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def ranks_of_hosts() -> Iterator[tuple[Hosts, list[Rank]]]:
+    """Three hosts with a rank on each, whose timeout is much longer than a test lasts."""
+    begun: list[subprocess.Popen[str]] = []
+    with Hosts(3) as hosts:
+        words = [*hosts.on(None), sys.executable, "-c", STORE]
+        begun.append(
+            subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        )
+        assert begun[0].stdout
+        address = f"{hosts.hub_address}:{begun[0].stdout.readline().strip()}"
+        ranks = [Rank(address, 300, {}, hosts.on(number)) for number in range(3)]
+        begun += [rank.process for rank in ranks]
+        assert [rank.hear() for rank in ranks] == ["here"] * 3
+        yield hosts, ranks
+        for process in begun:
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.skipif(not may_make_hosts(), reason="needs namespaces (root) and ip")
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("end", ["kill", "cut"])
+def test_other_hosts_notice_an_end_without_the_timeout(
+    ranks_of_hosts: tuple[Hosts, list[Rank]], victim: int, end: str
+) -> None:
+    hosts, ranks = ranks_of_hosts
+    assert ask_all(ranks, "meet first # %") == ["3 met"] * 3
+    assert ask_all(ranks, "add # 1000") == ["3 6 9"] * 3
+    survivors = [rank for number, rank in enumerate(ranks) if number != victim]
+    for rank in survivors:
+        rank.tell("add 1 10")  # nothing breaks in MPI: the lost rank is in no call
+    if end == "kill":
+        ranks[victim].process.kill()
+    else:
+        hosts.cut(victim)
+    said = "ended, or cannot be reached any more"
+    lost = f"CompanionError: ddl: rank {victim} (host host{victim}) has {said}"
+    assert [rank.hear() for rank in survivors] == [lost] * 2
+    assert ask_all(survivors, "meet second # %") == ["2 met"] * 2
+    assert ask_all(survivors, "add # 1000") == ["1 3 5"] * 2
+
+
+@pytest.mark.skipif(not may_make_hosts(), reason="needs namespaces (root) and ip")
+def test_a_rank_that_has_left_is_missed_by_the_next_call(
+    ranks_of_hosts: tuple[Hosts, list[Rank]],
+) -> None:
+    """Not by those that have had all that they asked for."""
+    _, ranks = ranks_of_hosts
+    assert ask_all(ranks, "meet first # %") == ["3 met"] * 3
+    ranks[1].process.kill()
+    time.sleep(2)
+    assert ask_all(ranks[::2], "failed") == ["None"] * 2
+    for answer in ask_all(ranks[::2], "add # 10"):
+        assert answer.startswith("CompanionError: ddl: rank 1 (host host1) has ended")
+
+
+@pytest.mark.parametrize("answer", [b"", b"x" * 200])
+def test_strangers_get_into_no_group(answer: bytes) -> None:
+    """Nor does what listens where rank 0 should."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ours.makefile("rwb") as file:
+        theirs.sendall(answer)
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(ConnectionAbortedError):
+            watch._let_in(file, b"key")
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ours.makefile("rwb") as file:
+        theirs.sendall(answer)
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(ConnectionAbortedError):
+            watch._come_in(file, b"key", 1)
+
+
+def test_both_sides_need_the_same_key() -> None:
+    for key, is_known in ((b"key", True), (b"other", False)):
+        ours, theirs = socket.socketpair()
+        with ours, theirs, ours.makefile("rwb") as file, theirs.makefile("rwb") as other:
+            came: list[bool] = []
+
+            def come(file: Any = other, key: bytes = key, came: list[bool] = came) -> None:
+                try:
+                    watch._come_in(file, key, 7)
+                except OSError:
+                    came.append(False)
+                else:
+                    came.append(True)
+
+            thread = threading.Thread(target=come)
+            thread.start()
+            if is_known:
+                assert watch._let_in(file, b"key") == 7
+            else:
+                with pytest.raises(ConnectionAbortedError):
+                    watch._let_in(file, b"key")
+                ours.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            assert came == [is_known]

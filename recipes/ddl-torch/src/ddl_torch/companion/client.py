@@ -16,7 +16,7 @@ import torch
 from ddl.launch.variables import is_foreign, is_of_a_task
 
 from ddl_torch.companion.buffers import Buffers
-from ddl_torch.companion.messages import READY, SIGNALS, Answer, Begin, Buffer, Call, Place
+from ddl_torch.companion.messages import READY, SIGNALS, Answer, Begin, Buffer, Call, Lost, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,6 +99,7 @@ class Group:
 
     def __init__(self, channel: Connection, order: Begin) -> None:
         self.error: CompanionError | None = None
+        self._lost: CompanionError | None = None  # a rank, which may have had its last result
         self._channel, self._order = channel, order
         self._buffers = Buffers(self._send_buffer)
         self._calls = 0
@@ -144,6 +145,7 @@ class Group:
         """
         done: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
         with self._lock:
+            self.error = self.error or self._lost
             if self.error:
                 done.set_exception(self.error)
                 return done
@@ -188,6 +190,14 @@ class Group:
         for end in pending.values():
             _aside(end, self.error)
 
+    def _lose(self, why: str) -> None:
+        """A rank has left: what waits for it fails, and so does what comes later."""
+        with self._lock:
+            self._lost = CompanionError(why)
+            is_waiting = bool(self._pending)
+        if is_waiting:
+            self.fail(why)
+
     def _expect(
         self,
         number: int,
@@ -221,10 +231,13 @@ class Group:
         with self._channel:
             while True:
                 try:
-                    answer: Answer = self._channel.recv()
+                    answer: Answer | Lost = self._channel.recv()
                 except (EOFError, OSError):
                     self.fail("the process that communicates for this rank has ended")
                     return
+                if isinstance(answer, Lost):
+                    self._lose(answer.error)
+                    continue
                 error = _error_of(answer)
                 with self._lock:
                     if isinstance(error, CompanionError):

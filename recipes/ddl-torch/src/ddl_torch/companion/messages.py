@@ -85,3 +85,10 @@ class Answer:
     number: int
     error: str = ""
     is_refused: bool = False
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A member of the group has ended, whatever this one waits for. `error` is the sentence."""
+
+    error: str

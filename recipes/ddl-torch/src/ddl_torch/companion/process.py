@@ -26,7 +26,18 @@ import torch.distributed as dist
 from ddl.launch import sweep
 
 from ddl_torch.companion.buffers import mapped, tensor_at
-from ddl_torch.companion.messages import READY, SIGNALS, Answer, Begin, Buffer, Call, Options, Place
+from ddl_torch.companion.messages import (
+    READY,
+    SIGNALS,
+    Answer,
+    Begin,
+    Buffer,
+    Call,
+    Lost,
+    Options,
+    Place,
+)
+from ddl_torch.companion.watch import watch
 
 _PR_SET_PDEATHSIG = 1
 
@@ -124,6 +135,8 @@ class Member:
                 self._call(group, message)
 
     def _meet(self) -> Any:
+        import ddl
+
         order = self._order
         limit = timedelta(seconds=order.seconds)
         os.environ.update(RANK=str(order.rank), WORLD_SIZE=str(order.size))
@@ -136,7 +149,15 @@ class Member:
             world_size=order.size,
             timeout=limit,
         )
+        if ddl.num_hosts() > 1:
+            watch(order.rank, order.size, order.seconds, self._lose)
         return dist.group.WORLD
+
+    def _lose(self, rank: int) -> None:
+        import ddl
+
+        who = f"rank {rank} (host {ddl.host_name(rank)})"
+        self._say(Lost(f"ddl: {who} has ended, or cannot be reached any more"))
 
     def _call(self, group: Any, call: Call) -> None:
         def ended(future: torch.futures.Future[Any]) -> None:
@@ -165,9 +186,12 @@ class Member:
         self, number: int, error: Exception | None = None, is_refused: bool = False
     ) -> None:
         sentence = "" if error is None else str(error) or type(error).__name__
+        self._say(Answer(number, sentence, is_refused))
+
+    def _say(self, message: Answer | Lost) -> None:
         # When the rank has closed its end, `serve` sees it.
         with self._sending, contextlib.suppress(OSError):
-            self._channel.send(Answer(number, sentence, is_refused))
+            self._channel.send(message)
 
 
 def _torchs(options: Options) -> Any:
