@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,3 +133,24 @@ def test_the_longest_way_first_ends_sooner(tree: MiniTree) -> None:
 def test_the_tree_s_table_names_recipes_of_the_tree() -> None:
     recipes = Path(__file__).parents[2] / "recipes"
     assert costs.read_costs(recipes / costs.FILE)["horovod"] > 100
+
+
+def test_where_the_time_went(tmp_path: Path) -> None:
+    logs = {}
+    for name, build, test in (("a", 1, 2), ("b", 40, 3.4), ("c", 7, 0), ("d", 5, 0)):
+        logs[name] = tmp_path / f"{name}.log"
+        logs[name].write_text(
+            f"--- {name}: build took {build} s of CPU time\nnoise\n"
+            f"--- {name}-more: build took 0.5 s of CPU time\n"
+            f"--- {name}: test took {test} s of CPU time\n--- {name}: done\n"
+        )
+    assert costs.where_time_went(logs) == (
+        "60 s of CPU: build 55 s, test 5 s; longest: b 44 s, c 8 s, d 6 s"
+    )
+
+
+def test_a_build_ends_with_where_the_time_went(tree: MiniTree) -> None:
+    done = tree.ddlce("build", "base")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()[-1]
+    assert re.fullmatch(r"time: \d+ s of CPU: .*\btest \d+ s.*; longest: base \d+ s", said), said

@@ -27,7 +27,10 @@ HEAD = """\
 UNKNOWN = 10.0
 
 _DIGEST = re.compile(rf"-[0-9a-f]{{{SHORT}}}")
-_TOOK = re.compile(r"^--- .*: \w+ took ([0-9.]+) s of CPU time$", re.MULTILINE)
+_TOOK = re.compile(r"^--- .*: (\w+) took ([0-9.]+) s of CPU time$", re.MULTILINE)
+
+#: Recipes that are named as the longest.
+LONGEST = 3
 
 
 def own_costs(settings: Settings, plan: Plan) -> dict[str, float]:
@@ -98,5 +101,34 @@ def _of_logs(folder: Path, name: str) -> float:
     for path in sorted(logs, key=lambda path: path.stat().st_mtime, reverse=True):
         text = path.read_text(errors="replace")
         if text.rstrip().endswith(": done"):
-            return sum(map(float, _TOOK.findall(text)))
+            return sum(_phases(text).values())
     return 0.0
+
+
+def _phases(log: str) -> dict[str, float]:
+    """Phase → CPU seconds, of a log's text."""
+    found: dict[str, float] = {}
+    for phase, seconds in _TOOK.findall(log):
+        found[phase] = found.get(phase, 0.0) + float(seconds)
+    return found
+
+
+def where_time_went(logs: Mapping[str, Path]) -> str:
+    """One line: the CPU time of some builds, by phase, and the recipes that took most of it.
+
+    Args:
+        logs: recipe → its log.
+    """
+    phases: dict[str, float] = {}
+    recipes: dict[str, float] = {}
+    for name, path in logs.items():
+        for phase, seconds in _phases(path.read_text(errors="replace")).items():
+            phases[phase] = phases.get(phase, 0.0) + seconds
+            recipes[name] = recipes.get(name, 0.0) + seconds
+
+    def said(found: Mapping[str, float], most: int) -> str:
+        longest = sorted(found, key=lambda name: -found[name])[:most]
+        return ", ".join(f"{name} {found[name]:.0f} s" for name in longest)
+
+    longest = said(recipes, LONGEST)
+    return f"{sum(phases.values()):.0f} s of CPU: {said(phases, len(phases))}; longest: {longest}"

@@ -159,7 +159,7 @@ class Scheduler:
         except BlockingIOError:
             return False
         del self.todo[step.name]
-        running = Running(step, self.settings.logs / f"{step.name}-{step.short}.log", locks)
+        running = Running(step, log_of(self.settings, step), locks)
         self.running[step.name] = running
         if is_built(self.store, step.digest, step.outputs):
             self._finish(running, record=False)  # another builder made it meanwhile
@@ -248,6 +248,11 @@ class Scheduler:
                 os.killpg(running.process.pid, signal.SIGKILL)
             running.process.wait()
         running.locks.close()
+
+
+def log_of(settings: Settings, step: Step) -> Path:
+    """The log of a step's build."""
+    return settings.logs / f"{step.name}-{step.short}.log"
 
 
 def memory_gb(step: Step) -> float:

@@ -91,10 +91,11 @@ def run_build(
     Raises:
         WorkError: a package failed; it carries the last lines of the log.
     """
+    from ddlce.builder.costs import where_time_went
     from ddlce.builder.display import display
     from ddlce.builder.failure import failure_error
     from ddlce.builder.inputs import locked_sources
-    from ddlce.builder.scheduler import Scheduler
+    from ddlce.builder.scheduler import Scheduler, log_of
     from ddlce.errors import WorkError
     from ddlce.sources.fetch import fetch_sources
 
@@ -120,4 +121,8 @@ def run_build(
     if summary.skipped:
         raise WorkError(f"not built: {', '.join(summary.skipped)}")
     out.print(f"build: {len(summary.built)} recipes in {time.monotonic() - started:.0f} s")
+    logs = {name: log_of(settings, plan.steps[name]) for name in summary.built}
+    there = {name: path for name, path in logs.items() if path.is_file()}  # built elsewhere: none
+    if there:
+        out.print(f"time: {where_time_went(there)}", markup=False)
     return summary.built
