@@ -135,8 +135,38 @@ def write_layout(
         if not path.is_file() or sha256_file(path) != path.name:
             raise SourceError(f"{path} is damaged or missing", "copy the base image again")
         link_or_copy(path, blobs / path.name)
+    config = _config(base, layers, platform, environment, labels)
+    described = _put(blobs, config, CONFIG)
+    new = [
+        {"mediaType": LAYER, "digest": f"sha256:{layer.digest}", "size": layer.size}
+        for layer in layers
+    ]
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": described,
+        "layers": [*base.layers, *new],
+        "annotations": dict(labels),
+    }
+    descriptor = _put(blobs, manifest, MANIFEST)
+    descriptor["annotations"] = {REF: tag}
+    descriptor["platform"] = {"architecture": ARCHITECTURES[platform], "os": "linux"}
+    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [descriptor]}
+    (folder / "index.json").write_bytes(_dump(index))
+    (folder / "oci-layout").write_bytes(_dump({"imageLayoutVersion": "1.0.0"}))
+    return str(descriptor["digest"])
+
+
+def _config(
+    base: Base,
+    layers: list[Layer],
+    platform: str,
+    environment: Mapping[str, str],
+    labels: Mapping[str, str],
+) -> dict[str, Any]:
+    """The image's configuration: that of the base, with what is new."""
     under = base.config.get("config") or {}
-    config = {
+    return {
         "created": CREATED,
         "architecture": ARCHITECTURES[platform],
         "os": "linux",
@@ -161,25 +191,6 @@ def write_layout(
             ),
         ],
     }
-    described = _put(blobs, config, CONFIG)
-    new = [
-        {"mediaType": LAYER, "digest": f"sha256:{layer.digest}", "size": layer.size}
-        for layer in layers
-    ]
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "config": described,
-        "layers": [*base.layers, *new],
-        "annotations": dict(labels),
-    }
-    descriptor = _put(blobs, manifest, MANIFEST)
-    descriptor["annotations"] = {REF: tag}
-    descriptor["platform"] = {"architecture": ARCHITECTURES[platform], "os": "linux"}
-    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [descriptor]}
-    (folder / "index.json").write_bytes(_dump(index))
-    (folder / "oci-layout").write_bytes(_dump({"imageLayoutVersion": "1.0.0"}))
-    return str(descriptor["digest"])
 
 
 def _environment(old: list[str], new: Mapping[str, str]) -> list[str]:
