@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from securesystemslib.dsse import Envelope
 
+from ddlce.env.layout import Layout
 from ddlce.trust.keys import load_signer, new_key
 from support.minienv import served
-from support.minitree import MiniTree, make_tree
+from support.minitree import MiniTree, make_tree, suite_release
 
 
 @dataclass
@@ -111,6 +112,40 @@ def test_all_is_taken_and_nothing_is_built(shared: Shared, other: MiniTree) -> N
     script = other.repo / "recipes" / "app" / "build.sh"
     script.write_text(script.read_text() + "true\n")
     assert "file build.sh changed" in other.ddlce("plan", "--explain", "app").stdout
+
+
+def test_a_cold_make_builds_nothing(tmp_path: Path) -> None:
+    """With the user's own settings file, in an empty home: no build is begun, no source fetched."""
+    first = make_tree(tmp_path / "first")
+    suite_release(first, "2026.11")
+    done = first.ddlce("all", "toys", HOME=str(tmp_path / "first"))
+    assert done.returncode == 0, done.stderr
+    new_key(tmp_path / "builder")
+    cache = tmp_path / "cache"
+    done = first.ddlce("cache", "push", str(cache), "--sign", str(tmp_path / "builder"))
+    assert done.returncode == 0, done.stderr
+
+    second, home = MiniTree(tmp_path / "second"), tmp_path / "home"
+    shutil.copytree(
+        first.repo,
+        second.repo,
+        ignore=shutil.ignore_patterns("linux-64", "noarch", "*data.json", ".*"),
+    )
+    (home / ".config" / "ddl-ce").mkdir(parents=True)
+    (home / ".config" / "ddl-ce" / "settings.yaml").write_text(
+        f"cache:\n  at: {cache}\n  keys: [{tmp_path / 'builder.pub'}]\n"
+    )
+    lock = (second.repo / "envs" / "locks" / "toys.linux-64.lock").read_bytes()
+    done = second.ddlce("all", "toys", HOME=str(home))
+    assert done.returncode == 0, done.stderr
+    assert f"cache: 4 of 4 recipes from {cache.as_uri()}" in done.stdout
+    assert "start  " not in done.stderr
+    assert second.packages() == first.packages()
+    assert not [*second.settings.logs.glob("*"), *second.settings.sources.glob("*")]
+    assert (second.repo / "envs" / "locks" / "toys.linux-64.lock").read_bytes() == lock
+    prefix = Layout(second.settings.root).current("toys")
+    assert prefix
+    assert sorted(path.name for path in prefix.glob("share/*")) == ["app", "lib", "suite"]
 
 
 def test_the_option_comes_before_the_settings_file(shared: Shared, other: MiniTree) -> None:

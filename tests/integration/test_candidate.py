@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,45 +12,19 @@ import pytest
 from ddlce.env.layout import Layout
 from support.documents import FENCE, REPO
 from support.minitree import MiniTree, make_tree
+from support.minitree import suite_release as release
 
 HOWTO = REPO / "docs/howto/release.md"
-#: Stands for the suite: it writes a report, and ends with this status.
-SUITE = """\
-mkdir -p $PREFIX/bin
-cat > $PREFIX/bin/ddlce-smoke <<'END'
-#!/bin/sh
-while [ "$1" != --report ]; do shift; done
-mkdir -p "$2"
-echo page > "$2/report.html"
-echo '{{"passed": {passed}}}' > "$2/report.json"
-exit {status}
-END
-chmod +x $PREFIX/bin/ddlce-smoke
-"""
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> MiniTree:
     """A tree of an environment that has a suite, and its first release as the default one."""
     tree = make_tree(tmp_path)
-    shutil.copy(REPO / "channel/condarc.j2", tree.repo / "channel")
-    (tree.repo / "envs").mkdir()
     release(tree, "2026.11")
     done = tree.ddlce("all", "toys", HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     return tree
-
-
-def release(tree: MiniTree, version: str, *, passes: bool = True) -> None:
-    """Write the manifest of a release whose suite passes, or does not."""
-    script = SUITE.format(passed=str(passes).lower(), status=int(not passes))
-    recipe = tree.recipe("suite", script=f"{script}: {version}") / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("noarch: generic, ", ""))  # of this platform
-    tree.recipe("app", run="lib, suite", test="test -f $PREFIX/share/lib")
-    (tree.repo / "envs" / "toys.yaml").write_text(
-        f'name: toys\nrelease: "{version}"\nsummary: Toys.\n'
-        'platforms: {linux-64: {glibc: "2.28"}}\nspecs: [app]\n'
-    )
 
 
 def ok(tree: MiniTree, *words: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import yaml
 
 from ddlce.settings import Settings
 
+REPO = Path(__file__).parents[2]
 RECIPE = """\
 package: {{name: {name}, version: "{version}"}}
 build: {{number: 0, string: "h${{{{ digest }}}}_0", noarch: generic, script: build.sh}}
@@ -19,6 +21,20 @@ requirements: {{build: [{build}], run: [{run}]}}
 about: {{license: MIT, license_file: LICENSE, summary: A toy., homepage: "https://example.org"}}
 tests: [{{script: ["{test}"]}}]
 extra: {{recipe-maintainers: [ddl-ce]}}
+"""
+
+#: Stands for the suite: it writes a report, and ends with this status.
+SUITE = """\
+mkdir -p $PREFIX/bin
+cat > $PREFIX/bin/ddlce-smoke <<'END'
+#!/bin/sh
+while [ "$1" != --report ]; do shift; done
+mkdir -p "$2"
+echo page > "$2/report.html"
+echo '{{"passed": {passed}}}' > "$2/report.json"
+exit {status}
+END
+chmod +x $PREFIX/bin/ddlce-smoke
 """
 
 
@@ -106,3 +122,17 @@ def make_tree(folder: Path) -> MiniTree:
     tree.recipe("lib", build="base", script="test -f $BUILD_PREFIX/share/base")
     tree.recipe("app", run="lib", test="test -f $PREFIX/share/lib")
     return tree
+
+
+def suite_release(tree: MiniTree, version: str, *, passes: bool = True) -> None:
+    """Write the manifest `toys` of a release whose suite passes, or does not."""
+    shutil.copy(REPO / "channel" / "condarc.j2", tree.repo / "channel")
+    (tree.repo / "envs").mkdir(exist_ok=True)
+    script = SUITE.format(passed=str(passes).lower(), status=int(not passes))
+    recipe = tree.recipe("suite", script=f"{script}: {version}") / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("noarch: generic, ", ""))  # of this platform
+    tree.recipe("app", run="lib, suite", test="test -f $PREFIX/share/lib")
+    (tree.repo / "envs" / "toys.yaml").write_text(
+        f'name: toys\nrelease: "{version}"\nsummary: Toys.\n'
+        'platforms: {linux-64: {glibc: "2.28"}}\nspecs: [app]\n'
+    )
