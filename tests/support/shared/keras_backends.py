@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-from rank_cases import Result, Run  # type: ignore[import-untyped]
+from rank_cases import Result, Run
 
 BACKENDS = ["tensorflow", "torch", "jax"]
 RANKS = [2, pytest.param(4, marks=pytest.mark.slow)]
