@@ -17,7 +17,7 @@ SIDE_BY_SIDE := -n $(shell n=$$(nproc); echo $$(((n < 4 ? n : 4) + 1))) --dist l
 NONE_IS_FINE := $(if $(PART),|| [ $$? -eq 5 ])
 
 .DEFAULT_GOAL := all
-.PHONY: all bootstrap dist gpu full ppc64le test-ppc64le test test-unit test-full test-userlands test-gpu smoke bench lint tidy docs clean
+.PHONY: all bootstrap dist gpu full ppc64le test-ppc64le aarch64 test-aarch64 test test-unit test-full test-userlands test-gpu smoke bench lint tidy docs clean
 
 all: bootstrap ## fetch, build, index, lock, install, write the module, smoke-test
 	@$(DDLCE) all
@@ -35,6 +35,11 @@ ppc64le: ## the release for POWER, cross-built and tested under emulation, besid
 	@bash scripts/bootstrap.sh ppc64le
 	@$(DDLCE) all --platform linux-ppc64le
 
+aarch64: ## the packages that there are for 64-bit Arm, cross-built and tested under emulation
+	@bash scripts/bootstrap.sh aarch64
+	@$(DDLCE) build --platform linux-aarch64
+	@$(DDLCE) index --platform linux-aarch64
+
 gpu: bootstrap ## the release for GPUs (CUDA 13.0), beside the other; downloads 2.8 GB
 	@$(DDLCE) all ddl-ce-gpu
 	@$(MAKE) --no-print-directory test-gpu
@@ -43,6 +48,10 @@ test-ppc64le: bootstrap ## what `make ppc64le` made, installed and run under emu
 	@bash scripts/bootstrap.sh ppc64le
 	@$(PY) -m pytest -q $(addprefix tests/integration/test_,build_ppc64le.py emulate_run.py \
 	  debs_built.py kernels_ppc64le.py power_cuda.py power_env.py)
+
+test-aarch64: bootstrap ## what `make aarch64` made, installed and run under emulation
+	@bash scripts/bootstrap.sh aarch64
+	@$(PY) -m pytest -q tests/integration/test_aarch64.py
 
 test: bootstrap ## unit tests, then integration on the built channel and env (all, or PART=ddl)
 	@echo "== unit tests"

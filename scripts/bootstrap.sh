@@ -2,7 +2,7 @@
 # Makes the machine and .venv ready for `ddlce`: the first step of every `make` verb, so it does
 # nothing, and fast, when nothing is to be done. The system packages stand in one list that
 # `ddlce doctor` reads too. DDLCE_NO_INSTALL=1 only says what is missing. The argument `ppc64le`
-# asks for what builds for POWER as well.
+# or `aarch64` asks for what builds for that platform as well.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

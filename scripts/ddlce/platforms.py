@@ -24,6 +24,11 @@ class Platform:
         triple: what stands before the names of Debian's compilers for it.
         elf: `e_machine` of its ELF files, by the name in the ELF specification.
         page_size: in bytes, the largest that its kernels have; libraries are aligned for it.
+        loader: the file name of glibc's loader.
+        machine_libraries: of the machine's glibc, what whatever is compiled may need beside that
+            which recipes name. Elsewhere, the package with the sysroot has them.
+        own_toolchain: whether recipes of its own make its compilers, `toolchain_SUBDIR` and so on.
+            In the shared recipe, a further platform changes the digests of all others' packages.
         emulators: programs that emulate its processor; the first that is found is taken.
         old_wheel_tags: platform tags of wheels from before manylinux2014.
     """
@@ -34,6 +39,9 @@ class Platform:
     triple: str
     elf: str
     page_size: int
+    loader: str
+    machine_libraries: tuple[str, ...] = ()
+    own_toolchain: bool = False
     emulators: tuple[str, ...] = ()
     old_wheel_tags: tuple[str, ...] = ()
 
@@ -51,6 +59,7 @@ PLATFORMS = {
             triple="x86_64-linux-gnu",
             elf="EM_X86_64",
             page_size=4096,
+            loader="ld-linux-x86-64.so.2",
             old_wheel_tags=("manylinux1", "manylinux2010"),
         ),
         Platform(
@@ -60,7 +69,23 @@ PLATFORMS = {
             triple="powerpc64le-linux-gnu",
             elf="EM_PPC64",
             page_size=65536,
+            loader="ld64.so.2",
             emulators=("qemu-ppc64le-static", "qemu-ppc64le"),
+        ),
+        Platform(
+            subdir="linux-aarch64",
+            machine="aarch64",
+            debian="arm64",
+            triple="aarch64-linux-gnu",
+            elf="EM_AARCH64",
+            page_size=65536,
+            loader="ld-linux-aarch64.so.1",
+            machine_libraries=(
+                "ld-linux-aarch64.so.1",  # which has the stack protector's value
+                *("libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1"),
+            ),
+            own_toolchain=True,
+            emulators=("qemu-aarch64-static", "qemu-aarch64"),
         ),
     )
 }

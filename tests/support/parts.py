@@ -9,7 +9,16 @@ from pathlib import PurePosixPath
 PARTS: dict[str, tuple[str, ...]] = {
     "docs": ("describe", "docs*", "help", "howto_*", "parts", "prose", "structure"),
     "power": (
-        *("*ppc64le", "cross", "debs_*", "emulate*", "plan_cuda_power", "platforms", "power_*"),
+        *(
+            "*ppc64le",
+            "aarch64",
+            "cross",
+            "debs_*",
+            "emulate*",
+            "plan_cuda_power",
+            "platforms",
+            "power_*",
+        ),
         "sources_debs",
     ),
     "bench": ("bench_*",),

@@ -144,7 +144,7 @@ def test_one_command_for_all_that_is_needed() -> None:
 def test_the_list_is_well_formed() -> None:
     wanted = read_list()
     assert len({w.check for w in wanted}) == len(wanted)
-    assert {w.need for w in wanted} == {"required", "test", "optional", "ppc64le"}
+    assert {w.need for w in wanted} == {"required", "test", "optional", "ppc64le", "aarch64"}
     # All other tools that builds call are packages.
     required = [w.check for w in wanted if w.need == "required"]
     assert required == ["git", "python3", "python:ensurepip"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.engine.render import with_stored_sources
+from ddlce.platforms import PLATFORMS
 from ddlce.recipes import load_recipe, load_recipes
 from ddlce.settings import load_settings
 
@@ -59,3 +60,22 @@ def test_a_source_of_one_platform_counts_and_is_taken_from_the_store(tmp_path: P
         (tmp_path / "bb").as_uri(),
     ]
     assert "pypi" in (folder / "recipe.yaml").read_text()
+
+
+@pytest.mark.parametrize("subdir", [*PLATFORMS])
+def test_what_the_machine_may_provide_is_known_for_each_platform(
+    tmp_path: Path, subdir: str
+) -> None:
+    folder = tmp_path / "leaf"
+    folder.mkdir()
+    build = "build: {dynamic_linking: {missing_dso_allowlist: [libc.so.6]}}\n"
+    (folder / "recipe.yaml").write_text(
+        f"recipe: {{name: leaf, version: '1'}}\n{build}"
+        f"outputs:\n  - package: {{name: a}}\n    {build}  - package: {{name: b}}\n"
+    )
+    recipe = load_recipe(folder / "recipe.yaml")
+    data = with_stored_sources(recipe, tmp_path / "copy", Path, subdir).data
+    for section in (data, data["outputs"][0]):
+        allowed = section["build"]["dynamic_linking"]["missing_dso_allowlist"]
+        assert sorted(allowed) == sorted({"libc.so.6", *PLATFORMS[subdir].machine_libraries})
+    assert "dynamic_linking" not in data["outputs"][1].get("build", {})

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddlce.audit.facts import Facts
+from ddlce.platforms import PLATFORMS
 
 #: What every glibc brings; with the drivers, all that may come from the machine.
 GLIBC = frozenset(
     {
         *("libc.so.6", "libm.so.6", "libmvec.so.1", "libdl.so.2", "libpthread.so.0", "librt.so.1"),
         *("libutil.so.1", "libresolv.so.2", "libanl.so.1", "libnss_files.so.2"),
-        *("libthread_db.so.1", "ld-linux-x86-64.so.2", "ld64.so.2"),
+        *("libthread_db.so.1", *(row.loader for row in PLATFORMS.values())),
     }
 )
 

@@ -23,7 +23,7 @@ from ddlce import yamltext
 from ddlce.engine.variants import HOST_PLATFORM, Variants, platforms_of
 from ddlce.errors import InputError
 from ddlce.model.recipe import CUDA, Recipe
-from ddlce.platforms import BUILD_PLATFORM
+from ddlce.platforms import BUILD_PLATFORM, get_platform
 
 #: What stands for the digest while it is being computed: as long as SHORT of digest.py.
 NO_DIGEST = "0" * 10
@@ -123,7 +123,7 @@ def with_stored_sources(
     """A copy of the recipe in `folder`, ready to be built.
 
     Each source `url` is replaced by the stored file's; for another platform, the variants carry
-    the platform of `host:`.
+    the platform of `host:`, and what may be the machine's has its `machine_libraries`, too.
 
     Args:
         folder: an empty or missing folder.
@@ -145,6 +145,10 @@ def with_stored_sources(
     for output in data.get("outputs", [data]) if subdir != BUILD_PLATFORM else ():
         variant = output.setdefault("build", {}).setdefault("variant", {})
         variant["use_keys"] = [*variant.get("use_keys", ()), HOST_PLATFORM]
+    for section in (data, *data.get("outputs", ())):
+        linking = (section.get("build") or {}).get("dynamic_linking") or {}
+        if allowed := linking.get("missing_dso_allowlist"):
+            allowed += [x for x in get_platform(subdir).machine_libraries if x not in allowed]
     path = folder / "recipe.yaml"
     path.write_text(yamltext.dump(data))
     return replace(recipe, path=path, folder=folder, data=data, generated=False)

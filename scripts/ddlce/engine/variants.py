@@ -22,7 +22,7 @@ Variants = VariantConfig
 #: what was rendered for does not tell it.
 HOST_PLATFORM = "host_platform"
 
-#: The variant key of the platforms that there are compilers for: all of them.
+#: The variant key of the platforms that recipes/base/toolchain makes compilers for.
 CROSS_TARGETS = "cross_target_platform"
 
 
@@ -36,7 +36,7 @@ def load_variants(path: Path, subdir: str = BUILD_PLATFORM) -> Variants:
         raise InputError(f"{path}: missing", f"the variants of the recipes stand in {VARIANTS}")
     try:
         variants = VariantConfig.from_conda_build_config(path, JinjaConfig(platforms_of(subdir)))
-        ours = {CROSS_TARGETS: [*PLATFORMS]}
+        ours = {CROSS_TARGETS: [p for p, row in PLATFORMS.items() if not row.own_toolchain]}
         if subdir != BUILD_PLATFORM:
             ours[HOST_PLATFORM] = [subdir]
         return variants.merge(VariantConfig.from_yaml(yamltext.dump(ours)))

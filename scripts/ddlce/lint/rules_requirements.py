@@ -17,7 +17,7 @@ GIVEN = frozenset(
         *("compiler", "stdlib", "pin_subpackage", "pin_compatible", "cdt", "match", "env"),
         *("load_from_file", "git", "hash", "digest", "true", "false", "none"),
         *("target_platform", "host_platform", "build_platform", "arch", "linux", "osx", "win"),
-        *("unix", "x86_64", "ppc64le", "PYTHON", "PREFIX", "RECIPE_DIR", "SRC_DIR"),
+        *("unix", "x86_64", "ppc64le", "aarch64", "PYTHON", "PREFIX", "RECIPE_DIR", "SRC_DIR"),
     }
 )
 
