@@ -49,6 +49,12 @@ test "$(printf 'GLIBC_%s\n%s\n' "$floor" "$newest" | sort -V | tail -1)" = "GLIB
 echo 'int f(int *x) { return __atomic_fetch_add(x, 1, __ATOMIC_SEQ_CST); }' > atomic.c
 "$CONDA_PREFIX/bin/$triple-gcc" -O2 -S atomic.c -o - | grep -q __aarch64_ldadd4
 
+# A library may need others of glibc, which the program is not linked with.
+echo 'double cosh(double); double f(double x) { return cosh(x); }' > library.c
+echo 'double f(double); int main(void) { return f(0) > 2; }' > user.c
+"$CONDA_PREFIX/bin/$triple-gcc" -shared -fPIC library.c -o liblibrary.so -lm
+"$CONDA_PREFIX/bin/$triple-gcc" user.c -L. -llibrary -o user
+
 moved="$PWD/ein Präfix"
 mkdir -p "$moved"
 cp -al "$CONDA_PREFIX/bin" "$CONDA_PREFIX/$triple" "$CONDA_PREFIX/x86_64-conda-linux-gnu" "$moved/"
