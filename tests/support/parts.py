@@ -31,6 +31,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "cuda_*",
             "torch_simulated",
             "lms_bound",
+            "lms_random",
             "ddl_torch_mutations",
             "gpu_*",
             "external_mpi",
