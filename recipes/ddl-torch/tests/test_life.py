@@ -18,7 +18,8 @@ dist.all_reduce(tensor)
 """
 
 
-def test_import_torch_knows_the_backend_and_loads_nothing() -> None:
+def test_import_torch_knows_the_backend_and_loads_nothing(ddlrun: Run) -> None:
+    """Nor in a rank of ddlrun's: `import ddl` has Keras's optimizers average there."""
     code = (
         "import sys, torch.distributed as dist\n"
         "assert 'ddl' in dist.Backend.backend_list\n"
@@ -26,6 +27,8 @@ def test_import_torch_knows_the_backend_and_loads_nothing() -> None:
         "assert not {'ddl', 'ddl._core', 'ddl_torch._backend'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+    result = ddlrun(1, code=code)
+    assert result.returncode == 0, result.stderr
 
 
 def test_an_explicit_import_is_allowed_and_enough() -> None:

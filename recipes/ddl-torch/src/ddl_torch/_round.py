@@ -17,8 +17,6 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from ddl.launch.awake import now
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -186,6 +184,8 @@ class Round:
 
 def _poll(is_done: Callable[[], bool], seconds: float) -> bool:
     """Wait for that long at most; whether it is done."""
+    from ddl.launch.awake import now  # where torch alone is imported, ddl is not
+
     pause, most = _POLLS
     deadline = now() + seconds
     while not is_done():
