@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from branches import Branches
 from horovod import keras as hvd
 from horovod._keras.engine import hvd as engine
 from hvd_harness import RANK, RANKS, SIZE, close, everyone, given, refused, rows, same
@@ -130,6 +131,26 @@ def test_accumulated_gradients() -> None:
     net = model()
     fit(net, hvd.DistributedOptimizer(sgd(gradient_accumulation_steps=2)))
     as_alone(net, lambda: sgd(gradient_accumulation_steps=2))
+
+
+@case
+def test_a_gradient_that_some_ranks_alone_have() -> None:
+    """Those of the others are zero."""
+    if BACKEND == "tensorflow":  # its graphs, and so the names of their gradients, would differ
+        return
+    for make in (
+        lambda: hvd.DistributedOptimizer(sgd(momentum=0.9)),
+        lambda: hvd.DistributedOptimizer(sgd(gradient_accumulation_steps=2)),
+        lambda: keras.optimizers.LossScaleOptimizer(hvd.DistributedOptimizer(sgd()), 8.0),
+    ):
+        trained = []
+        for is_dense in (False, True):
+            keras.utils.set_random_seed(5)
+            net = Branches(7, RANK % 2, is_dense)
+            fit(net, make())
+            alike(weights(net))
+            trained.append(weights(net))
+        close(*trained, 2e-5)
 
 
 @case

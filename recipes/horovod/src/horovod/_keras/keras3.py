@@ -70,6 +70,18 @@ class _Reducer:
     def register_local_var(self, var: Any) -> None:
         self._local_vars.add(part.reference(var))
 
+    def complete(self, grads: list[Any], variables: Sequence[Any]) -> list[Any]:
+        """With a gradient for each variable that the ranks have in common, on PyTorch.
+
+        Keras forgets the others, and the ranks may differ in them.
+        """
+        if len(grads) != len(variables):
+            return grads  # Keras refuses it
+        return [
+            g if part.reference(v) in self._local_vars else part.present(g, v)
+            for g, v in zip(grads, variables, strict=True)
+        ]
+
     def reduce(self, grads: Gradients, variables: Sequence[Any] | None) -> list[Any]:
         """One gradient per variable, None where it was None."""
         variables = list(variables or ())
@@ -93,7 +105,7 @@ class _Reducer:
         from keras import ops
 
         is_local = [part.reference(v) in self._local_vars for v in variables]
-        grads = self.reduce(grads, variables)
+        grads = self.reduce(self.complete(list(grads), variables), variables)
         local = [
             part.values_of(g)
             for g, use in zip(grads, is_local, strict=False)
@@ -134,9 +146,14 @@ class _DistributedOptimizer:
 
     def apply(self: Any, grads: Gradients, trainable_variables: Gradients | None = None) -> None:
         """Apply the gradients; refuse an optimizer that never reduces them."""
-        grads = list(grads)
+        variables = (
+            self._trainable_variables if trainable_variables is None else list(trainable_variables)
+        )
+        grads = self._hvd.complete(list(grads), variables)
         self._hvd.variables = None
-        super(self.__class__, self).apply(grads, trainable_variables)  # type: ignore[misc]
+        super(self.__class__, self).apply(  # type: ignore[misc]
+            grads, None if trainable_variables is None else variables
+        )
         # Under accumulation most calls apply nothing.
         if (
             self._hvd.variables is None

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import horovod.torch as hvd
+import torch
 from horovod._keras.values import positions
 
 reference = id
@@ -53,8 +54,7 @@ def make_allreduce_grads(
         under_way = []
         for group in positions(groups, variables, there):
             tensors = [small[i][0] for i in group]
-            # Named by a variable's place: where one rank alone has no gradient, the others' stalls
-            # and is named, and meets no other variable's.
+            # Named by a variable's place, which is the same on all ranks: no gradient is missing.
             handle = hvd.grouped_allreduce_async(tensors, name=f"{name}.{group[0]}", **options)
             under_way.append((group, handle))
         for group, handle in under_way:
@@ -73,6 +73,11 @@ def when_updating(_optimizer: Any, function: Callable[[Any], Any], grads: Any) -
 def sum_of(number: Any, process_set: Any) -> Any:
     """The sum over the ranks."""
     return hvd.allreduce(number, op=hvd.Sum, process_set=process_set)
+
+
+def present(grad: Any, variable: Any) -> Any:
+    """The gradient, or zeros: another rank's step may have used the variable."""
+    return torch.zeros_like(variable.value) if grad is None else grad
 
 
 def is_sparse(_grad: Any) -> bool:
