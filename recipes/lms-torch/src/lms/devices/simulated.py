@@ -121,6 +121,9 @@ class SimulatedDevice(TorchDispatchMode):
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Runs an operation of the program and charges it."""
         result = func(*args, **kwargs)
+        if func._schema.name.startswith("aten::_foreach") and func._schema.name.endswith("_"):
+            # CUDA's kernels count the change; below a dispatch mode the CPU's do not.
+            torch.autograd.graph.increment_version(args[0])
         before = {id(t): t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
         after = {id(t): t for t in tree_leaves(result) if isinstance(t, torch.Tensor)}
         for tensor in (before | after).values():
