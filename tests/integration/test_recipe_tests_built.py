@@ -36,8 +36,8 @@ CHOSEN = {
     "ddl-tensorflow/tests": "killed_ends_the_job or leaves_by_sys_exit or test_backends",
     "lms-tensorflow/tests": "test_plan or impossible_limit",
     "horovod/tests": "(test_case and torch) or (fails and torch and dies) or test_horovod_keras",
-    "lms-torch/tests": "not test_recompute and not test_compiled and not random_models"
-    " and (not test_parameters or state_dict or accumulation) and not gloo",
+    "lms-torch/tests": "(test_recompute_changes or not test_recompute) and not test_compiled"
+    " and not random_models and (not test_parameters or state_dict or accumulation) and not gloo",
     "ddl-ce-examples/tests": "test_cnn_benchmark and not every_way and not every_network",
     "private-caches/tests": "not own_choice and not older_kerases",
 }
