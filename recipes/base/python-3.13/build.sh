@@ -21,7 +21,7 @@ if [ "$BUILD" != "$HOST" ]; then
 _sqlite3 _ssl _uuid readline" | tr ' ' '\n' > native/Modules/Setup.local
   (
     cd native
-    unset CC CXX AR NM RANLIB STRIP READELF CPPFLAGS CFLAGS CXXFLAGS LDFLAGS HOST
+    unset CC CXX AR NM RANLIB STRIP READELF CPPFLAGS CFLAGS CXXFLAGS LDFLAGS HOST PKG_CONFIG_PATH
     export PKG_CONFIG_LIBDIR=/nowhere  # or it finds the other processor's libraries
     tool=$BUILD_PREFIX/bin/x86_64-conda-linux-gnu
     export CC=$tool-gcc AR=$tool-ar RANLIB=$tool-ranlib READELF=$tool-readelf
