@@ -18,6 +18,7 @@ from ddlce.platforms import BUILD_PLATFORM
 from ddlce.recipes.sets import set_of
 from ddlce.settings import load_settings
 from support.documents import DOCUMENTS, FENCE, NAMES, REPO
+from support.run import run
 
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -189,6 +190,35 @@ def test_files_named_in_the_tree_exist(name: str) -> None:
     for span in INLINE.findall(text):
         if span.startswith(tops) and re.fullmatch(r"[\w./-]+", span):
             assert (REPO / span).exists(), span
+
+
+#: A file that readers make themselves.
+READERS_OWN = frozenset({"lz4-c/recipe.yaml"})
+PART_OF_A_PATH = re.compile(r"[\w.+-]+(/[\w.+-]+)+\.(py|cc|h|sh|yaml|toml|template|def)")
+
+
+def files_that_are_nowhere(text: str) -> list[str]:
+    """Code spans that are the end of a file's path, and of none in the tree."""
+    tracked = run(["git", "ls-files"], cwd=REPO, check=True).stdout.split()
+    spans = {s for s in INLINE.findall(FENCE.sub("", text)) if PART_OF_A_PATH.fullmatch(s)}
+    patterns = {s for s in spans if re.search(r"\b[A-Z]{3,}\b", s)}  # `peers/NAME.py`
+    return sorted(
+        span
+        for span in spans - patterns - READERS_OWN
+        if not any(f"/{path}".endswith(f"/{span}") for path in tracked)
+    )
+
+
+@pytest.mark.skipif(not (REPO / ".git").exists(), reason="needs git's list of files")
+@pytest.mark.parametrize("name", NAMES)
+def test_files_named_by_the_end_of_their_path_exist(name: str) -> None:
+    assert files_that_are_nowhere((REPO / name).read_text()) == []
+
+
+@pytest.mark.skipif(not (REPO / ".git").exists(), reason="needs git's list of files")
+def test_a_file_that_is_gone_is_found() -> None:
+    text = "`upkeep/changes.py` is there, `upkeep/gone.py` is not, `peers/NAME.py` is a pattern."
+    assert files_that_are_nowhere(text) == ["upkeep/gone.py"]
 
 
 @pytest.mark.parametrize("name", NAMES)
