@@ -142,13 +142,17 @@ def test_a_gradient_that_some_ranks_alone_have() -> None:
         lambda: hvd.DistributedOptimizer(sgd(momentum=0.9)),
         lambda: hvd.DistributedOptimizer(sgd(gradient_accumulation_steps=2)),
         lambda: keras.optimizers.LossScaleOptimizer(hvd.DistributedOptimizer(sgd()), 8.0),
+        lambda: hvd.DistributedOptimizer(sgd(weight_decay=0.5)),
     ):
         trained = []
         for is_dense in (False, True):
             keras.utils.set_random_seed(5)
             net = Branches(7, RANK % 2, is_dense)
+            unused = net.parts[2].get_weights()
             fit(net, make())
             alike(weights(net))
+            for now, before in zip(net.parts[2].get_weights(), unused, strict=True):
+                assert (now == before).all(), "a variable without a gradient on any rank has moved"
             trained.append(weights(net))
         close(*trained, 2e-5)
 

@@ -21,7 +21,7 @@ between the backends, with the same functions in each module:
 - `reference` makes a key for a variable.
 - `make_allreduce_grads` makes the function that reduces a list of gradients.
 - `when_updating` calls a function of the gradients in steps that update.
-- `present` is a gradient that may be missing.
+- `complete` is a list of gradients, with those that other ranks alone have.
 - `sum_of` sums a number over the ranks.
 - `values_of`, `scaled` and `is_sparse` are of one gradient.
 """

@@ -71,16 +71,19 @@ class _Reducer:
         self._local_vars.add(part.reference(var))
 
     def complete(self, grads: list[Any], variables: Sequence[Any]) -> list[Any]:
-        """With a gradient for each variable that the ranks have in common, on PyTorch.
+        """With zeros, on PyTorch, where another rank alone has a gradient.
 
-        Keras forgets the others, and the ranks may differ in them.
+        Keras forgets missing ones, and the ranks may differ in them.
         """
         if len(grads) != len(variables):
             return grads  # Keras refuses it
-        return [
-            g if part.reference(v) in self._local_vars else part.present(g, v)
-            for g, v in zip(grads, variables, strict=True)
-        ]
+        shared = [i for i, v in enumerate(variables) if part.reference(v) not in self._local_vars]
+        there = part.complete(
+            [grads[i] for i in shared], [variables[i] for i in shared], self._process_set
+        )
+        for i, grad in zip(shared, there, strict=True):
+            grads[i] = grad
+        return grads
 
     def reduce(self, grads: Gradients, variables: Sequence[Any] | None) -> list[Any]:
         """One gradient per variable, None where it was None."""

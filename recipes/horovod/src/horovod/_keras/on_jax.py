@@ -117,9 +117,9 @@ def sum_of(number: Any, process_set: Any) -> Any:
     return _reduce(number, "sum", process_set)
 
 
-def present(grad: Any, _variable: Any) -> Any:
-    """The gradient: which ones there are is part of the compiled program."""
-    return grad
+def complete(grads: list[Any], _variables: Any, _process_set: Any) -> list[Any]:
+    """The gradients: which ones there are is part of the compiled program."""
+    return grads
 
 
 def is_sparse(_grad: Any) -> bool:

@@ -72,9 +72,9 @@ def sum_of(number: Any, process_set: Any) -> Any:
     return hvd.allreduce(number, op=hvd.Sum, process_set=process_set)
 
 
-def present(grad: Any, _variable: Any) -> Any:
-    """The gradient: which ones there are is part of the compiled program."""
-    return grad
+def complete(grads: list[Any], _variables: Any, _process_set: Any) -> list[Any]:
+    """The gradients: which ones there are is part of the compiled program."""
+    return grads
 
 
 def is_sparse(grad: Any) -> bool:

@@ -75,9 +75,16 @@ def sum_of(number: Any, process_set: Any) -> Any:
     return hvd.allreduce(number, op=hvd.Sum, process_set=process_set)
 
 
-def present(grad: Any, variable: Any) -> Any:
-    """The gradient, or zeros: another rank's step may have used the variable."""
-    return torch.zeros_like(variable.value) if grad is None else grad
+def complete(grads: list[Any], variables: Sequence[Any], process_set: Any) -> list[Any]:
+    """Zeros where another rank alone has a gradient; None where no rank has. Collective."""
+    if not grads:
+        return grads
+    here = torch.tensor([float(grad is not None) for grad in grads])
+    anywhere = sum_of(here, process_set).tolist()
+    return [
+        torch.zeros_like(v.value) if g is None and ranks else g
+        for g, v, ranks in zip(grads, variables, anywhere, strict=True)
+    ]
 
 
 def is_sparse(_grad: Any) -> bool:
