@@ -59,7 +59,7 @@ def write(tree: MiniTree, compiler: str, *tests: str) -> Path:
 
 
 def test_a_package_is_built_tested_and_published(power: MiniTree) -> None:
-    done = power.ddlce("build", "--platform", POWER, "machine")
+    done = power.ddlce("build", "--platform", POWER, "machine", DDLCE_BUILD_PATH="/usr/bin:/bin")
     assert done.returncode == 0, done.stderr
     stored = power.folder / "cache" / "packages"
     assert [p.name.split("-")[0] for p in (stored / POWER).glob("*.conda")] == ["machine"]
@@ -70,13 +70,15 @@ def test_a_package_is_built_tested_and_published(power: MiniTree) -> None:
     assert "not built yet: machine" in refused.stderr  # that of linux-64
 
     write(power, "gcc", 'test \\"$(machine-name)\\" = x86_64')
-    assert power.ddlce("build").returncode == 0
+    assert power.ddlce("build", DDLCE_BUILD_PATH="/usr/bin:/bin").returncode == 0
     write(power, COMPILER, 'test \\"$(machine-name)\\" = ppc64le')
     skip = power.repo / "recipes" / "machine" / "recipe.yaml"
     skip.write_text(
         skip.read_text().replace("build: {", f'build: {{skip: target_platform != "{POWER}", ')
     )
-    assert power.ddlce("build", "--platform", POWER).returncode == 0
+    assert (
+        power.ddlce("build", "--platform", POWER, DDLCE_BUILD_PATH="/usr/bin:/bin").returncode == 0
+    )
     shown = power.ddlce("index", "--platform", POWER)
     assert shown.returncode == 0, shown.stderr
     data = json.loads((power.repo / "channel" / POWER / "repodata.json").read_text())
@@ -90,7 +92,7 @@ def test_a_package_is_built_tested_and_published(power: MiniTree) -> None:
 @pytest.mark.slow
 def test_a_byte_of_this_machine_is_refused(power: MiniTree) -> None:
     write(power, "gcc", "true")
-    done = power.ddlce("build", "--platform", POWER, "machine")
+    done = power.ddlce("build", "--platform", POWER, "machine", DDLCE_BUILD_PATH="/usr/bin:/bin")
     assert done.returncode == 1
     assert "machine bin/machine-name: is for EM_X86_64, not for linux-ppc64le" in done.stderr
     assert not (power.folder / "cache" / "packages" / POWER).exists()
@@ -99,7 +101,7 @@ def test_a_byte_of_this_machine_is_refused(power: MiniTree) -> None:
 @pytest.mark.slow
 def test_a_failing_test_on_the_emulated_machine_is_a_failure(power: MiniTree) -> None:
     write(power, COMPILER, 'test \\"$(machine-name)\\" = x86_64')
-    done = power.ddlce("build", "--platform", POWER, "machine")
+    done = power.ddlce("build", "--platform", POWER, "machine", DDLCE_BUILD_PATH="/usr/bin:/bin")
     assert done.returncode == 1
     assert "failed in phase 'test'" in done.stderr
     assert f"ddlce debug machine --platform {POWER}\n" in done.stderr
