@@ -303,7 +303,7 @@ def _site_is_whole(folder: Path) -> None:
     for one in listing.releases:
         for name, digest in one.files.items():
             assert sha256_file(www / one.folder / name) == digest
-        for package in EnvLock.load(www / one.folder / f"{one.name}.lock").packages:
+        for package in EnvLock.load(www / one.folder / one.lock).packages:
             path = www / "channel" / package.subdir / package.file
             assert sha256_file(path) == package.sha256
 
