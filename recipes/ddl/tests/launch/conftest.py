@@ -95,11 +95,11 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts ddlrun and leaves it running."""
     started: list[subprocess.Popen[str]] = []
 
-    def run(*words: str) -> subprocess.Popen[str]:
+    def run(*words: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
         started.append(
             subprocess.Popen(
                 [*DDLRUN, *words],
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -114,6 +114,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         if process.poll() is None:
             process.terminate()
             process.wait(20)
-        for pipe in (process.stdout, process.stderr):
+        for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe:
                 pipe.close()

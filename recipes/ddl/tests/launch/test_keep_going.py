@@ -1,8 +1,10 @@
 """-keep_going: a job that goes on without the ranks that it loses."""
 
+import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +40,41 @@ def test_rank_0_is_no_more_than_another(ddlrun: Run, marked: Marked) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("done") == 2
     assert "lost rank 0 on localhost, which ended with exit code 7 after " in result.stderr
+
+
+def test_rank_0_is_lost_while_input_is_under_way(start: Start, marked: Marked) -> None:
+    """The proxy must not have any for a rank whose wrapper is gone; it came to 1 job in 4."""
+    reads = "[sys.stdin.readline() for _ in range(200)]; os._exit(7)"
+    for _ in range(6):
+        process = start(
+            *("-keep_going", "-np", "2"),
+            *ranks(marked, reads, "time.sleep(2); say('done')"),
+            stdin=subprocess.PIPE,
+        )
+        assert process.stdin
+        with contextlib.suppress(BrokenPipeError):
+            for _ in range(8_000):
+                process.stdin.write(50 * "x" + "\n")
+                process.stdin.flush()
+                time.sleep(0.0002)
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        process.stdin = None
+        output, errors = process.communicate(timeout=60)
+        assert (process.returncode, output) == (0, "[1@localhost] done\n"), errors
+    assert marked.all_gone()
+
+
+def test_who_aborts_is_named_first(ddlrun: Run, marked: Marked) -> None:
+    """MPI ends the others, too."""
+    code = "import time\nif rank.value == 1: time.sleep(1); mpi.MPI_Abort(WORLD, 7)\ntime.sleep(9)"
+    result = ddlrun("-keep_going", "-np", "2", *mpi(marked, code))
+    assert result.returncode == 7, result.stderr
+    words = [line for line in result.stderr.splitlines() if line.startswith("ddlrun: lost")]
+    assert words[0].startswith("ddlrun: lost rank 1 on localhost, which called MPI_Abort after ")
+    assert words[1].startswith("ddlrun: lost rank 0 on localhost, which has gone without a word")
+    assert words[1].endswith("; no rank is left: ending the job.")
+    assert marked.all_gone()
 
 
 def test_a_rank_of_mpi_that_is_lost(ddlrun: Run, marked: Marked) -> None:
@@ -141,6 +178,10 @@ def parent(pid: int) -> int:
         (["-min", "2", "-np", "2"], "-min needs -keep_going"),
         (["-keep_going", "-min", "3", "-np", "2"], "-min 3, but the job has 2 ranks"),
         (["-keep_going", "-min", "0"], "-min 0: not a whole number from 1"),
+        (
+            ["-keep_going", "-ps", "1", "-np", "3"],
+            "-keep_going excludes -ps: parameter servers do not end by themselves",
+        ),
     ],
 )
 def test_wrong_words(ddlrun: Run, words: list[str], said: str) -> None:

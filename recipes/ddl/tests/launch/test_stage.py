@@ -13,6 +13,7 @@ from ddl.launch.image import Image, find_image
 from ddl.launch.layout import make_job, staging_options
 from ddl.launch.options import parse
 from ddl.launch.stage import (
+    Staging,
     aliases_of,
     keep_days,
     moved_environment,
@@ -120,6 +121,21 @@ def test_the_copys_ddlrun_does_not_stage_again(words: str) -> None:
 def test_the_stager_knows_the_networks_shape(words: str, expected: str) -> None:
     options = parse([*words.split(), "true"])
     assert staging_options(options, make_job(options, {}, [])) == expected
+
+
+def test_staging_is_for_all_hosts_or_none(
+    prefix: Path, put: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that may lose ranks begins on every host."""
+    monkeypatch.setattr("ddl.launch.stage.own_prefix", lambda: prefix)
+    put(prefix.parents[2] / "images")
+    (prefix / "bin").mkdir()
+    (prefix / "bin" / "ddl-stage").write_text("")
+    options = parse(["-stage", "-keep_going", "-np", "2", "true"])
+    environ = {"HOME": "/nowhere", "PATH": os.environ["PATH"]}
+    job = make_job(options, environ, [])
+    assert job.min_ranks == 1
+    assert "-disable-auto-cleanup" not in Staging(options, job, environ).command()
 
 
 # -- the image ----------------------------------------------------------------------------------

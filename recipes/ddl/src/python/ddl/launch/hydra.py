@@ -108,7 +108,7 @@ class HydraLauncher:
         else:
             command += ["-hosts", ",".join(job.hosts)]
             command += ["-rankmap", ",".join(map(str, job.placement))]
-        if job.min_ranks is not None:  # an end without a word is not the others' end
+        if job.min_ranks is not None:  # a rank of MPI that does not end MPI is not the others' end
             command.append("-disable-auto-cleanup")
         return [*command, *job.mpi_arguments, "-n", str(job.size)]
 

@@ -253,6 +253,8 @@ def parse(words: list[str]) -> Options:
         raise LaunchError("-stage_keep needs -stage")
     if options.min_ranks is not None and not options.keep_going:
         raise LaunchError("-min needs -keep_going")
+    if options.keep_going and options.parameter_servers is not None:
+        raise LaunchError("-keep_going excludes -ps: parameter servers do not end by themselves")
     if options.probe and not options.help:
         _turn_into_probe(options)
     elif options.show_topology and not rest:

@@ -110,12 +110,13 @@ class Outcome:
     def _went_on(self, status: int, seconds: float) -> int:
         """The end of a job that could lose ranks."""
         if self.stop_reason is not Stop.FEW:
-            for rank in self.ranks:
-                if rank.end is None:  # somebody has killed its wrapper, or its host is lost
-                    rank.end = "gone"
-                    if not self.lose(rank, seconds):
-                        self.stop_reason = Stop.FEW
-                        self._say_own_words()
+            # Somebody has killed its wrapper, its host is lost, or one has called MPI_Abort.
+            missing = [rank for rank in self.ranks if rank.end is None]
+            for rank in sorted(missing, key=lambda rank: not rank.aborted_at):
+                rank.end = "abort" if rank.aborted_at else "gone"
+                if not self.lose(rank, seconds):
+                    self.stop_reason = Stop.FEW
+                    self._say_own_words()
         if self.stop_reason is not Stop.FEW:
             return self._well()
         print_tail(self.lost[-1])

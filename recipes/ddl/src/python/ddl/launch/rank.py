@@ -81,9 +81,7 @@ def main() -> None:
     os.close(output)
     code = os.waitstatus_to_exitcode(status)
     report(token, "exit" if code >= 0 else "signal", abs(code), was_told, ended_at)
-    if code and keeps_going:
-        os._exit(0)  # so mpiexec has nothing to end the others for
-    if code:
+    if code and not keeps_going:
         # mpiexec ends everybody at once when a rank of an MPI program goes. ddlrun, which has now
         # been told, gives the others time to end by themselves first.
         deadline = now() + END_TIMEOUT_S
@@ -92,6 +90,8 @@ def main() -> None:
     elif pump and token:
         # The proxy gives up the job when it has input for a rank that is gone. ddlrun ends it now.
         pump.acquire(timeout=INPUT)
+    if keeps_going:
+        code = 0  # so mpiexec has nothing to end the others for
     os._exit(code if code >= 0 else 128 - code)
 
 

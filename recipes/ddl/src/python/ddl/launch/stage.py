@@ -56,6 +56,7 @@ class Staging:
             command=self._words(keep_days(options, environ)),
             placement=tuple(range(len(job.hosts))),
             environment={**job.environment, "DDL_OPTIONS": staging_options(options, job)},
+            min_ranks=None,
             chief=None,
         )
 
