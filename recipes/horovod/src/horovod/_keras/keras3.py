@@ -70,16 +70,24 @@ class _Reducer:
     def register_local_var(self, var: Any) -> None:
         self._local_vars.add(part.reference(var))
 
-    def complete(self, grads: list[Any], variables: Sequence[Any]) -> list[Any]:
+    def complete(
+        self, grads: list[Any], variables: Sequence[Any], optimizer: Any = None
+    ) -> list[Any]:
         """With zeros, on PyTorch, where another rank alone has a gradient.
 
         Keras forgets missing ones, and the ranks may differ in them.
+
+        Args:
+            optimizer: that reduces in the steps that update; None: each step reduces.
         """
-        if len(grads) != len(variables):
-            return grads  # Keras refuses it
+        if self.is_reduced or len(grads) != len(variables):  # Keras refuses the second
+            return grads
         shared = [i for i, v in enumerate(variables) if part.reference(v) not in self._local_vars]
         there = part.complete(
-            [grads[i] for i in shared], [variables[i] for i in shared], self._process_set
+            optimizer,
+            [grads[i] for i in shared],
+            [variables[i] for i in shared],
+            self._process_set,
         )
         for i, grad in zip(shared, there, strict=True):
             grads[i] = grad
@@ -152,7 +160,7 @@ class _DistributedOptimizer:
         variables = (
             self._trainable_variables if trainable_variables is None else list(trainable_variables)
         )
-        grads = self._hvd.complete(list(grads), variables)
+        grads = self._hvd.complete(list(grads), variables, self)
         self._hvd.variables = None
         super(self.__class__, self).apply(  # type: ignore[misc]
             grads, None if trainable_variables is None else variables

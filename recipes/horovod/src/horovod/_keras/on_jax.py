@@ -117,7 +117,7 @@ def sum_of(number: Any, process_set: Any) -> Any:
     return _reduce(number, "sum", process_set)
 
 
-def complete(grads: list[Any], _variables: Any, _process_set: Any) -> list[Any]:
+def complete(_optimizer: Any, grads: list[Any], _variables: Any, _process_set: Any) -> list[Any]:
     """The gradients: which ones there are is part of the compiled program."""
     return grads
 

@@ -75,9 +75,16 @@ def sum_of(number: Any, process_set: Any) -> Any:
     return hvd.allreduce(number, op=hvd.Sum, process_set=process_set)
 
 
-def complete(grads: list[Any], variables: Sequence[Any], process_set: Any) -> list[Any]:
-    """Zeros where another rank alone has a gradient; None where no rank has. Collective."""
-    if not grads:
+def complete(
+    optimizer: Any, grads: list[Any], variables: Sequence[Any], process_set: Any
+) -> list[Any]:
+    """Zeros where another rank alone has a gradient; None where no rank has. Collective.
+
+    Args:
+        optimizer: that accumulates, so that most steps need nothing; None: each step does.
+    """
+    steps = getattr(optimizer, "gradient_accumulation_steps", None)
+    if not grads or (steps and (int(optimizer._iterations) + 1) % steps):
         return grads
     here = torch.tensor([float(grad is not None) for grad in grads])
     anywhere = sum_of(here, process_set).tolist()
