@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-
+from ddl.launch.hosts import address_towards
 from mpi4py import MPI
 
 
@@ -19,8 +18,8 @@ def own_address(comm: MPI.Intracomm) -> str:
     others = [name for name in names if name != names[comm.rank]]
     if not others:
         return "127.0.0.1"
-    # A host's own name is often 127.0.1.1 to itself. The way to another one tells the address;
-    # connect() sends nothing for datagrams, and any port will do.
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-        way.connect((others[0], 9))
-        return str(way.getsockname()[0])
+    # A host's own name is often 127.0.1.1 to itself: the way to another one tells the address.
+    address = address_towards(others[0])
+    if not address:
+        raise OSError(f"{names[comm.rank]} knows no IPv4 address of {others[0]}, or no way to it")
+    return address
