@@ -159,6 +159,18 @@ def test_the_same_release_and_base_give_the_same_bytes(
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".new")]
 
 
+def test_two_at_once_write_one_image(user: Site, base: Path, tmp_path: Path) -> None:
+    words = ("image", "oci", "mini", "--base", f"{base}:1", "--out", tmp_path / "image")
+    both = [user.start(*words) for _ in range(2)]
+    said = [one.communicate(timeout=120)[1] for one in both]
+    codes = [one.returncode for one in both]
+    assert sorted(codes) == [0, 2], said
+    assert f"{tmp_path / 'image'} is there already" in said[codes.index(2)]
+    for blob in (tmp_path / "image" / "blobs" / "sha256").iterdir():
+        assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".image")]
+
+
 def test_what_is_no_base(user: Site, base: Path, tmp_path: Path) -> None:
     def refused(code: int, said: str) -> str:
         out = tmp_path / "out"

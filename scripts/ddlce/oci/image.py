@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddlce.env.imagefile import other_members, package_members
-from ddlce.env.layout import Layout, require_origin
+from ddlce.env.layout import Layout, Origin, require_origin
 from ddlce.env.records import read_records
 from ddlce.env.relink import PackagePlan, Unusual, plan_links
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, make_folder, on_disk_at_end, rename_synced
+from ddlce.locks import locked
 from ddlce.oci.layers import LAYERS, Layer, divide, rooted, write_layer
 from ddlce.oci.layout import read_base, write_layout
 from ddlce.ownership import check_place
@@ -61,8 +62,15 @@ def make_oci(source: Path, base: str, folder: Path, progress: OnProgress | None 
     origin = require_origin(source)
     if origin.kind != "release":
         raise InputError(f"{source} is a clone; an image is of a release", "name the release")
-    if folder.exists():
-        raise InputError(f"{folder} is there already", "name a new folder: --out DIR")
+    with locked(folder.with_name(f".{folder.name}.lock"), passing=True):
+        if folder.exists():
+            raise InputError(f"{folder} is there already", "name a new folder: --out DIR")
+        return _make(origin, source, base, folder, progress)
+
+
+def _make(
+    origin: Origin, source: Path, base: str, folder: Path, progress: OnProgress | None
+) -> Made:
     check_place(source, "the source", site=True)
     under = read_base(base, origin.platform)
     pkgs = Path(origin.pkgs)
