@@ -22,7 +22,7 @@ Variants = VariantConfig
 #: what was rendered for does not tell it.
 HOST_PLATFORM = "host_platform"
 
-#: The variant key of the platforms that recipes/base/toolchain makes compilers for.
+#: The variant key of the platforms that recipes/base/toolchain_cross makes compilers for.
 CROSS_TARGETS = "cross_target_platform"
 
 
