@@ -212,7 +212,10 @@ class Exchanging(nn.Module):
 
 @case
 def sums_over_ranks_in_forward_are_not_computed_again() -> None:
-    assert compare(lambda: DistributedDataParallel(Exchanging()), operations=True).operations > 0
+    # The thread that reduces holds a gradient for a moment longer, now and then: 17 KiB. At .7 a
+    # plan has been full to less than that, and the simulated device reclaims nothing.
+    report = compare(lambda: DistributedDataParallel(Exchanging()), 0.8, operations=True)
+    assert report.operations > 0
 
 
 @case
