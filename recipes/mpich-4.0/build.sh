@@ -22,6 +22,9 @@ done
 make -j"$CPU_COUNT"
 make install
 rm -rf "$PREFIX"/lib/*.la "$PREFIX"/share/{man,doc}
+# By the programs of a machine, not by those that this build had.
+sed -i -e '1s|^#! .*/bash|#! /bin/bash|' -e '1s|^#! .*/perl|#! /usr/bin/perl|' \
+  "$PREFIX"/bin/{mpicc,parkill}
 # The launcher is mpich-hydra's, which asks who connects.
 rm "$PREFIX"/bin/{mpiexec*,mpirun,hydra_*}
 "$STRIP" --strip-unneeded "$PREFIX"/lib/libmpi.so.12.*.*

@@ -118,7 +118,7 @@ def test_a_library_left_out_is_no_dependency(tmp_path: Path) -> None:
         "why": "tested",
     }
     recipe = make(tmp_path, {"libx": entry}, libx)["libx"]
-    assert recipe.data["requirements"]["run"] == []
+    assert recipe.data["requirements"] == {"build": ["patch"], "run": []}
     script = recipe.data["build"]["script"][0]
     assert "--without 'libmpi.so.40=MPI_*'" in script
     assert '--patch "$RECIPE_DIR/a.patch"' in script

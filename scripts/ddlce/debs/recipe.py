@@ -153,7 +153,10 @@ def _recipe(package: _Made, context: _Context, floors: Mapping[str, str]) -> Rec
         "package": {"name": name, "version": package.version},
         "source": _sources([*package.sources, *texts], package, context),
         "build": _build(package, context),
-        "requirements": requirements(name, entry, run),
+        "requirements": {
+            **({"build": ["patch"]} if entry.patches else {}),
+            **requirements(name, entry, run),
+        },
         "tests": _tests(package),
         "about": {
             "homepage": _homepage(package),
