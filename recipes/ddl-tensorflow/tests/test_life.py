@@ -1,10 +1,12 @@
 """How ddl and Keras come together, and what happens when a rank fails."""
 
 import os
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
 
+import ddl_tensorflow
 import pytest
 from rank_cases import Result, Run
 
@@ -63,6 +65,40 @@ def test_the_order_of_imports_does_not_matter(ddlrun: Run, first: str) -> None:
     assert len(weights(result)) == 1
 
 
+IMPORTED = """
+import importlib, os, sys
+for name in {before!r}:
+    importlib.import_module(name)
+def averages(module):
+    importlib.import_module(module)
+    import keras
+    from ddl_tensorflow import optimizers, sessions, tf1
+    assert optimizers.KIND.always and tf1.KIND.always, "the optimizers do not average"
+for module in {modules!r}:
+    if os.fork() == 0:
+        try:
+            averages(module)
+        except BaseException as error:
+            print(f"{{module}}: {{error!r}}", flush=True)
+            os._exit(1)
+        os._exit(0)
+    assert os.wait()[1] == 0
+"""
+
+
+@pytest.mark.parametrize("before", [[], ["tensorflow"], ["keras"], ["tf_keras"]])
+def test_any_module_may_be_the_first(ddlrun: Run, before: list[str]) -> None:
+    """TensorFlow hides errors that Keras's import meets: every rank would train alone."""
+    folder = Path(ddl_tensorflow.__file__).parent
+    found = pkgutil.walk_packages([str(folder)], "ddl_tensorflow.")
+    modules = [one.name for one in found if "_ops" not in one.name and "jax" not in one.name]
+    assert len(modules) > 15
+    if not before:  # each loads TensorFlow
+        modules = [one for one in modules if one.endswith(("reducing", "callbacks", "tf1"))]
+    result = ddlrun(1, code=IMPORTED.format(before=before, modules=modules))
+    assert result.returncode == 0, result.stdout + result.stderr[-2000:]
+
+
 def test_keras_2_as_tensorflow_has_it(ddlrun: Run) -> None:
     pytest.importorskip("tf_keras")
     legacy = "import ddl, tensorflow as tf, numpy as np; keras = tf.keras"
@@ -103,6 +139,7 @@ def test_without_ddl_options_only_a_wrapped_optimizer_averages(ddlrun: Run) -> N
 
 
 def test_other_backends_of_keras_are_left_alone(ddlrun: Run) -> None:
+    pytest.importorskip("jax")  # Keras's backend for NumPy imports it
     code = (
         "import ddl, keras\n"
         "from ddl_tensorflow import optimizers\n"

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ddl_tensorflow import _import_hook
+
 if TYPE_CHECKING:
     from ddl_tensorflow.callbacks import DDLCallback, DDLGlobalVariablesCallback
     from ddl_tensorflow.data import shard
@@ -36,6 +38,8 @@ __all__ = [
     "wrap",
 ]
 
+_import_hook.watch_own()
+
 _HOMES = {
     "callbacks": "DDLCallback DDLGlobalVariablesCallback",
     "data": "shard",
@@ -50,7 +54,7 @@ def activate() -> None:
 
     It costs next to nothing: neither TensorFlow nor MPI is loaded.
     """
-    from ddl_tensorflow import _import_hook, _threads
+    from ddl_tensorflow import _threads
 
     _threads.share_cores()
     _import_hook.when_imported("tensorflow", "ddl_tensorflow.tf1", "average_always")
@@ -65,8 +69,7 @@ def __getattr__(name: str) -> Any:
     home = next((home for home, names in _HOMES.items() if name in names.split()), None)
     if home is None:
         raise AttributeError(f"module 'ddl_tensorflow' has no attribute '{name}'")
-    if home in ("callbacks", "optimizers"):
-        import_module("keras")  # first: it may call that module
+    if home == "callbacks":
         import_module("ddl_tensorflow.optimizers")  # callbacks ask what optimizers there are
     value = getattr(import_module(f"ddl_tensorflow.{home}"), name)
     globals()[name] = value

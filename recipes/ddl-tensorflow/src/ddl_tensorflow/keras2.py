@@ -80,8 +80,6 @@ def _with_callbacks(
 
     if tf.distribute.has_strategy() or self.distribute_strategy.num_replicas_in_sync > 1:
         return original(self, *args, **kwargs)
-    import keras  # noqa: F401 (first, or what that loads would be called before it is complete)
-
     from ddl_tensorflow import callbacks
 
     return getattr(callbacks, name)(original, self, *args, **kwargs)
