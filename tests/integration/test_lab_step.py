@@ -1,11 +1,12 @@
 """The step in which srun starts ddlrun's helpers: all of the job's, whatever the settings say.
 
-In a real Slurm with task/affinity and two pretended GPUs a host.
+In a real Slurm with task/affinity, two pretended GPUs and an FPGA a host.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 
@@ -117,6 +118,23 @@ def test_ranks_keep_the_user_s_settings(slurm: Slurm) -> None:
 def test_ranks_see_all_gpus_of_their_host(slurm: Slurm, options: tuple[str, ...]) -> None:
     ranks = shown(run(slurm, "ddlrun python who.py", *TASKS, *options))
     assert [variables["CUDA_VISIBLE_DEVICES"] for _, variables in ranks] == ["0,1"] * 4
+
+
+@pytest.mark.parametrize(
+    ("options", "resources"),
+    [
+        (("--gres=gpu:2,fpga:1",), {"gpu:2", "fpga:1"}),
+        (("--gpus-per-task=1", "--gres=fpga:1"), {"gpu:2", "fpga:1"}),
+        (("--gres=fpga:1",), {"fpga:1"}),
+    ],
+)
+def test_the_step_has_all_generic_resources(
+    slurm: Slurm, options: tuple[str, ...], resources: set[str]
+) -> None:
+    steps = "scontrol show step --oneliner $SLURM_JOB_ID | grep Name=hydra_pmi_proxy"
+    said = run(slurm, f"ddlrun -accelerators 1 sh -c '{steps}'", *TASKS, *options)
+    (asked, _) = re.findall(r"TresPerNode=(\S+)", said)
+    assert {name.removeprefix("gres:") for name in asked.split(",")} == resources
 
 
 def test_memory_is_the_job_s(slurm: Slurm) -> None:

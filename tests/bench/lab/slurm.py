@@ -24,7 +24,7 @@ from bench.lab.network import Lab
 PROGRAMS = ("slurmctld", "slurmd", "munged", "mungekey", "sbatch", "srun", "scontrol", "squeue")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GPUS = 2
-"""GPUs of each host: Slurm counts them, and there is nothing behind."""
+"""GPUs of each host: Slurm counts them, and there is nothing behind. So has each one FPGA."""
 HOSTS_TIMEOUT_S = 60.0
 """Seconds for all hosts to report to the controller."""
 
@@ -37,7 +37,7 @@ AuthInfo=socket={folder}/munge.socket
 MpiDefault=none
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/affinity
-GresTypes=gpu
+GresTypes=gpu,fpga
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
@@ -210,7 +210,7 @@ def _configure(slurm: Slurm, cpus: int) -> None:
         (folder / name).mkdir()
     nodes = [
         f"NodeName={host} NodeHostname={host} NodeAddr={lab.address(host)} "
-        f"CPUs={cpus} RealMemory=1000 Gres=gpu:{GPUS}"
+        f"CPUs={cpus} RealMemory=1000 Gres=gpu:{GPUS},fpga:1"
         for host in lab.names
     ]
     first = lab.names[0]
@@ -221,7 +221,9 @@ def _configure(slurm: Slurm, cpus: int) -> None:
     )
     for number in range(GPUS):
         os.mknod(folder / f"gpu{number}", stat.S_IFCHR | 0o600, os.makedev(1, 3))
-    (folder / "gres.conf").write_text(f"Name=gpu File={folder}/gpu[0-{GPUS - 1}]\n")
+    (folder / "gres.conf").write_text(
+        f"Name=gpu File={folder}/gpu[0-{GPUS - 1}]\nName=fpga Count=1\n"
+    )
     # The hosts see no cgroups, and need none: the other version looks for them at once.
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
     layout = lab.layout

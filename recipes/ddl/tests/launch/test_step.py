@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ddl.launch.batch import reserved_hosts
 from ddl.launch.hosts import Host
-from ddl.launch.scontrol import gpus_per_host, own_job
+from ddl.launch.scontrol import gres_per_host, own_job
 from ddl.launch.step import give_back, is_setting_of_srun, step_environment
 
 # Every variable that srun(1) of Slurm 22.05 and 24.11 takes as its input.
@@ -44,7 +44,7 @@ MANUAL = Path("/usr/share/man/man1/srun.1.gz")
 def test_a_setting_of_the_user_s_is_none_of_our_step_s(name: str) -> None:
     assert is_setting_of_srun(name)
     environ = {name: "7", "SLURM_JOB_ID": "1"}
-    environment = step_environment("slurm", environ, 0)
+    environment = step_environment("slurm", environ, {})
     assert environment.get(name) in (None, "0", "1", "none")
     give_back(environment)
     assert environment == environ
@@ -52,7 +52,7 @@ def test_a_setting_of_the_user_s_is_none_of_our_step_s(name: str) -> None:
 
 @pytest.mark.parametrize("name", KEPT.split())
 def test_what_says_which_job_and_how_its_hosts_run_stays(name: str) -> None:
-    assert step_environment("slurm", {name: "7"}, 0)[name] == "7"
+    assert step_environment("slurm", {name: "7"}, {})[name] == "7"
 
 
 @pytest.mark.skipif(not MANUAL.exists(), reason="srun's manual is not there")
@@ -67,36 +67,43 @@ def test_the_table_has_all_of_the_manual() -> None:
 @pytest.mark.parametrize("starter", ["slurm", "lsf", "ssh"])
 def test_a_rank_has_the_user_s_variables(starter: str) -> None:
     environ = {"SLURM_OVERLAP": "0", "LSB_DJOB_TASK_BIND": "Y", "SLURM_X": "", "HOME": "/h"}
-    environment = step_environment(starter, environ, 2)
-    assert ("SLURM_GPUS_PER_NODE" in environment) == (starter == "slurm")
+    environment = step_environment(starter, environ, {"gpu": 2, "fpga": 1})
+    expected = "gpu:2,fpga:1" if starter == "slurm" else None
+    assert environment.get("SLURM_GRES") == expected
     assert environment["LSB_DJOB_TASK_BIND"] == ("N" if starter == "lsf" else "Y")
     give_back(environment)
     assert environment == environ
 
 
 @pytest.mark.parametrize(
-    ("gres", "gpus"),
+    ("gres", "each"),
     [
-        ("JOB_GRES=gpu:4 Nodes=h[0-1] CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)", 2),
-        ("Nodes=h0 GRES=gpu:2(IDX:0-1)  Nodes=h1 GRES=gpu:1(IDX:0)", 1),
-        ("Nodes=h0 GRES=gpu:a:2(IDX:0-1),gpu:b:1(IDX:2),fpga:3(IDX:0-2)", 3),
-        ("JOB_GRES=(null) Nodes=h[0-1] GRES=", 0),
-        ("Nodes=h0 GRES=gpuless:3(IDX:0)", 0),
-        ("", 0),
+        ("JOB_GRES=gpu:4 Nodes=h[0-1] CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)", {"gpu": 2}),
+        ("Nodes=h0 GRES=gpu:2(IDX:0-1)  Nodes=h1 GRES=gpu:1(IDX:0)", {"gpu": 1}),
+        (
+            "Nodes=h0 GRES=gpu:2080:2(IDX:0,3),gpu:1g.5gb:1(IDX:2),fpga(CNT:3)",
+            {"gpu": 3, "fpga": 3},
+        ),
+        ("Nodes=h0 GRES=gpu:a:2,gpu:b:1,fpga:x(CNT:1),fpga:y(CNT:2)", {"gpu": 3, "fpga": 3}),
+        ("Nodes=h0 GRES=gpu:2(IDX:0-1),fpga(CNT:1)  Nodes=h1 GRES=fpga(CNT:2)", {"fpga": 1}),
+        ("JOB_GRES=(null) Nodes=h[0-1] GRES=", {}),
+        ("Nodes=h0 GRES=gpuless:3(IDX:0)", {"gpuless": 3}),
+        ("Nodes=h0 GRES=lustre(CNT:5G)", {}),
+        ("", {}),
     ],
 )
-def test_the_gpus_of_a_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gres: str, gpus: int
+def test_the_generic_resources_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gres: str, each: dict[str, int]
 ) -> None:
     program = tmp_path / "scontrol"
     program.write_text(f"#!/bin/sh\n[ \"$5\" = 7_3 ] && echo 'JobId=9 {gres}'\necho JobId=10\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     task = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3", "SLURM_JOB_ID": "9"}
-    assert gpus_per_host(task, 10) == gpus
-    assert gpus_per_host({}, 10) == 0
+    assert gres_per_host(task, 10) == each
+    assert gres_per_host({}, 10) == {}
     program.write_text("#!/bin/sh\necho no such job >&2; exit 1\n")
-    assert gpus_per_host(task, 10) == 0
+    assert gres_per_host(task, 10) == {}
 
 
 def test_a_task_of_an_array_has_a_name_of_its_own() -> None:

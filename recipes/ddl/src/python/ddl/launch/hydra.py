@@ -16,12 +16,12 @@ from ddl.launch.marked_stream import MarkedStream
 from ddl.launch.options import Options
 from ddl.launch.own import find_program
 from ddl.launch.reached import common_address, own_addresses
-from ddl.launch.scontrol import gpus_per_host
+from ddl.launch.scontrol import gres_per_host
 from ddl.launch.ssh import ask
 from ddl.launch.step import step_environment
 
 WRAPPER = Path(__file__).with_name("rank.py")
-ASKING = 20.0  # seconds for Slurm to tell of the job's GPUs
+ASKING = 20.0  # seconds for Slurm to tell of the job's resources
 # srun of a proxy that has failed: "srun: error: h[2-3]: tasks 1-2: Exited with exit code 2".
 _GONE = re.compile(r"srun: error: (\S+): tasks? [\d,\[\]-]+: ")
 
@@ -82,8 +82,8 @@ class HydraLauncher:
         if all(is_local(host) for host in job.hosts):
             return dict(job.environment)
         way = starter(job.environment, job.hosts).name
-        gpus = gpus_per_host(job.environment, ASKING) if way == "slurm" else 0
-        return step_environment(way, job.environment, gpus)
+        gres = gres_per_host(job.environment, ASKING) if way == "slurm" else {}
+        return step_environment(way, job.environment, gres)
 
     def direct_command(self, job: Job) -> list[str]:
         """The command line for a program of ours that needs no wrapper, nor any Python."""

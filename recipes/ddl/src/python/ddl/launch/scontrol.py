@@ -15,8 +15,8 @@ from ddl.launch.own import find_program
 LIMIT = 60.0
 """Seconds that a command may take."""
 
-# As "gpu:tesla:2(IDX:0-1)", "gpu:2(IDX:0-1),fpga:1(IDX:0)".
-_GPUS = re.compile(r"(?:^|,)gpu:(?:[^:(,]+:)?(\d+)(?:\(|,|$)")
+# As "gpu:tesla:2(IDX:0,3)", "gpu:2(IDX:0-1),fpga(CNT:1)".
+_GRES = re.compile(r"(?:^|,)([A-Za-z][\w-]*)(?::[^:(,]+)??(?::(\d+)(?=[(,]|$)|\(CNT:(\d+)\))")
 
 KILLED = "it was killed"
 """Why a command has not ended well: Slurm, too, kills it, as by the end of its job."""
@@ -43,23 +43,36 @@ def facts_of(job: str, *flags: str, limit: float = LIMIT) -> tuple[Facts, str]:
     return [(name, value) for name, _, value in pairs], ""
 
 
-def gpus_per_host(environ: Mapping[str, str], limit: float) -> int:
-    """How many GPUs the job has on each host, on that with the fewest; 0 without, or unknown."""
-    return min(gpus_of_job(environ, limit).values(), default=0)
+def gres_per_host(environ: Mapping[str, str], limit: float) -> dict[str, int]:
+    """The job's generic resources by name: how many it has on each host, on that with the fewest.
+
+    {} outside of Slurm, or if it does not tell.
+    """
+    hosts = [*_gres_of_job(environ, limit).values()]
+    names = dict.fromkeys(name for host in hosts for name in host)
+    fewest = {name: min(host.get(name, 0) for host in hosts) for name in names}
+    return {name: count for name, count in fewest.items() if count}
 
 
 def gpus_of_job(environ: Mapping[str, str], limit: float) -> dict[str, int]:
     """How many GPUs the job has on each host; {} outside of Slurm, or if it does not tell."""
+    return {host: found.get("gpu", 0) for host, found in _gres_of_job(environ, limit).items()}
+
+
+def _gres_of_job(environ: Mapping[str, str], limit: float) -> dict[str, dict[str, int]]:
+    """The generic resources of each host by their names: of all types together."""
     job = own_job(environ)
     facts, _ = facts_of(job, "--details", limit=limit) if job else ([], "")
-    counts: dict[str, int] = {}
+    counts: dict[str, dict[str, int]] = {}
     hosts = ""
     # "Nodes=h[0-1] CPU_IDs=0-1 Mem=0 GRES=gpu:2(IDX:0-1)", once for all hosts that are alike.
     for name, value in facts:
         if name == "Nodes":
             hosts = value
         elif name == "GRES":
-            found = sum(map(int, _GPUS.findall(value)))
+            found: dict[str, int] = {}
+            for resource, count, alone in _GRES.findall(value):
+                found[resource] = found.get(resource, 0) + int(count or alone)
             with suppress(LaunchError):  # a list of another form
                 counts |= {host.name: found for host in parse_hosts(hosts, "scontrol")}
     return counts

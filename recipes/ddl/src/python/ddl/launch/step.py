@@ -33,15 +33,19 @@ _SLURM = {
 _LSF = {"LSB_DJOB_TASK_BIND": "N"}
 
 
-def step_environment(starter: str, environ: Mapping[str, str], gpus: int) -> dict[str, str]:
+def step_environment(
+    starter: str, environ: Mapping[str, str], gres: Mapping[str, int]
+) -> dict[str, str]:
     """The variables for mpiexec, where its proxies are started by this one of Hydra's ways.
 
-    `gpus` is how many the job has on each host, if one must say: a step of a job with
-    --gpus-per-task has but one for each task, and here a host's ranks are one task.
+    `gres` is how many of each generic resource the job has on each host. One must say: a step of a
+    job with --gpus-per-task has but one for each task, and here a host's ranks are one task. Where
+    a step asks for one resource, it has no other.
     """
     ours = {"slurm": _SLURM, "lsf": _LSF}.get(starter, {})
-    if starter == "slurm" and gpus:
-        ours = {**ours, "SLURM_GPUS_PER_NODE": str(gpus)}
+    if starter == "slurm" and gres:
+        asked = ",".join(f"{name}:{count}" for name, count in gres.items())
+        ours = {**ours, "SLURM_GRES": asked}
     environment = {}
     for name, value in environ.items():
         is_taken = name in ours or (starter == "slurm" and is_setting_of_srun(name))
