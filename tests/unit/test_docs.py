@@ -188,10 +188,13 @@ def test_files_named_in_the_tree_exist(name: str) -> None:
     text = FENCE.sub("", (REPO / name).read_text())
     tops = ("recipes/", "scripts/", "envs/", "tests/", "docs/")
     for span in INLINE.findall(text):
-        if span.startswith(tops) and re.fullmatch(r"[\w./-]+", span):
+        is_path = span.startswith(tops) and re.fullmatch(r"[\w./-]+", span)
+        if is_path and not PATTERN.search(span):
             assert (REPO / span).exists(), span
 
 
+#: `peers/NAME.py`, `cudaNNN.yaml`: not one file.
+PATTERN = re.compile("NAME|NNN")
 #: A file that readers make themselves.
 READERS_OWN = frozenset({"lz4-c/recipe.yaml"})
 PART_OF_A_PATH = re.compile(r"[\w.+-]+(/[\w.+-]+)+\.(py|cc|h|sh|yaml|toml|template|def)")
@@ -201,7 +204,7 @@ def files_that_are_nowhere(text: str) -> list[str]:
     """Code spans that are the end of a file's path, and of none in the tree."""
     tracked = run(["git", "ls-files"], cwd=REPO, check=True).stdout.split()
     spans = {s for s in INLINE.findall(FENCE.sub("", text)) if PART_OF_A_PATH.fullmatch(s)}
-    patterns = {s for s in spans if re.search(r"\b[A-Z]{3,}\b", s)}  # `peers/NAME.py`
+    patterns = {span for span in spans if PATTERN.search(span)}
     return sorted(
         span
         for span in spans - patterns - READERS_OWN
