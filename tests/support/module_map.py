@@ -19,7 +19,7 @@ REPO = Path(__file__).parents[2]
 PAGE = REPO / "docs" / "modules.md"
 
 OF_C = (".h", ".hpp", ".cc", ".c")
-SUFFIXES = (*OF_C, ".def", ".py", ".sh")
+SUFFIXES = (*OF_C, ".def", ".py", ".sh", ".template")
 #: Their files are named for what they test.
 OF_TESTS = ("tests/integration/", "tests/unit/", "tests/conftest.py")
 
@@ -42,6 +42,8 @@ LITERAL = (
     *(ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.BinOp, ast.UnaryOp, ast.IfExp),
     *(ast.operator, ast.unaryop, ast.Name, ast.Load),
 )
+#: Functions whose results are constants, too.
+MAKERS = {"frozenset", "timedelta", "Path"}
 
 
 def files() -> list[PurePosixPath]:
@@ -61,8 +63,8 @@ def first_sentence(name: str, text: str) -> str:
     """The first sentence of a module's docstring or first comment; empty where it has neither."""
     if name.endswith(".py"):
         said = ast.get_docstring(ast.parse(text)) or ""
-    elif name.endswith(".sh"):
-        said = _comment(r"(?:#!.*\n)?((?:#.*\n)+)", r"^# ?", text)
+    elif name.endswith((".sh", ".template")):
+        said = _comment(r"(?:#!.*\n)?((?:#(?: .*)?\n)+)", r"^# ?", text)
     else:
         licence = r"(?://[^\n]*(?:Copyright|SPDX|Licen[cs]e)[^\n]*\n)*"
         said = _comment(rf"{licence}((?://.*\n)+)", r"^// ?", text)
@@ -85,11 +87,19 @@ def constants(name: str, text: str) -> list[str]:
     for node in ast.parse(text).body:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
-        if all(isinstance(part, LITERAL) for part in ast.walk(node.value)):
+        if is_literal(node.value):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = [part.id for target in targets for part in _in_order(target)]
-            found += [name for name in names if name.isupper()]
+            found += [name for name in names if name.isupper() and name != "TYPE_CHECKING"]
     return found
+
+
+def is_literal(value: ast.expr) -> bool:
+    """Whether a reader sees the value in the line: a number, a text, a time, or some of them."""
+    if isinstance(value, ast.Call):
+        words = [*value.args, *(keyword.value for keyword in value.keywords)]
+        return ast.unparse(value.func) in MAKERS and all(map(is_literal, words))
+    return all(isinstance(part, LITERAL) for part in ast.walk(value))
 
 
 def _in_order(target: ast.expr) -> list[ast.Name]:

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from support.documents import REPO
+from support.run import run
 
 PAGE = REPO / "docs/howto/value.md"
 
@@ -16,7 +17,7 @@ def rows() -> list[tuple[str, list[str], list[str]]]:
     found, folder = [], ""
     for line in PAGE.read_text().splitlines():
         if line.startswith("## "):
-            folder = re.findall(r"`([^`]+)`", line)[-1]
+            folder = (re.findall(r"`([^`]+)`", line) or [""])[-1]
             if "/" not in folder and folder != "recipes":
                 folder = ""
         elif line.startswith("| ") and folder and "`" in line:
@@ -48,3 +49,28 @@ def test_a_use_is_no_definition() -> None:
     assert not is_defined("LEVEL", "compress(level=LEVEL, threads=2)\nif LEVEL == 3:\n")
     assert is_defined("LEVEL", "LEVEL, WORKERS = 6, 2\n")
     assert is_defined("kFar", "constexpr std::chrono::nanoseconds kFar{220};\n")
+
+
+#: Files that are no product.
+OUTSIDE = ("docs", "*.md", "tests", "*/tests/*", "*.lock")
+#: Rows of the table of values in several files: the texts, and the files that have one.
+SEVERAL = [
+    [re.findall(r"`([^`]+)`", cell) for cell in line.split("|")[2:4]]
+    for line in PAGE.read_text().partition("## Values in several files")[2].splitlines()
+    if line.startswith("| ") and "`" in line
+]
+
+
+@pytest.mark.skipif(not (REPO / ".git").exists(), reason="needs git's list of files")
+@pytest.mark.parametrize(("texts", "files"), SEVERAL, ids=lambda cell: cell[0])
+def test_values_in_several_files_stand_in_these_alone(texts: list[str], files: list[str]) -> None:
+    product = [".", *(f":!{path}" for path in OUTSIDE)]
+    words = [word for text in texts for word in ("-e", text)]
+    assert run(["git", "grep", "-lF", *words, "--", *product], cwd=REPO).stdout.split() == sorted(
+        files
+    )
+
+
+def test_the_table_of_values_in_several_files_is_read() -> None:
+    assert len(SEVERAL) >= 8
+    assert all(texts and len(files) > 1 for texts, files in SEVERAL)

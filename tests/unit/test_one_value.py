@@ -41,3 +41,13 @@ def test_lsf_starts_a_program_again_by_the_code_of_a_checkpointer() -> None:
     template = DDL / "launch/script/templates/lsf.template"
     code = assigned(DDL / "checkpoint/saver.py", "EXIT_PREEMPTED")
     assert number(template, r"#BSUB -Q (\d+)") == code
+
+
+def test_the_exit_status_after_a_timeout() -> None:
+    smoke = RECIPES / "ddl-ce-smoke/src/ddl_ce_smoke/launch.py"
+    assert assigned(DDL / "launch/outcome.py", "EXIT_TIMEOUT") == assigned(smoke, "TIMED_OUT")
+
+
+def test_the_format_of_images() -> None:
+    image = RECIPES.parent / "scripts/ddlce/env/image.py"
+    assert assigned(DDL / "launch/image.py", "FORMAT") == assigned(image, "FORMAT")
