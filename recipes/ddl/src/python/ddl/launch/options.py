@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ddl.launch.errors import LaunchError
 from ddl.launch.hosts import whole_number
+from ddl.launch.outcome import EXIT_TIMEOUT
 from ddl.launch.own import own_python
 from ddl.launch.script_options import SCRIPT_FLAGS, SCRIPT_VALUES
 from ddl.launch.script_options import USAGE as SCRIPT_USAGE
@@ -14,6 +15,7 @@ from ddl.launch.script_options import USAGE as SCRIPT_USAGE
 LAUNCHERS = ("hydra", "jsrun")
 BACKENDS = ("gloo", "nccl")  # of torch.distributed, as in ddl_torch/_names.py
 GRACE = 2.0  # seconds for the ranks to end by themselves, if -grace does not say
+KEEP_DAYS = 7.0  # for copies of -stage that no job has used, if -stage_keep does not say
 
 USAGE = f"""\
 Usage: ddlrun [options] PROGRAM [ARGUMENTS]
@@ -46,8 +48,8 @@ How:
   -bind_gpus          each rank sees its own GPUs only, by CUDA_VISIBLE_DEVICES
   -stage[=IMAGE]      run from a copy of the environment on each host's own disk, which is
                       brought there first; IMAGE is of `ddlce env image`
-  -stage_keep DAYS    remove copies there that no job has used for that long; default: 7
-  -timeout SECONDS    end the run after that time, with exit status 124
+  -stage_keep DAYS    remove copies there that no job has used for that long; default: {KEEP_DAYS:g}
+  -timeout SECONDS    end the run after that time, with exit status {EXIT_TIMEOUT}
   -grace SECONDS      how long the ranks may save after SIGTERM, before SIGKILL; default: {GRACE:g}
   -keep_going         go on when ranks are lost, for programs that survive it (docs: torchft)
   -min N              with -keep_going: end the job below N ranks; default: 1
@@ -57,7 +59,7 @@ How:
   -v                  say what is done, and how long the start takes
   -version, -help
 {SCRIPT_USAGE}
-Exit status: that of the first rank that failed (128 + number for a signal); 124 after
+Exit status: that of the first rank that failed (128 + number for a signal); {EXIT_TIMEOUT} after
 the timeout; 2 for a wrong command line; 0 when every rank ended with 0, or, with
 -keep_going, -min ranks did.
 

@@ -20,13 +20,12 @@ from ddl.launch.hosts import is_local
 from ddl.launch.hydra import HydraLauncher
 from ddl.launch.image import Image, find_image, own_prefix
 from ddl.launch.layout import Job, staging_options
-from ddl.launch.options import Options
+from ddl.launch.options import KEEP_DAYS, Options
 from ddl.launch.outcome import say
 from ddl.launch.overlay import local_overlay, overlay_of
 from ddl.launch.run import die_with_parent
 
 KEEP_VARIABLE = "DDL_STAGE_KEEP"
-KEEP_DAYS = 7.0
 DAY = 86400
 EXIT_FAULT = 2  # of ddl-stage: its words on stdout say what is wrong on which host
 
