@@ -78,6 +78,8 @@ def test_the_zipapp_installs_a_release(made: Path, tmp_path: Path, site_url: str
         )
         assert done.returncode == 0, done
     assert "is there already" in done.stdout
+    done = run([*command, "module", "mini"], env=machine(tmp_path), cwd=tmp_path / "evil")
+    assert f"module use {tmp_path}/root/modulefiles/" in done.stdout, done
     folders = [path.name for path in (tmp_path / "cache" / "app").iterdir()]
     assert len([name for name in folders if name[0] != "."]) == 1
     assert not [name for name in folders if name.endswith(".new")]

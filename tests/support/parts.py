@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 #: Part → names of test files, without `test_` and `.py`; a file belongs to the first that fits.
 PARTS: dict[str, tuple[str, ...]] = {
-    "docs": ("describe", "docs*", "help", "howto_*", "parts", "prose", "structure"),
+    "docs": ("describe", "docs*", "help", "howto_*", "parts", "prose", "readme*", "structure"),
     "power": (
         *(
             "*ppc64le",
