@@ -151,8 +151,8 @@ def package_name(recipe: LintedRecipe) -> Iterator[Problem]:
             )
 
 
-@rule("R008", "room-name", smithy="CF-013")
-def room_name(recipe: LintedRecipe) -> Iterator[Problem]:
+@rule("R008", "folder-name", smithy="CF-013")
+def folder_name(recipe: LintedRecipe) -> Iterator[Problem]:
     """The folder has the recipe's name, so that a person finds it."""
     section = as_dict(recipe.data.get("recipe" if "outputs" in recipe.data else "package"))
     name = str(section.get("name", ""))
