@@ -1,0 +1,63 @@
+"""Lists in the documents are those of the code: fields of tables, parts of tests, pages."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ddlce.debs.manifest import DebEntry
+from ddlce.nvidia.manifest import NvidiaEntry
+from ddlce.repackaged import TableEntry
+from ddlce.wheels.manifest import WheelEntry
+from support.documents import REPO
+from support.parts import NAMES
+
+GUIDE = (REPO / "docs/packager-guide.md").read_text()
+
+
+def below(text: str, title: str) -> str:
+    """What stands below a heading of the second level."""
+    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def first_column(text: str) -> list[str]:
+    """The names in code spans of the first column of a text's tables."""
+    cells = re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+
+
+@pytest.mark.parametrize("entry", [WheelEntry, DebEntry, NvidiaEntry])
+def test_fields_of_a_table(entry: type[TableEntry]) -> None:
+    """Each field that only these tables have, and no other name; the wheels' list is whole."""
+    title = {WheelEntry: "Wheels", DebEntry: "Debian packages", NvidiaEntry: "CUDA"}[entry]
+    text = below(GUIDE, title).partition("\n### ")[0].partition("cuda128.yaml")[0]
+    named, fields = set(first_column(text)), set(entry.model_fields)
+    own = fields if entry is WheelEntry else fields - set(TableEntry.model_fields)
+    assert named - fields == set()
+    assert own - named == set()
+
+
+def test_corrections_that_demand_a_reason() -> None:
+    row = re.findall(r"^\| `why` \| the reason; demanded with (.*) \|$", GUIDE, re.MULTILINE)[0]
+    assert set(re.findall(r"`(\w+)`", row)) == set(WheelEntry.CORRECTIONS)
+
+
+def test_parts_of_the_tests() -> None:
+    page = (REPO / "CONTRIBUTING.md").read_text()
+    assert sorted(first_column(below(page, "Set up and test"))) == sorted(NAMES)
+
+
+def test_environments_of_the_site_guide() -> None:
+    page = below((REPO / "docs/site-guide.md").read_text(), "Build")
+    named = re.findall(r"^\| `([\w-]+)`", page.partition("| made by |")[2], re.MULTILINE)
+    assert sorted(named) == sorted(path.stem for path in (REPO / "envs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("guide", "folder"), [("CONTRIBUTING.md", "docs/howto"), ("docs/user-guide.md", "docs/user")]
+)
+def test_a_guide_names_each_page(guide: str, folder: str) -> None:
+    text = (REPO / guide).read_text()
+    pages = [path.name for path in (REPO / folder).glob("*.md")]
+    assert [name for name in pages if f"{folder.rpartition('/')[2]}/{name}" not in text] == []
