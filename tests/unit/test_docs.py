@@ -95,6 +95,13 @@ def test_the_check_finds_commands() -> None:
     assert {name for name in silent if not name.startswith("docs/user")} == set()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_code_spans_end_on_their_line(name: str) -> None:
+    """The checks see no others; a span in double marks may hold one."""
+    lines = FENCE.sub("", (REPO / name).read_text()).splitlines()
+    assert [line for line in lines if re.sub("``.*?``", "", line).count("`") % 2] == []
+
+
 def test_the_check_finds_mistakes() -> None:
     text = (
         "```console\n$ ddlce fetch --unto x  # no\n$ ddlce bild\n```\n`ddlce env clone --from y z`"

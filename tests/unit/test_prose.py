@@ -47,13 +47,23 @@ def paragraphs(text: str) -> Iterator[str]:
         yield " ".join(found)
 
 
-def sentences(text: str) -> list[int]:
-    """The number of words of each sentence; inline code is one word."""
-    counts = []
+def split(text: str) -> Iterator[str]:
+    """Each sentence; inline code is one word, and of a link the words stay."""
     for paragraph in paragraphs(text):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "code", paragraph))
-        counts += [len(WORD.findall(sentence)) for sentence in END.split(plain)]
+        yield from END.split(plain)
+
+
+def sentences(text: str) -> list[int]:
+    """The number of words of each sentence."""
+    counts = [len(WORD.findall(sentence)) for sentence in split(text)]
     return [count for count in counts if count > 1]
+
+
+def without_subject(text: str) -> list[str]:
+    """Sentences that begin with a noun clause, or with "of": their subject comes late."""
+    found = (sentence.strip(" *_") for sentence in split(text))
+    return [it for it in found if re.match("(What|Of) ", it) and not it.endswith("?")]
 
 
 def test_sentences_are_counted() -> None:
@@ -100,3 +110,18 @@ def test_sentences_are_short(name: str) -> None:
     counts = sentences((REPO / name).read_text())
     assert max(counts, default=0) <= MOST
     assert sum(counts) <= MEAN * len(counts)
+
+
+def test_late_subjects_are_found() -> None:
+    text = (
+        "What is read is hashed. One of these stays: it is old. What is it? Offer it.\n\n"
+        "- Of two files,\n  the first.\n- **What follows.** Nothing.\n\n# What is there\n"
+    )
+    assert without_subject(text) == [
+        *("What is read is hashed.", "Of two files, the first.", "What follows."),
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sentences_begin_with_their_subject(name: str) -> None:
+    assert without_subject((REPO / name).read_text()) == []
