@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from ddlce.doctor.packages import read_list
 from support.run import run
+from support.wheelfiles import make_wheel
 
 TREE = Path(__file__).parents[2]
 LIST = "scripts/ddlce/doctor/system-packages.txt"
@@ -104,6 +106,16 @@ def test_a_wrong_hash_is_not_installed(tree: Path) -> None:
         "hint:  its message is above; is the Python package registry reachable from here?\n"
     )
     assert not (tree / ".venv/ddlce-stamp").exists()
+
+
+def test_a_machine_with_no_network(tree: Path) -> None:
+    """As the site guide says: wheels that `pip download` has written into a folder."""
+    wheel = make_wheel(tree, "other")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (tree / "requirements.lock").write_text(f"other==1.0 --hash=sha256:{digest}\n")
+    done = bootstrap(tree, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheel.parent))
+    assert done.returncode == 0, done.stderr
+    assert list((tree / ".venv").glob("lib/python3*/site-packages/other-1.0.dist-info"))
 
 
 def test_a_missing_lock(tree: Path) -> None:

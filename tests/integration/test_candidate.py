@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from ddlce.env.layout import Layout
 from support.documents import FENCE, REPO
 from support.minitree import MiniTree, make_tree
 from support.minitree import suite_release as release
+from support.run import run
 
 HOWTO = REPO / "docs/howto/release.md"
 
@@ -102,6 +104,19 @@ def test_the_commands_of_the_howto(tree: MiniTree) -> None:
         assert listed(tree)["2027.03"] == ("default" if prefix == new else "beside")
         assert not list(folder.glob("toys/*"))
     assert "removed 0 releases" in ok(tree, *shlex.split(gc)[1:])
+
+
+@pytest.mark.skipif(
+    run(["unshare", "-n", "true"]).returncode != 0, reason="may not make a network namespace"
+)
+def test_without_a_network(tmp_path: Path) -> None:
+    """`ddlce all` asks none, once the sources are there."""
+    tree = make_tree(tmp_path)
+    release(tree, "2026.11")
+    command = ["unshare", "-n", sys.executable, "-m", "ddlce", "all", "toys"]
+    done = run(command, env=tree.env(HOME=str(tmp_path)), cwd=tree.repo)
+    assert done.returncode == 0, done.stderr
+    assert listed(tree) == {"2026.11": "default"}
 
 
 def test_a_switch_that_was_killed_offers_by_whole(tree: MiniTree) -> None:
