@@ -64,10 +64,24 @@ def test_the_machines_own_constraints_count(
     """pip's list of versions has those, too, that its resolver must not take."""
     make_wheel(locked, "free", "2.0")
     make_wheel(locked, "free", "3.0")
-    (tmp_path / "held.txt").write_text("# of this site\nfree<3  # a cap\n")
+    (tmp_path / "held.txt").write_text("# of this site\n-c more.txt\nfree<3  # a cap\n")
+    (tmp_path / "more.txt").write_text("")
     monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "held.txt"))
     (found,) = find_outdated(settings, ["pypi:free"]).outdated
     assert found.newest == "2.0"
+
+
+def test_a_file_whose_name_has_no_version_does_not_hide_the_others(
+    locked: Path, settings: Settings
+) -> None:
+    """Old projects have archives of binaries, in whose names an older pip reads a version."""
+    sdist = {"client": "pypi-sdist", "file": "old-0.7.tar.gz", "sha256": "0" * 64, "wheel": None}
+    wheel = lock_wheel(make_wheel(locked, "old", "0.7"))
+    lock(settings, wheel.model_copy(update=sdist))
+    for name in ("old-0.8.tar.gz", "old-0.8.1.macosx-10.5-x86_64.tar.gz"):
+        (locked / name).write_bytes(b"")
+    (found,) = find_outdated(settings, ["pypi-sdist:old"]).outdated
+    assert found.newest == "0.8"
 
 
 def test_some_packages_alone_as_json(locked: Path, settings: Settings) -> None:

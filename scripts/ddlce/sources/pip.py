@@ -6,14 +6,16 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import VERSION_PATTERN
 
 from ddlce.errors import MachineError
 from ddlce.model.target import Target
@@ -26,6 +28,9 @@ ANY = Target(BUILD_PLATFORM)
 
 #: A line of `pip config list`: `global.constraint='/etc/pip/constraints.txt'`.
 CONSTRAINT = re.compile(r"(?m)^\S*\.constraint='(.*)'$")
+
+#: A version as PEP 440 has it.
+VERSION = re.compile(VERSION_PATTERN, re.VERBOSE | re.IGNORECASE)
 
 #: How `pip index versions` begins the line that matters.
 VERSIONS = "Available versions: "
@@ -166,7 +171,9 @@ def pip_versions(
     lines = [line for line in said.splitlines() if line.startswith(VERSIONS)]
     if not lines:
         raise DownloadError(f"pip names no versions of {name}", again=False)
-    return lines[0].removeprefix(VERSIONS).replace(" ", "").split(",")
+    named = lines[0].removeprefix(VERSIONS).replace(" ", "").split(",")
+    # An older pip reads one in any file's name: `0.8.1.macosx-10.5-x86_64`, of a binary's archive.
+    return [version for version in named if VERSION.fullmatch(version)]
 
 
 def pip_constraints(folder: Path, stop: Event) -> dict[str, SpecifierSet]:
@@ -187,11 +194,17 @@ def pip_constraints(folder: Path, stop: Event) -> dict[str, SpecifierSet]:
     allowed: dict[str, SpecifierSet] = {}
     for value in CONSTRAINT.findall(said):
         for path in filter(Path.is_file, map(Path, value.split())):
-            lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
-            for requirement in map(Requirement, filter(None, lines)):
+            for requirement in _requirements(path.read_text()):
                 name = canonicalize_name(requirement.name)
                 allowed[name] = allowed.get(name, SpecifierSet()) & requirement.specifier
     return allowed
+
+
+def _requirements(text: str) -> Iterator[Requirement]:
+    """Those in a constraint file; options of pip's, as `-c OTHER`, are left out."""
+    for line in text.splitlines():
+        with suppress(InvalidRequirement):
+            yield Requirement(line.partition("#")[0].strip())
 
 
 def _explained(reason: str, requirement: str) -> DownloadError | MachineError:
