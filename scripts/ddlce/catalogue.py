@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ddlce.absent import ABSENT, load_all_absent
 from ddlce.env.layout import LOCK_COPY, Layout
+from ddlce.lock import locks_folder
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
 from ddlce.origins import Origins, load_origins
@@ -62,7 +63,7 @@ def list_packages(settings: Settings) -> list[Listed]:
     """
     by_version: dict[tuple[str, str], list[tuple[EnvLock, LockedPackage]]] = {}
     installed = [] if settings.repo else _installed_locks(settings)
-    for path in installed or sorted((settings.tree / "envs" / "locks").glob("*.lock")):
+    for path in installed or sorted(locks_folder(settings).glob("*.lock")):
         lock = EnvLock.load(path)
         for package in lock.packages:
             by_version.setdefault((package.name, package.version), []).append((lock, package))

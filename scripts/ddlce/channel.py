@@ -7,6 +7,7 @@ from pathlib import Path
 from ddlce.engine.index import index_is_current, publish_index
 from ddlce.env.layout import LOCK_COPY, Layout, clones
 from ddlce.files import sha256_file
+from ddlce.lock import all_locks
 from ddlce.locks import locked
 from ddlce.model.envlock import EnvLock
 from ddlce.model.manifest import OWN_CHANNEL
@@ -55,7 +56,7 @@ def standing_locks(settings: Settings) -> list[Path]:
     prefixes = [*Layout(settings.root).releases(), *clones()]
     return [
         *(p / LOCK_COPY for p in prefixes),
-        *sorted((settings.tree / "envs" / "locks").glob("*.lock")),
+        *all_locks(settings),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -54,6 +55,8 @@ class Locked:
 def lock_env(settings: Settings, env: str, channel: str, *, check: bool = False) -> list[Locked]:
     """Lock an environment for every platform of its manifest that the channel has.
 
+    The lock of an earlier release goes into the folder of that release: it stays installable.
+
     Args:
         channel: the address of our own channel.
         check: compare only.
@@ -96,9 +99,38 @@ def _manifest_path(settings: Settings, env: str) -> Path:
     return settings.tree / "envs" / f"{env}.yaml"
 
 
-def lock_path(settings: Settings, env: str, platform: str) -> Path:
-    """Where the lock of an environment lies."""
-    return settings.tree / "envs" / "locks" / f"{env}.{platform}.lock"
+def lock_path(settings: Settings, env: str, platform: str, release: str = "") -> Path:
+    """Where the lock of an environment lies; an earlier release's is in a folder of its own."""
+    return locks_folder(settings) / release / f"{env}.{platform}.lock"
+
+
+def locks_folder(settings: Settings) -> Path:
+    """The folder of the tree's locks."""
+    return settings.tree / "envs" / "locks"
+
+
+def all_locks(settings: Settings) -> list[Path]:
+    """The tree's locks, then those of the releases before."""
+    folder = locks_folder(settings)
+    return [*sorted(folder.glob("*.lock")), *sorted(folder.glob("*/*.lock"))]
+
+
+def find_lock(settings: Settings, env: str, platform: str, release: str) -> Path:
+    """The lock of a release that the tree has: its own, or one before.
+
+    Raises:
+        InputError: it has none, or its own lock is damaged.
+    """
+    own = lock_path(settings, env, platform)
+    if own.is_file() and EnvLock.load(own).release == release:
+        return own
+    earlier = lock_path(settings, env, platform, release)
+    if not earlier.is_file():
+        raise InputError(
+            f"there is no lock of {env} {release} for {platform}: no {earlier}",
+            f"{locks_folder(settings)} has a folder for each earlier release",
+        )
+    return earlier
 
 
 def channel_addresses(names: list[str], own: str) -> dict[str, str]:
@@ -230,11 +262,14 @@ def _compare(platform: str, target: Path, lock: EnvLock, *, check: bool) -> Lock
     text = lock.to_yaml()
     if target.is_file() and target.read_text(encoding="utf-8") == text:
         return Locked(platform, target, "unchanged", lock)
-    try:
-        found = tuple(change.line for change in changes(EnvLock.load(target), lock))
-    except InputError:  # absent or damaged: there is nothing to compare with
-        found = ()
+    old, found = None, tuple[str, ...]()
+    with suppress(InputError):  # absent or damaged: there is nothing to compare with
+        old = EnvLock.load(target)
+        found = tuple(change.line for change in changes(old, lock))
     if check:
         return Locked(platform, target, "stale", lock, found)
+    if old and old.release != lock.release:  # who has that release may want it again
+        earlier = target.parent / old.release / target.name
+        write_atomic(earlier, target.read_text(encoding="utf-8"))
     write_atomic(target, text)
     return Locked(platform, target, "written", lock, found)

@@ -90,7 +90,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "odd_paths",
             "overlay_*",
             "package_cache",
-            "release",
+            "release*",
             "publish*",
             "sbom*",
             "serve*",

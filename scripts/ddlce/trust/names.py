@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ddlce.engine.describe import CHANNELDATA
 from ddlce.errors import InputError
+from ddlce.lock import all_locks
 from ddlce.model.channel import SBOMS
 from ddlce.model.envlock import EnvLock
 from ddlce.settings import Settings, release_folder
@@ -40,7 +41,7 @@ def signed_files(settings: Settings, channel: Path) -> dict[str, Path]:
         InputError: there is no tree, or a lock is not as `ddlce lock` writes it.
     """
     found: dict[str, Path] = {}
-    for path in sorted((settings.tree / "envs" / "locks").glob("*.lock")):
+    for path in all_locks(settings):
         lock = EnvLock.load(path)
         if lock.to_yaml() != path.read_text("utf-8"):
             raise InputError(f"{path}: changed by hand", "make it again: ddlce lock")

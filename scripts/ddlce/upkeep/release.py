@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ddlce.errors import InputError, MachineError, WorkError
 from ddlce.files import sha256_file, write_atomic
-from ddlce.lock import lock_env, lock_path, read_manifest
+from ddlce.lock import lock_env, lock_path, locks_folder, read_manifest
 from ddlce.model.envlock import EnvLock
 from ddlce.report import read_smoke
 from ddlce.settings import Settings
@@ -41,7 +41,7 @@ def environments(settings: Settings) -> list[str]:
     Raises:
         InputError: none has.
     """
-    folder = settings.tree / "envs" / "locks"
+    folder = locks_folder(settings)
     found = sorted({path.name.split(".")[0] for path in folder.glob("*.lock")})
     if not found:
         raise InputError(f"{folder} has no locks", "make them: ddlce lock")

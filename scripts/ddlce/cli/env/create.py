@@ -45,14 +45,13 @@ def create(
         ),
     ] = None,
     release: Annotated[
-        str | None, typer.Option("--release", help="With --from: not the newest, but this one.")
+        str | None, typer.Option("--release", help="An earlier one, of the tree or of --from.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Install a lock as an immutable release, and make it the default one."""
     if source is None:
-        if release:
-            raise InputError("--release says nothing without --from", "name the lock: --lock")
+        lock = _lock_of(env, lock, platform, release) if release else lock
         install(env, lock, root, channel, offline, platform, no_default, json)
         return
     if lock or channel:
@@ -133,6 +132,20 @@ def install(
     _say(created, json)
     if wanted == this_platform() and (problem := missing_driver(locked)):
         err.print(f"note: {problem}", markup=False)
+
+
+def _lock_of(env: str, lock: Path | None, platform: str | None, release: str) -> Path | None:
+    """The lock of an earlier release of the tree; None for that of its own."""
+    from ddlce.lock import find_lock, lock_path
+    from ddlce.platforms import this_platform
+
+    if lock:
+        raise InputError(
+            "--lock does not go with --release", "a lock has one release: leave it out"
+        )
+    settings, wanted = load_settings(), platform or this_platform()
+    found = find_lock(settings, env, wanted, release)
+    return found if found != lock_path(settings, env, wanted) else None
 
 
 def _say(created: Created, json: bool) -> None:
