@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ddlce.cli import outdated as command
+from ddlce.errors import SourceError
 from ddlce.settings import Settings
 from ddlce.sources import apt
 from ddlce.sources.fetch import fetch_sources
@@ -175,3 +177,36 @@ def test_security_updates_of_another_suite(
     assert moved.pool.startswith("pool/updates/main/a/")
     fetch_sources([moved], settings)
     assert (settings.sources / moved.sha256 / moved.file).read_bytes() == b"mended"
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt on this machine")
+def test_an_archive_that_is_out_of_step_does_not_hide_the_others(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mirror that is being renewed has lists for a while that do not fit together."""
+    mirror = Mirror(tmp_path / "debian")
+    for name in ("alib", "blib", "clib"):
+        mirror.add_source(name, "1.0-9", orig_tar=name.encode())
+    etc = tmp_path / "etc" / "sources.list.d"
+    etc.mkdir(parents=True)
+    (etc / "test.list").write_text(f"deb [trusted=yes] file:{mirror.folder} ours main\n")
+    monkeypatch.setattr(apt, "ETC", etc.parent)
+    monkeypatch.setattr(apt, "_machine_suite", lambda: "ours")
+    mirror.publish("ours")
+    mirror.publish("trixie")
+    sources = [*Resolver(settings).resolve(Request("debian-source", "alib"))]
+    for name in ("blib", "clib"):
+        of_trixie = Resolver(settings, suite="trixie")
+        sources += of_trixie.resolve(Request("debian-source", name))
+    lock(settings, *sources)
+    mirror.add_source("alib", "1.0-10", orig_tar=b"a")
+    mirror.publish("ours")
+    shutil.rmtree(mirror.folder / "dists" / "trixie")
+
+    answer = find_outdated(settings)
+    assert [each.place.package for each in answer.outdated] == ["alib"]
+    assert list(answer.unknown) == ["debian-source:blib", "debian-source:clib"]
+    assert "dists/trixie" in answer.unknown["debian-source:blib"]
+    monkeypatch.setattr(command, "load_settings", lambda: settings)
+    with pytest.raises(SourceError, match=r"^debian-source:blib, debian-source:clib: E: "):
+        command.outdated(["debian-source:[bc]lib"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import asdict
 from typing import Annotated
 
@@ -51,7 +52,10 @@ def outdated(
             f"version, {security} for security"
         )
     if answer.unknown:
+        alike: dict[str, list[str]] = defaultdict(list)
+        for spec, reason in sorted(answer.unknown.items()):
+            alike[reason].append(spec)
         raise SourceError(
-            "\n".join(f"{spec}: {reason}" for spec, reason in sorted(answer.unknown.items())),
+            "\n".join(f"{', '.join(specs)}: {reason}" for reason, specs in alike.items()),
             "their versions are not known; ask again for these alone",
         )

@@ -164,8 +164,11 @@ def _ask_pip(
     settings: Settings, wanted: dict[Place, Source]
 ) -> dict[Place, Outdated | DownloadError | None]:
     stop = Event()
-    with scratch(settings.sources, ".ask-") as folder:
-        allowed = pip_constraints(folder, stop) if wanted else {}
+    try:
+        with scratch(settings.sources, ".ask-") as folder:
+            allowed = pip_constraints(folder, stop) if wanted else {}
+    except DownloadError as error:
+        return {place: error for place in wanted}
 
     def ask(place: Place) -> Outdated | DownloadError | None:
         sdist = place.client == "pypi-sdist"
@@ -205,7 +208,11 @@ def _ask_apt(
     found: dict[Place, Outdated | DownloadError | None] = {}
     for (architecture, suite, area, binary), places in archives.items():
         apt = Apt(settings.cache / "apt", architecture, suite, area)
-        offers = apt.offers([place.package for place in places], binary)
+        try:
+            offers = apt.offers([place.package for place in places], binary)
+        except DownloadError as error:  # of this archive: the others are asked all the same
+            found |= {place: error for place in places}
+            continue
         for place in places:
             locked = wanted[place].version
             known = offers.get(place.package, [])
