@@ -147,6 +147,31 @@ def test_security_updates_of_debian_come_first(
 
 
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt on this machine")
+def test_patches_that_are_older_than_the_source_they_belong_to(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of upstream was locked once more, by a version whose patches are not taken."""
+    mirror = Mirror(tmp_path / "debian-security")
+    mirror.add_source("alib", "1.0-9", orig_tar=b"a")
+    etc = tmp_path / "etc" / "sources.list.d"
+    etc.mkdir(parents=True)
+    (etc / "test.list").write_text(f"deb [trusted=yes] file:{mirror.folder} ./\n")
+    monkeypatch.setattr(apt, "ETC", etc.parent)
+    mirror.publish()
+    sources = [*Resolver(settings).resolve(Request("debian-source", "alib"))]
+    other = {"file": "alib_1.0-9.debian.tar.xz", "sha256": "0" * 64}
+    patches = sources[0].model_copy(update=other)
+    mirror.add_source("alib", "1.0-9+deb12u1", orig_tar=b"a")
+    mirror.publish()
+    later = sources[0].model_copy(update={"version": "1.0-9+deb12u1"})
+    for order in ((patches, later), (later, patches)):
+        lock(settings, *order)
+        (found,) = find_outdated(settings).outdated
+        assert (found.locked, found.newest) == ("1.0-9", "1.0-9+deb12u1")
+        assert found.security
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt on this machine")
 def test_security_updates_of_another_suite(
     tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

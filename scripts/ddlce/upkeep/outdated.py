@@ -65,7 +65,7 @@ class Outdated:
     """A locked package with a newer version.
 
     Attributes:
-        locked: the newest version that is locked.
+        locked: the newest version that is locked; of Debian's, the oldest.
         newest: the newest that there is.
         security: Debian's security archive has a newer one than the locked.
         held_by: the locked wheels that do not allow the newest, `torch 2.13.0 (triton==3.7.1)`.
@@ -103,13 +103,13 @@ def find_outdated(settings: Settings, patterns: Sequence[str] = ()) -> Answer:
         InputError: a pattern fits no locked package.
         MachineError: there is no pip, or no apt.
     """
-    newest = _newest_locked(load_lock(settings).sources)
-    chosen = choose(newest, patterns)
+    compared = _compared(load_lock(settings).sources)
+    chosen = choose(compared, patterns)
     found: dict[Place, Outdated | DownloadError | None] = {}
     found |= _ask_pip(settings, {p: v for p, v in chosen.items() if p.client.startswith("pypi")})
     found |= _ask_apt(settings, {p: v for p, v in chosen.items() if p.client.startswith("debian")})
     outdated = [
-        replace(each, held_by=tuple(_holders(settings, each, newest)))
+        replace(each, held_by=tuple(_holders(settings, each, compared)))
         for each in found.values()
         if isinstance(each, Outdated)
     ]
@@ -118,30 +118,36 @@ def find_outdated(settings: Settings, patterns: Sequence[str] = ()) -> Answer:
     return Answer(len(found), tuple(ordered), unknown)
 
 
-def choose(newest: dict[Place, Source], patterns: Sequence[str]) -> dict[Place, Source]:
+def choose(locked: dict[Place, Source], patterns: Sequence[str]) -> dict[Place, Source]:
     """The places that some patterns name.
 
     Raises:
         InputError: a pattern fits none.
     """
     for pattern in patterns:
-        if not any(fnmatchcase(place.spec, pattern) for place in newest):
+        if not any(fnmatchcase(place.spec, pattern) for place in locked):
             raise InputError(
                 f"{SOURCES_LOCK} has no package {pattern!r}",
                 "write pypi:NAME, debian-source:NAME or debian-binary:NAME; * stands for any part",
             )
     wanted = patterns or ["*"]
-    return {p: s for p, s in newest.items() if any(fnmatchcase(p.spec, w) for w in wanted)}
+    return {p: s for p, s in locked.items() if any(fnmatchcase(p.spec, w) for w in wanted)}
 
 
-def _newest_locked(sources: Iterable[Source]) -> dict[Place, Source]:
-    """The newest locked version of each package; an address has no client that knows newer ones."""
+def _compared(sources: Iterable[Source]) -> dict[Place, Source]:
+    """What newer versions are compared with; an address has no client that knows newer ones.
+
+    Of wheels the newest that is locked: older ones are there on purpose. Of Debian's packages the
+    oldest: each file of a source has a version of its own, and the patches may be the older one.
+    """
     found: dict[Place, Source] = {}
     for source in sources:
         if source.client == "url":
             continue
         place = _place(source)
-        if (old := found.get(place)) is None or _is_newer(place, source.version, old.version):
+        old = found.setdefault(place, source)
+        one, other = (old, source) if source.client.startswith("debian") else (source, old)
+        if _is_newer(place, one.version, other.version):
             found[place] = source
     return found
 
@@ -227,13 +233,13 @@ def _ask_apt(
     return found
 
 
-def _holders(settings: Settings, outdated: Outdated, newest: dict[Place, Source]) -> Iterator[str]:
+def _holders(settings: Settings, outdated: Outdated, locked: dict[Place, Source]) -> Iterator[str]:
     """The locked wheels of the platform that do not allow the newest version."""
     place = outdated.place
     if place.client != "pypi-wheel":
         return
     environment = marker_environment(target_of(settings.recipes, place.subdir or BUILD_PLATFORM))
-    for source in newest.values():
+    for source in locked.values():
         for requirement in applying(
             source.wheel.requires_dist if source.wheel else (), environment
         ):
