@@ -159,3 +159,14 @@ def test_what_cannot_be_the_default_release(tree: MiniTree) -> None:
     done = tree.ddlce("env", "default", "toys/2027.03-00000000")
     assert "there is no environment toys/2027.03-00000000" in done.stderr
     assert current(tree) == prefix
+
+
+def test_a_platform_that_the_manifest_has_not(tree: MiniTree) -> None:
+    prefix = current(tree)
+    done = tree.ddlce("all", "toys", "--platform", "linux-aarch64")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: envs/toys.yaml is not for linux-aarch64, but for linux-64\n"
+        "hint:  add the platform there, with its glibc\n"
+    )
+    assert current(tree) == prefix
