@@ -18,7 +18,7 @@ POWER = "linux-ppc64le"
 COMPILER = "powerpc64le-linux-gnu-gcc"
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"no {COMPILER}: make ppc64le"),
+    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"no {COMPILER}: ddlce doctor"),
     pytest.mark.skipif(
         not any(map(shutil.which, PLATFORMS[POWER].emulators)), reason="no qemu-user: make ppc64le"
     ),

@@ -29,7 +29,7 @@ OPTIONS = {"kernels_generic.cc": LOOPS, "kernels_power9.cc": (*LOOPS, "-mcpu=pow
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"no {COMPILER}: make ppc64le"),
+    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"no {COMPILER}: ddlce doctor"),
     pytest.mark.skipif(
         not any(map(shutil.which, PLATFORMS[POWER].emulators)), reason="no qemu-user: make ppc64le"
     ),

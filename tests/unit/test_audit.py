@@ -125,7 +125,7 @@ def test_links_that_lead_out_or_nowhere(channel: Path, prefix: Path) -> None:
 def build_for_power(prefix: Path, *flags: str) -> None:
     compiler = "powerpc64le-linux-gnu-gcc"
     if not shutil.which(compiler):
-        pytest.skip(f"{compiler} is not installed (make ppc64le installs it)")
+        pytest.skip(f"{compiler} is not installed (ddlce doctor names its package)")
     library = prefix / "lib/libone.so.1"
     library.unlink()
     source = "int one(void){return 1;}\n"

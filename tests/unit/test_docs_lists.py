@@ -7,6 +7,7 @@ import re
 import pytest
 
 from ddlce.debs.manifest import DebEntry
+from ddlce.model.envlock import EnvLock
 from ddlce.nvidia.manifest import NvidiaEntry
 from ddlce.repackaged import TableEntry
 from ddlce.wheels.manifest import WheelEntry
@@ -61,3 +62,14 @@ def test_a_guide_names_each_page(guide: str, folder: str) -> None:
     text = (REPO / guide).read_text()
     pages = [path.name for path in (REPO / folder).glob("*.md")]
     assert [name for name in pages if f"{folder.rpartition('/')[2]}/{name}" not in text] == []
+
+
+def test_what_the_environment_for_power_has_not() -> None:
+    """As the page of modules says, in the sentence below its table."""
+    page = " ".join((REPO / "docs/user/start.md").read_text().split())
+    assert "On POWER, `ddl-ce` has PyTorch 2.6 for CPUs." in page
+    assert "TensorFlow, the examples and `ddlce` are not in it" in page
+    lock = EnvLock.load(REPO / "envs/locks/ddl-ce.linux-ppc64le.lock")
+    versions = {package.name: package.version for package in lock.packages}
+    assert versions["pytorch"].startswith("2.6.")
+    assert versions.keys() & {"tensorflow", "ddl-ce-examples", "ddlce"} == set()
