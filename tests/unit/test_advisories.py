@@ -320,6 +320,15 @@ def test_the_trees_statements_name_tests_that_are_there() -> None:
         assert not file or f"def {name}(" in (REPO / file).read_text()
 
 
+def test_the_programs_of_expat_are_not_built() -> None:
+    """CMake is told so, and the recipe's own test refuses a package with one."""
+    folder = REPO / "recipes" / "base" / "libexpat"
+    assert "-DEXPAT_BUILD_TOOLS=OFF" in (folder / "build.sh").read_text().split()
+    tests = yaml.safe_load((folder / "recipe.yaml").read_text())["tests"]
+    (contents,) = (test["package_contents"] for test in tests if "package_contents" in test)
+    assert "bin/**" in contents["files"]["not_exists"]
+
+
 VERSIONS = (
     *("1.0", "1.0-1", "1.0-1~deb12u1", "1.0-1+deb12u1", "1.0-10", "1.0~rc1-1", "1:0.5", "0:1.0"),
     *("1.0.dfsg-1", "1.0+dfsg-1", "1.0a-1", "1.0-1ubuntu1", "1.0-0", "01.0-1", "1.0-1.1", "2"),
