@@ -65,8 +65,11 @@ def main(package: str, floor: str, prefix: Path) -> None:
         header.write_text(configured(header.read_text(), floor))
     for path in [path for soname in stubs for path in (ours / "lib").glob(f"{soname}*")]:
         path.unlink()
+    tools = str(compiler / "bin" / f"{TRIPLE}-")
     for soname, symbols in stubs.items():
-        make_stub(symbols, soname, ours / "lib", str(compiler / "bin" / f"{TRIPLE}-gcc"))
+        make_stub(symbols, soname, ours / "lib", f"{tools}gcc")
+        # The linker has noted the object's name, which is another one each time.
+        subprocess.run([f"{tools}strip", "--strip-all", ours / "lib" / soname], check=True)
     if package == "gcc":
         write_specs(prefix)
 

@@ -68,3 +68,11 @@ if grep -v -e "$CONDA_PREFIX/" -e "^${TMPDIR:-/tmp}/" seen; then
   echo "the files above are the machine's" >&2
   exit 1
 fi
+
+# The same bytes each time: no stub names the object that it was made of.
+for library in "$CONDA_PREFIX/$triple/gcc/$triple"/lib/lib*.so.*; do
+  if "$readelf" -sW "$library" | grep -w FILE; then
+    echo "$library has the name of a file" >&2
+    exit 1
+  fi
+done
