@@ -33,6 +33,7 @@ RANKS = {
     "test_notebooks",
     "test_open_mpi",
     "test_parameter_server",
+    "test_readme_built",
     "test_recipe_tests_built",
     "test_sanitizers",
     "test_smoke_built",
