@@ -34,9 +34,9 @@ writes it anew, and a test compares. Tests are left out: their files are named f
 
 COLUMNS = "\n| Module | What it is for | Constants |\n|---|---|---|\n"
 
-#: A constant at the top of a file in C++, but for a table's row, which is a function's result.
+#: A constant in C++, by the form of its name; but for a table's row, which is a function's result.
 CXX_CONSTANT = re.compile(
-    r"^ *(?:static |inline )*constexpr [\w:<> ]+? (k[A-Z]\w*)\s*[={](?!\s*\[)", re.MULTILINE
+    r"^ *(?:static |inline )*constexpr [\w:<> ]+? (k[A-Z]\w*|\w+_s)\s*[={](?!\s*\[)", re.MULTILINE
 )
 LITERAL = (
     *(ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.BinOp, ast.UnaryOp, ast.IfExp),
