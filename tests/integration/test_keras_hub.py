@@ -83,7 +83,9 @@ def release() -> Path:
     return installed("ddl-ce-full", "make full")
 
 
-def numbers(release: Path, ranks: int, kind: str, backend: str, folder: Path) -> list[object]:
+def numbers(
+    release: Path, ranks: int, kind: str, backend: str, folder: Path
+) -> list[tuple[list[float], list[float]]]:
     """The losses and weights of each rank."""
     done = run(
         [
