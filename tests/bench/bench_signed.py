@@ -33,6 +33,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.command import HERE, end, run_command, write_report
+from ddlce.lock import lock_path
+from ddlce.platforms import this_platform
 from ddlce.settings import load_settings
 from ddlce.trees import remove_tree
 
@@ -94,12 +96,14 @@ def sign(folder: Path, channel: Path, env: dict[str, str]) -> dict[str, Path]:
 
 
 def measure(
-    folder: Path, name: str, channel: Path, repeat: int
+    folder: Path, lock: Path, channel: Path, repeat: int
 ) -> tuple[Cost, dict[str, list[Cost]]]:
     """The cost of an installation, and of the command where the release is there, by way."""
     env = os.environ | {"DDLCE_CACHE": str(folder / "cache"), "DDLCE_REPO": str(HERE.parents[1])}
+    # A copy: whoever locks the tree meanwhile does not change what is installed.
+    mine = Path(shutil.copy(lock, folder))
     settings = sign(folder, channel, env)
-    command: list[str | Path] = ["env", "create", name, "--channel", channel]
+    command: list[str | Path] = ["env", "create", "--lock", mine, "--channel", channel]
     command += ["--root", folder / "root"]
 
     def create(way: str) -> Cost:
@@ -128,8 +132,9 @@ def main() -> None:
     settings.root.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".bench-signed-", dir=settings.root))
     channel = (args.channel or settings.channel).resolve()
+    lock = lock_path(settings, args.env, this_platform())
     try:
-        installed, costs = measure(folder, args.env, channel, args.repeat)
+        installed, costs = measure(folder, lock, channel, args.repeat)
     finally:
         remove_tree(folder)
     table = Table(title=f"ddlce env create {args.env}; of {args.repeat} runs the median")
