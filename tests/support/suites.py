@@ -11,7 +11,8 @@ from ddlce.smoke import clean_environment
 from support.minienv import packages_alone
 from support.run import run
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+REPO = Path(__file__).parents[2]
+RECIPES = REPO / "recipes"
 #: Modules that the tests of several recipes have in common.
 SHARED = Path(__file__).with_name("shared")
 
@@ -25,7 +26,8 @@ def run_suite(
 ) -> str:
     """Run pytest on a copy of `recipes/ROOM`; its output if all tests pass.
 
-    A copy, because tests beside their sources would import these, not what is installed.
+    A copy, because tests beside their sources would import these, not what is installed. The docs
+    are where they are in the tree.
 
     Args:
         prefix: the environment.
@@ -35,8 +37,9 @@ def run_suite(
         variables: for the environment of the tests.
     """
     tests = shutil.copytree(
-        RECIPES / room, folder / "tests", ignore=shutil.ignore_patterns("__pycache__")
+        RECIPES / room, folder / "recipes" / room, ignore=shutil.ignore_patterns("__pycache__")
     )
+    (folder / "docs").symlink_to(REPO / "docs")
     alone = packages_alone(
         folder / "pytest", "pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers"
     )
