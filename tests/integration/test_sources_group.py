@@ -13,6 +13,7 @@ from ddlce.settings import Settings
 from ddlce.sources import apt
 from ddlce.sources.resolve import Request, Resolver, merged
 from ddlce.sources.updating import chosen, update_sources
+from ddlce.upkeep.outdated import find_outdated
 from support.aptmirror import Mirror
 from support.sourceserver import ddlce, lock
 from support.wheelfiles import lock_wheel, make_wheel
@@ -68,6 +69,31 @@ def test_a_pattern_moves_what_fits_the_rest(shelf: Path, settings: Settings) -> 
     assert versions(settings) == ["pypi:app==2.0", "pypi:apple==1.5", *rest]
     moved = [*update_sources(settings, chosen(settings, ["pypi:app", "pypi:base"]).requests)]
     assert {source.spec for source in moved} == {"pypi:app==3.0", "pypi:base==2.0"}
+
+
+def test_a_package_of_which_a_table_takes_one_version_stays(
+    shelf: Path, settings: Settings
+) -> None:
+    """Moved, it left a tree that could not be built: the table's version was locked no more."""
+    table = settings.recipes / "wheels" / "wheels.yaml"
+    table.write_text(table.read_text().replace("  apple:", '  apple: {version: "1.0"}'))
+    make_wheel(shelf, "apple", "1.5")
+    make_wheel(shelf, "base", "1.5")
+    before = versions(settings)
+    ran = ddlce(settings, "sources", "update", "pypi:apple")
+    assert ran.returncode == 2
+    assert "recipes/wheels/wheels.yaml takes apple 1.0 alone" in ran.stderr
+    assert versions(settings) == before
+    assert chosen(settings, ["pypi:app*"]).left == {
+        "pypi:apple": "its version stands in wheels.yaml"
+    }
+    (found,) = find_outdated(settings, ["pypi:apple"]).outdated
+    assert (found.newest, found.held_by) == ("1.5", ("wheels.yaml (apple==1.0)",))
+    (free,) = find_outdated(settings, ["pypi:base"]).outdated
+    assert (free.newest, free.held_by) == ("1.5", ())
+    table.write_text(table.read_text().replace('"1.0"', '"1.5"', 1))
+    (moved,) = update_sources(settings, [Request.parse("pypi:apple==1.5")])
+    assert moved.spec == "pypi:apple==1.5"
 
 
 def test_a_package_in_several_versions_is_left(shelf: Path, settings: Settings) -> None:

@@ -7,6 +7,7 @@ A table that says `cuda: "N.N"` has packages which stand on those for that CUDA.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -87,6 +88,21 @@ def known_wheels(settings: Settings, name: str = "") -> dict[str, KnownPackage]:
         found |= what_cuda_has(settings, cuda, lock)[0].packages
     for table in tables:
         found |= wheel_packages(table, lock) if table.is_file() else {}
+    return found
+
+
+def fixed_versions(settings: Settings) -> dict[str, dict[str, str]]:
+    """Wheels of which tables take one version, by canonical PyPI name: table → version.
+
+    Raises:
+        InputError: a wrong table.
+    """
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for path in (settings.recipes / WHEELS, *(set_table(settings, n) for n in set_names(settings))):
+        if path.is_file():
+            for name, entry in WheelsManifest.load(path).wheels.items():
+                if entry.version:
+                    found[canonicalize_name(entry.pypi or name)][path.name] = entry.version
     return found
 
 

@@ -17,7 +17,7 @@ from ddlce.locks import scratch
 from ddlce.model.source import PREFIXES, Source, WheelMetadata
 from ddlce.model.target import Target
 from ddlce.platforms import BUILD_PLATFORM
-from ddlce.recipes.sets import known_wheels, set_names
+from ddlce.recipes.sets import fixed_versions, known_wheels, set_names
 from ddlce.settings import SOURCES_LOCK, Settings
 from ddlce.sources.client import DownloadError
 from ddlce.sources.locking import changing, load_lock, lock_sources, same_files
@@ -53,6 +53,7 @@ def chosen(settings: Settings, words: Sequence[str]) -> Group:
         if source.client != "url":
             prefix = PREFIXES.get(source.client, source.client)
             versions[f"{prefix}:{source.package}"].add(source.version)
+    fixed = fixed_versions(settings)
     requests: dict[str, Request] = {}
     left: dict[str, str] = {}
     for word in words:
@@ -63,11 +64,13 @@ def chosen(settings: Settings, words: Sequence[str]) -> Group:
         if not fitting:
             raise InputError(f"{SOURCES_LOCK} has no package {word!r}", "see: ddlce outdated")
         for spec in fitting:
-            several = spec.startswith("pypi:") and len(versions[spec]) > 1
-            if several:
+            request = Request.parse(spec)
+            if spec.startswith("pypi:") and len(versions[spec]) > 1:
                 left[spec] = f"locked in {len(versions[spec])} versions"
+            elif tables := _tables(request, fixed):
+                left[spec] = f"its version stands in {', '.join(tables)}"
             else:
-                requests[spec] = Request.parse(spec)
+                requests[spec] = request
     return Group([*requests.values()], left)
 
 
@@ -87,11 +90,31 @@ def update_sources(settings: Settings, requests: Sequence[Request]) -> Iterator[
     """
     wheels = [request for request in requests if request.client == "pypi-wheel"]
     old = {request: _locked(settings, request) for request in requests}
+    fixed = fixed_versions(settings)
+    for request in requests:
+        _refuse_fixed(request, _tables(request, fixed))
     if len(wheels) > 1:
         yield from _update_wheels(settings, {r: old[r][0] for r in wheels})
     for request in requests:
         if request.client != "pypi-wheel" or len(wheels) == 1:
             yield from _update_one(settings, request, old[request])
+
+
+def _tables(request: Request, fixed: Mapping[str, dict[str, str]]) -> dict[str, str]:
+    """The tables that take one version of a package alone → that version."""
+    wheel = request.client == "pypi-wheel"
+    return fixed.get(canonicalize_name(request.package), {}) if wheel else {}
+
+
+def _refuse_fixed(request: Request, tables: Mapping[str, str]) -> None:
+    """Refuse a version that a table does not take: the tree could not be built any more."""
+    for table, version in tables.items():
+        if request.version != version:
+            raise InputError(
+                f"recipes/wheels/{table} takes {request.package} {version} alone",
+                "its comment may say why; write another version there first, and then ask for "
+                f"pypi:{request.package}==VERSION",
+            )
 
 
 def _locked(settings: Settings, request: Request) -> list[Source]:

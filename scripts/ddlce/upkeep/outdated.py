@@ -19,6 +19,7 @@ from ddlce.errors import InputError
 from ddlce.locks import scratch
 from ddlce.model.source import PREFIXES, Client, Source
 from ddlce.platforms import BUILD_PLATFORM, get_platform
+from ddlce.recipes.sets import fixed_versions
 from ddlce.settings import SOURCES_LOCK, Settings
 from ddlce.sources.apt import Apt, newer
 from ddlce.sources.client import DownloadError
@@ -68,7 +69,8 @@ class Outdated:
         locked: the newest version that is locked; of Debian's, the oldest.
         newest: the newest that there is.
         security: Debian's security archive has a newer one than the locked.
-        held_by: the locked wheels that do not allow the newest, `torch 2.13.0 (triton==3.7.1)`.
+        held_by: the locked wheels that do not allow the newest, `torch 2.13.0 (triton==3.7.1)`, and
+            the tables that take another, `wheels.yaml (pillow==12.3.0)`.
     """
 
     place: Place
@@ -234,16 +236,19 @@ def _ask_apt(
 
 
 def _holders(settings: Settings, outdated: Outdated, locked: dict[Place, Source]) -> Iterator[str]:
-    """The locked wheels of the platform that do not allow the newest version."""
+    """The tables, and the locked wheels of the platform, that do not allow the newest version."""
     place = outdated.place
     if place.client != "pypi-wheel":
         return
+    wanted = canonicalize_name(place.package)
+    for table, version in fixed_versions(settings).get(wanted, {}).items():
+        if version == outdated.locked:
+            yield f"{table} ({wanted}=={version})"
     environment = marker_environment(target_of(settings.recipes, place.subdir or BUILD_PLATFORM))
     for source in locked.values():
         for requirement in applying(
             source.wheel.requires_dist if source.wheel else (), environment
         ):
             name, allowed = canonicalize_name(requirement.name), requirement.specifier
-            same = name == canonicalize_name(place.package)
-            if same and not allowed.contains(outdated.newest, prereleases=True):
+            if name == wanted and not allowed.contains(outdated.newest, prereleases=True):
                 yield f"{source.package} {source.version} ({name}{allowed})"
