@@ -23,7 +23,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     "bench": ("bench_*",),
     "smoke": ("parameter_server", "report", "smoke_*"),
-    "frameworks": ("compile_*", "horovod_*", "jax", "keras_hub", "rapids"),
+    "frameworks": ("compile_*", "horovod_*", "import_hook", "jax", "keras_hub", "rapids"),
     "ddl": (
         *(
             "batch_*",
