@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import resource
 import shutil
 import statistics
 import subprocess
@@ -20,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.command import ended_cpu_seconds
 from bench.environment import environment_with
 
 REPO = Path(__file__).resolve().parents[2]
@@ -55,12 +55,11 @@ def sysroot(prefix: Path) -> list[str]:
 
 def cpu_seconds(command: list[str]) -> float:
     """CPU seconds of a command and of all that it starts; it must succeed."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = ended_cpu_seconds()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return ended_cpu_seconds() - before
 
 
 def processes(command: list[str]) -> int | None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -32,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rich.console import Console
 from rich.table import Table
 
-from bench.command import HERE, end, run_command, write_report
+from bench.command import HERE, end, ended_cpu_seconds, run_command, write_report
 from ddlce.lock import lock_path
 from ddlce.platforms import this_platform
 from ddlce.settings import load_settings
@@ -59,20 +58,14 @@ class Cost:
     wall: float
 
 
-def spent() -> float:
-    """Seconds of processors of all commands that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def ddlce(*words: str | Path, env: dict[str, str]) -> Cost:
     """Run a command of ddlce; it must succeed."""
-    before, start = spent(), time.perf_counter()
+    before, start = ended_cpu_seconds(), time.perf_counter()
     command = [sys.executable, "-m", "ddlce", *map(str, words)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"ddlce {' '.join(map(str, words))}: {done.stderr.strip()}")
-    return Cost(spent() - before, time.perf_counter() - start)
+    return Cost(ended_cpu_seconds() - before, time.perf_counter() - start)
 
 
 def sign(folder: Path, channel: Path, env: dict[str, str]) -> dict[str, Path]:

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,6 +25,12 @@ def parse_size(text: str) -> int:
     if not match or int(match[1]) == 0:
         raise argparse.ArgumentTypeError(f"{text} is not a size such as 64K or 4M")
     return int(match[1]) << {"": 0, "K": 10, "M": 20}[match[2]]
+
+
+def ended_cpu_seconds() -> float:
+    """Seconds of processors, user and system, of all commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def machine() -> dict[str, object]:
