@@ -6,12 +6,12 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ddlce.cli.app import main
 from ddlce.doctor import fix, machine
 from ddlce.doctor.machine import check_disk, check_glibc, check_modules, check_mpi
 from ddlce.doctor.packages import (
@@ -249,15 +249,15 @@ def test_fix_says_when_the_installer_fails(path: Path, monkeypatch: pytest.Monke
         fix.run_fix("dnf", ["dnf", "install", "m4"])
 
 
-def doctor(tmp_path: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return run(
-        [sys.executable, "-m", "ddlce", "doctor", *arguments],
-        env={**os.environ, "DDLCE_CACHE": str(tmp_path), "COLUMNS": "200", **env},
-        timeout=120,
-    )
-
-
-def test_the_command_exits_3_and_names_what_is_missing(tmp_path: Path) -> None:
+def test_the_command_exits_3_and_names_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, since the disk and the memory of the test's machine are no matter here."""
+    for least in ("CACHE_GB", "ROOT_GB", "MEMORY_GB"):
+        monkeypatch.setattr(machine, least, 0)
+    monkeypatch.setenv("DDLCE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DDLCE_ROOT", str(tmp_path / "root"))
+    monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "bin").mkdir()
     for wanted in read_list():
         real = shutil.which(wanted.check)
@@ -265,21 +265,35 @@ def test_the_command_exits_3_and_names_what_is_missing(tmp_path: Path) -> None:
             (tmp_path / "bin" / wanted.check).symlink_to(real)
         elif wanted.need == "required" and wanted.check != "git":
             program(tmp_path / "bin", wanted.check, "echo 99.0")
-    done = doctor(tmp_path, PATH=str(tmp_path / "bin"))
-    assert done.returncode == 3
-    assert done.stderr == (
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+    def ddlce(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["ddlce", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return (int(end.value.code or 0), *capsys.readouterr())
+
+    status, out, err = ddlce("doctor")
+    assert status == 3
+    assert err == (
         "error: this machine lacks what DDL-CE needs: git\n"
         "hint:  run 'ddlce doctor --fix', or ask who keeps this machine\n"
     )
-    assert "missing   git" in done.stdout
-    report = json.loads(doctor(tmp_path, "--json", PATH=str(tmp_path / "bin")).stdout)
+    assert "missing   git" in out
+    report = json.loads(ddlce("doctor", "--json")[1])
     (git,) = [check for check in report["checks"] if check["name"] == "git"]
     assert (git["state"], git["packages"]["apt"]) == ("missing", "git")
     if report["installer"]:
         assert "git" in report["install"]
     program(tmp_path / "bin", "git", "echo git version 2.39.5")
-    done = doctor(tmp_path, PATH=str(tmp_path / "bin"))
-    assert (done.returncode, done.stderr) == (0, "this machine has everything that DDL-CE needs\n")
+    status, _, err = ddlce("doctor")
+    assert (status, err) == (0, "this machine has everything that DDL-CE needs\n")
+    monkeypatch.setattr(machine, "CACHE_GB", 10**9)
+    status, _, err = ddlce("doctor")
+    assert (status, err.splitlines()[0]) == (
+        3,
+        "error: this machine lacks what DDL-CE needs: disk for the cache",
+    )
 
 
 def test_a_tool_that_reads_waits_for_nobody(path: Path, tmp_path: Path) -> None:
