@@ -84,9 +84,17 @@ def test_check_imports_what_was_installed(user: Site, overlay: Path, tmp_path: P
     ]
 
 
-def linked_to_nothing(folder: Path) -> bytes:
+def test_check_leaves_drivers_to_the_machine(user: Site, overlay: Path, tmp_path: Path) -> None:
+    """As libcufile_rdma of NVIDIA's wheels, which is loaded where there is such a network."""
+    plugin = linked_to_nothing(tmp_path, "libpsm2.so.2")
+    files: dict[str, str | bytes] = {"rdma/__init__.py": "", "rdma/_plugin.so": plugin}
+    assert pip(overlay, wheel(tmp_path, "rdma", "1.0", files)).returncode == 0
+    user.ok("env", "check", "mine")
+
+
+def linked_to_nothing(folder: Path, soname: str = "libgone.so.13") -> bytes:
     """A shared library that needs another, which nobody has."""
-    library, linked = folder / "libgone.so.13", folder / "_C.so"
+    library, linked = folder / soname, folder / "_C.so"
     for words in (
         f"cc -shared -Wl,-soname,{library.name} -o {library} -xc /dev/null",
         f"cc -shared -Wl,--no-as-needed -o {linked} -xc /dev/null -xnone {library}",

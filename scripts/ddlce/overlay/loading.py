@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
+from ddlce.audit.model import DRIVERS
 from ddlce.elf import MAGIC, read_elf
 from ddlce.env.records import Record
 from ddlce.overlay.installed import Distribution
 from ddlce.programs import ask
 
-#: Of a driver: a machine without its device has none, and programs ask before they call it.
-_OF_DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 _LIBRARY = re.compile(r"\.so(\.[\w.]+)?$")
 _MODULE = re.compile(r"([A-Za-z]\w*)(?:/__init__\.py|\.py|(?:\.cpython-[^/]*|\.abi3)?\.so)")
 
@@ -37,7 +36,7 @@ def missing_libraries(
     """
     sonames = {PurePosixPath(path).name for record in records for path in _paths(record)}
     libraries = [(distribution, path) for distribution in mine for path in _libraries(distribution)]
-    sonames |= {path.name for _, path in libraries} | _of_the_machine() | _OF_DRIVERS
+    sonames |= {path.name for _, path in libraries} | _of_the_machine() | DRIVERS
     for distribution, path in libraries:
         data = path.read_bytes()
         elf = read_elf(data) if data.startswith(MAGIC) else None
