@@ -149,12 +149,12 @@ def check(
     """
     from ddlce.cli.signed import require_signed
     from ddlce.files import sha256_file
-    from ddlce.trust.policy import wanted_signatures
+    from ddlce.trust.policy import OWN_SETTINGS, SITE_SETTINGS, wanted_signatures
 
     if wanted_signatures() is None:
         raise InputError(
             "no settings file says whose signatures are wanted",
-            "write /etc/ddl-ce/settings.yaml or ~/.config/ddl-ce/settings.yaml; see the site guide",
+            f"write {SITE_SETTINGS} or {OWN_SETTINGS}; see the site guide",
         )
     named: dict[str, Path] = {}
     for path in files:
