@@ -64,6 +64,21 @@ def test_a_guide_names_each_page(guide: str, folder: str) -> None:
     assert [name for name in pages if f"{folder.rpartition('/')[2]}/{name}" not in text] == []
 
 
+def test_options_and_variables_of_libddl() -> None:
+    """All words of DDL_OPTIONS, and all variables but the knobs of tests."""
+    page = below((REPO / "docs/user/ranks.md").read_text(), "Options and variables")
+    lib = REPO / "recipes/ddl/src/lib"
+    text = "".join(path.read_text() for path in sorted(lib.glob("**/*.cc")))
+    words = set(re.findall(r'^      \{"(-\w+)",', text, re.MULTILINE))
+    read = set(re.findall(r'getenv\("(DDL_\w+)"\)', text))
+    knobs = set(re.findall(r"`(DDL_\w+)=", (lib.parent / "README.md").read_text()))
+    assert len(words) > 9
+    assert len(knobs) > 3
+    named = {name.split()[0] for name in first_column(page)}
+    assert {name for name in named if name.startswith("-")} == words
+    assert read - knobs - named == {"DDL_OPTIONS"}
+
+
 def test_what_the_environment_for_power_has_not() -> None:
     """As the page of modules says, in the sentence below its table."""
     page = " ".join((REPO / "docs/user/start.md").read_text().split())
