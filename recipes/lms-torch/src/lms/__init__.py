@@ -17,7 +17,7 @@ from __future__ import annotations
 from lms import ibm
 from lms.devices.simulated import SimulatedDevice, SimulatedOutOfMemory, Speed
 from lms.dry_run import plan
-from lms.errors import InplaceError, LimitError, LMSError, NoPlanError
+from lms.errors import HostMemoryError, InplaceError, LimitError, LMSError, NoPlanError
 from lms.hooks.compiled_graphs import offload_compiled
 from lms.plot import plot
 from lms.report import Report
@@ -35,6 +35,7 @@ from lms.session import (
 
 __all__ = [
     "LMS",
+    "HostMemoryError",
     "InplaceError",
     "LMSError",
     "LimitError",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 
 import torch
 
-from lms.errors import NoPlanError
+from lms.errors import HostMemoryError, NoPlanError
 from lms.hooks.eligibility import EligibleTensors
 from lms.hooks.parameter_access import Paged
 from lms.hooks.recomputed_layers import WatchedLayer
@@ -22,12 +24,12 @@ from lms.paging.paged_parameter import PagedParameter, paged_parameter_in
 from lms.paging.saved_storage import SavedStorage
 from lms.paging.source import is_result
 from lms.plan_follower import RECORDINGS
+from lms.planning.floor import Floor, no_plan
 from lms.planning.plan_cache import PlanCache
-from lms.planning.planner import make_plan
+from lms.planning.planner import least_memory, make_plan
 from lms.planning.recompute_operations import repeat_operations
 from lms.planning.recompute_policy import RecomputePolicy
 from lms.planning.trace import Shape, Trace, is_same, merge
-from lms.sizes import size_text
 
 #: The share of the limit by which the memory under an iteration may differ from that of its plan;
 #: plans leave it free.
@@ -38,11 +40,12 @@ class Engine:
     """Serves autograd's hooks, uses of paged parameters, layers and optimizers' steps.
 
     Args:
-        limit: bytes that may be planned.
+        limit: bytes on the device, of which the device says how many may be planned.
         smallest: storages of fewer bytes always stay.
         recompute_operations: whether single operations may be computed again.
 
     Attributes:
+        limit: bytes that may be planned; `asked` those that were given.
         iteration: the one that runs, or has ended last.
         layers: those that may be computed again.
         learned: iterations that were recorded.
@@ -54,11 +57,12 @@ class Engine:
     def __init__(
         self, device: Device, limit: int, smallest: int, recompute_operations: bool = False
     ) -> None:
-        self.device, self.limit, self.smallest = device, limit, smallest
-        tolerance = int(limit * _TOLERANCE)
-        self.plannable = limit - tolerance
+        self.device, self.asked, self.smallest = device, limit, smallest
+        self.limit = device.cap(limit)
+        tolerance = int(self.limit * _TOLERANCE)
+        self.plannable = self.limit - tolerance
         self.eligible = EligibleTensors(device, smallest)
-        self.plans = PlanCache(tolerance, limit)
+        self.plans = PlanCache(tolerance, self.limit)
         self.layers = RecomputePolicy(tolerance)
         self.learned, self.measured = 0, 0.0
         self._runtime = Runtime(device, self.plans)
@@ -66,7 +70,7 @@ class Engine:
             find = self._runtime.by_address.get
             self._runtime.operations = OperationLog(device, smallest, find, self._restore)
         self.iteration = Iteration(0, self._runtime)
-        self._stepped = False  # ever
+        self._stepped = self._told = False  # ever
         self._lock = threading.RLock()
 
     @contextmanager
@@ -183,7 +187,7 @@ class Engine:
                 # The trace does not show of all blocks whether they can leave.
                 self.plans.record_next = True
             elif chosen_before and not self.layers.retreat():
-                raise
+                raise self._no_plan_for(trace) from None
             return
         self.plans.add(trace, plan)
         if trace.recordings >= RECORDINGS and chosen_before:
@@ -193,9 +197,24 @@ class Engine:
     def stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has made its step: whatever is packed from now on is a new iteration's."""
         with self._lock:
+            self._tell_if_elsewhere()
             self._stepped = True
+            self.iteration.steps.made += self.device.memory()
             self.iteration.steps.add(optimizer, self.iteration.progress.blocks)
             self.iteration.layers.switched |= self.layers.switch()
+
+    def _tell_if_elsewhere(self) -> None:
+        """Warns, once, if a step has saved tensors, but none in the memory that is limited."""
+        here, elsewhere = self.eligible.take_places()
+        if not here and elsewhere is not None and not self._told:
+            self._told = True
+            warnings.warn(
+                "LMS has no effect: nothing that backward needs lies on the device whose memory is "
+                f"limited, as it is on {elsewhere}; if the model has moved there, switch LMS off "
+                "and, with that device as the current one, on again",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     @property
     def settled(self) -> bool:
@@ -210,6 +229,11 @@ class Engine:
         return self._runtime.missed
 
     @property
+    def host_full(self) -> HostMemoryError | None:
+        """Why something has stayed in this iteration that was to leave, if anything has."""
+        return self._runtime.host_full
+
+    @property
     def learning(self) -> bool:
         """Whether everything is swapped that can be: no plan keeps anything."""
         return self.iteration.guide.plan is None
@@ -222,16 +246,24 @@ class Engine:
     # -- parameters that are paged
 
     def page(self, parameters: Iterable[torch.nn.Parameter]) -> list[PagedParameter]:
-        """Pages some parameters from now on: their bytes leave at once. All is learned anew."""
+        """Pages some parameters from now on: their bytes leave at once. All is learned anew.
+
+        Raises:
+            HostMemoryError: the host has no memory for them; none is paged then.
+        """
         with self._exclusive():
             self._forget()
             everything, added = self._runtime.parameters, list[PagedParameter]()
             for parameter in parameters:
                 added.append(PagedParameter(self, parameter, len(everything)))
                 everything.append(added[-1])
-            for paged in added:
-                if not paged.referenced:
-                    paged.release()
+            try:
+                for paged in added:
+                    if not paged.referenced:
+                        paged.release()
+            except HostMemoryError:
+                self.unpage(added, keep=True)
+                raise
         return added
 
     def unpage(self, parameters: Iterable[PagedParameter], keep: bool) -> None:
@@ -264,6 +296,7 @@ class Engine:
             with self._exclusive():
                 for parameter in self._runtime.parameters:
                     parameter.idle.release()
+        self.iteration.steps.made -= self.device.memory()
 
     def parameter_returns(self, parameter: PagedParameter) -> None:
         """A parameter is about to be in memory again."""
@@ -320,14 +353,20 @@ class Engine:
         with self._exclusive():
             return self.iteration.reclaim()
 
+    def _no_plan_for(self, trace: Trace) -> NoPlanError:
+        """The error of a limit in which the next iteration like `trace` cannot run."""
+        floor = least_memory(trace, self.smallest, max(0, self.iteration.steps.made))
+        return no_plan(floor, self.asked, self._limit_for(floor.total))
+
+    def _limit_for(self, plannable: int) -> int:
+        """The limit by which so many bytes may be planned."""
+        return self.device.limit_for(math.ceil(plannable / (1 - _TOLERANCE)))
+
     def no_plan_after(self, error: torch.OutOfMemoryError) -> NoPlanError:
         """The error for running out of memory while everything is swapped."""
-        short = self.device.short_of(error)
-        return NoPlanError(
-            f"no plan keeps this program within {self.limit} bytes ({size_text(self.limit)}): with "
-            f"every saved tensor gone that can go it was still at least {short} bytes "
-            f"({size_text(short)}) short; raise the limit, make the batch smaller, checkpoint the "
-            "largest layers, or page the optimizer's state, lms.page_optimizer(...), and the "
-            "parameters, lms.page_parameters(...)",
-            short,
-        )
+        short, iteration = self.device.short_of(error), self.iteration
+        keys = {key.block: key for key in iteration.progress.keys if key is not None}
+        there = [n for n, block in iteration.blocks.storages.items() if block.flat is not None]
+        saved = tuple(keys[number] for number in there if number in keys)
+        floor = Floor(self.limit + short, iteration.progress.base, saved)
+        return no_plan(floor, self.asked, self.asked + short, self.host_full)

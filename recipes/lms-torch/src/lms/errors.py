@@ -23,6 +23,10 @@ class NoPlanError(LMSError):
         self.shortfall = shortfall
 
 
+class HostMemoryError(LMSError):
+    """The host has no memory for what is to leave the device."""
+
+
 class InplaceError(LMSError):
     """A tensor that backward needs was changed in place.
 

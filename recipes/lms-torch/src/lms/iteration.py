@@ -43,6 +43,7 @@ class Iteration:
         Args:
             before: the iteration that has ended.
         """
+        self.runtime.host_full = None
         self.runtime.releases.remove(before.blocks.idle.values())
         # Storages that are left over are not in the way of those to come.
         self.runtime.releases.recall(before.blocks.storages.values())
@@ -183,7 +184,8 @@ class Iteration:
             block.recall()
             if block.absent or block.referenced:
                 continue
-            block.page_out()
+            if not self.follower.send(block):
+                break
             block.release()
             freed += block.nbytes * block.freed
         return freed

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from lms.errors import HostMemoryError
 from lms.hooks.recomputed_layers import WatchedLayer
 from lms.operations.log import OperationLog
 from lms.paging.device import Device
@@ -30,6 +31,7 @@ class Runtime:
         by_address: the saved storages that are on the device.
         operations: the log of the program's, if they may be computed again.
         missed: copies back that no plan had foreseen.
+        host_full: why blocks have stayed in this iteration that were to leave, if any have.
     """
 
     device: Device
@@ -39,6 +41,7 @@ class Runtime:
     releases: ReleaseQueue = field(default_factory=ReleaseQueue)
     by_address: WeakValueDictionary[int, SavedStorage] = field(default_factory=WeakValueDictionary)
     missed: int = 0
+    host_full: HostMemoryError | None = None
 
 
 @dataclass
@@ -132,11 +135,13 @@ class OptimizerSteps:
         earlier: whether there were steps before the iteration.
         stepped: whether there was one in it.
         repeated: whether an optimizer has stepped, and again after more was saved.
+        made: bytes that they have left in memory: the state, in the first.
     """
 
     earlier: bool = False
     stepped: bool = False
     repeated: bool = False
+    made: int = 0
     blocks: dict[int, int] = field(default_factory=dict)  # by optimizer, at its first step
 
     def add(self, optimizer: torch.optim.Optimizer, blocks: int) -> None:

@@ -8,10 +8,12 @@ on demand, and learned again.
 
 from __future__ import annotations
 
+from lms.errors import HostMemoryError
 from lms.iteration_state import Blocks, Guide, Progress, Runtime
 from lms.operations.log import usable_for
 from lms.paging.paged_parameter import IdlePeriod, PagedParameter
 from lms.paging.saved_storage import SavedStorage
+from lms.paging.swappable import Swappable
 from lms.planning.plan import Plan
 from lms.planning.recorder import Recorder
 
@@ -73,8 +75,8 @@ class PlanFollower:
         for block in self._runtime.releases.take_unreferenced():
             is_ours = self._blocks.storages.get(block.number) is block
             if isinstance(block, SavedStorage) and not is_ours:  # of an earlier iteration
-                block.page_out()
-                block.release()
+                if self.send(block):
+                    block.release()
                 continue
             if guide.plan is not None and block.number in guide.plan.again:
                 assert isinstance(block, SavedStorage)
@@ -84,11 +86,21 @@ class PlanFollower:
             if guide.plan is not None and move is None:
                 block.offer()
                 continue
-            block.page_out()
+            sent = self.send(block)
             if move is None or move.release <= event:
-                block.release()
+                if sent:
+                    block.release()
                 if guide.recorder is not None:
                     guide.recorder.storage_left(block.number)
+
+    def send(self, block: Swappable) -> bool:
+        """Begins a copy out; whether the host has memory for it. Otherwise the block stays."""
+        try:
+            block.page_out()
+        except HostMemoryError as full:
+            self._runtime.host_full = full
+            return False
+        return True
 
     def _watch(self) -> None:
         """Notes the program's operations while they are needed."""
@@ -103,11 +115,10 @@ class PlanFollower:
         assert operations is not None  # or no plan would want it
         assert trace is not None
         recipe = operations.recipe(block, usable_for(trace, block.number))
-        if recipe is None:
-            block.page_out()
-            block.release()
-        else:
+        if recipe is not None:
             block.drop(recipe)
+        elif self.send(block):
+            block.release()
 
     def _follow(self, event: int) -> None:
         """Keeps to a plan as long as this iteration is like the one that it was made for."""

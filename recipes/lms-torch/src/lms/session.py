@@ -14,14 +14,14 @@ from torch.optim.optimizer import (
 )
 
 from lms.engine import Engine
-from lms.errors import LMSError
+from lms.errors import LimitError, LMSError
 from lms.hooks.optimizer_steps import after_step, before_step
 from lms.hooks.recomputed_layers import RecomputedLayers, registered
 from lms.paging.device import Device
 from lms.paging.optimizer_state import PagedOptimizer
 from lms.paging.paged_model import PagedModel
 from lms.report import Report
-from lms.sizes import DEFAULT_SMALLEST, Size, parse_size
+from lms.sizes import DEFAULT_SMALLEST, Size, parse_size, size_text
 
 _current: LMS | None = None
 _paged_models: list[PagedModel] = []
@@ -54,6 +54,11 @@ class LMS:
         self.recompute_operations = recompute_operations
         self.limit = None if limit is None else parse_size(limit)
         self.smallest = parse_size(smallest, "smallest")
+        if self.limit is not None and self.limit < self.smallest:
+            raise LimitError(
+                f"limit is {self.limit} bytes, less than one storage that may move "
+                f'({size_text(self.smallest)}); give bytes, or a unit: "12GiB"'
+            )
         self.device = device or cuda_device()
         self.engine: Engine | None = None
         self._hooks: Any = None
@@ -65,7 +70,7 @@ class LMS:
             raise LMSError(
                 "LMS is on already; switch it off first: lms.disable(), or leave its `with`"
             )
-        limit = self.device.cap(self.limit or self.device.capacity())
+        limit = self.limit or self.device.capacity()
         self.engine = engine = Engine(self.device, limit, self.smallest, self.recompute_operations)
         self._hooks = torch.autograd.graph.saved_tensors_hooks(engine.pack, engine.unpack)
         self._hooks.__enter__()
@@ -108,7 +113,8 @@ class LMS:
         for paged in _paged_models:
             paged.detach()
         self.engine.layers.detach()
-        if isinstance(error, torch.OutOfMemoryError) and self.engine.learning:
+        plannable = self.engine.learning or self.engine.host_full is not None
+        if isinstance(error, torch.OutOfMemoryError) and plannable:
             raise self.engine.no_plan_after(error) from error
         if error is None and self.engine.operations is not None:
             self.engine.operations.restore_all()

@@ -169,6 +169,10 @@ class CudaDevice:
             self._hook.configure(limit, limit // 16)
         return int(limit * _PLANNED_SHARE)
 
+    def limit_for(self, planned: int) -> int:
+        """The share for fragmentation is added."""
+        return int(planned / _PLANNED_SHARE) + 2  # one for rounding
+
     def uncap(self) -> None:
         """Allows what the program had allowed itself."""
         torch.cuda.set_per_process_memory_fraction(self._fraction, self.index)

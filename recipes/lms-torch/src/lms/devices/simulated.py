@@ -13,6 +13,7 @@ models of any size run in no time and no memory, with the same meter and clock.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from torch.utils.flop_counter import flop_registry
 
 from lms.paging.device import TransferRates
 from lms.paging.paged_parameter import PagedParameter, any_paged, paged_parameter_in, pinned
+from lms.paging.pinned_slabs import host_is_full
 from lms.paging.tensors import is_fake, nbytes_of, restore_storage
 from lms.sizes import Size, allocated_size, parse_size, size_text
 
@@ -71,17 +73,21 @@ class SimulatedDevice(TorchDispatchMode):
     """See the module.
 
     Args:
-        memory: bytes, as `parse_size` reads them.
+        memory: bytes, as `parse_size` reads them; `host` those for what leaves, None for any.
 
     Attributes:
         clock: seconds of the compute queue; `exposed` of them it waited for copies.
         highest: the most bytes in use so far; `used` are in use now.
-        moved: bytes copied, both ways.
+        moved: bytes copied, both ways; `host_used` are on the host now.
     """
 
-    def __init__(self, memory: Size = "80GiB", speed: Speed | None = None) -> None:
+    def __init__(
+        self, memory: Size = "80GiB", speed: Speed | None = None, host: Size | None = None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.total = parse_size(memory, "memory")
+        self.host = None if host is None else parse_size(host, "host")
+        self.host_used = 0
         self.speed = speed or Speed()
         self.rates = TransferRates(self.speed.d2h, self.speed.h2d, self.speed.launch)
         self.budget = self.total
@@ -204,6 +210,10 @@ class SimulatedDevice(TorchDispatchMode):
         self.budget = min(self.total, limit)
         return self.budget
 
+    def limit_for(self, planned: int) -> int:
+        """The same, as all of a limit may be planned."""
+        return planned
+
     def uncap(self) -> None:
         """Back to all of the memory."""
         self.budget = self.total
@@ -224,10 +234,18 @@ class SimulatedDevice(TorchDispatchMode):
     def page_out(self, flat: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
         """The copy is a tensor that the meter does not know."""
         nbytes = nbytes_of(flat)
+        if self.host is not None and self.host_used + nbytes > self.host:
+            raise host_is_full(nbytes, self.host_used, self.host)
         self.moved += nbytes
         self._out_free = max(self.clock, self._out_free) + self.rates.seconds_out(nbytes)
         with self.aside():
-            return flat.clone(), _Copy(self, self._out_free)
+            slot = flat.clone()
+        self.host_used += nbytes
+        weakref.finalize(slot, self._give_host, nbytes)
+        return slot, _Copy(self, self._out_free)
+
+    def _give_host(self, nbytes: int) -> None:
+        self.host_used -= nbytes
 
     def page_in(self, slot: torch.Tensor, like: torch.Tensor) -> tuple[torch.Tensor, _Copy]:
         """The bytes again, metered."""

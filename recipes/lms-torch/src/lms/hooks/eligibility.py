@@ -19,12 +19,17 @@ class EligibleTensors:
     def __init__(self, device: Device, smallest: int) -> None:
         self.device, self.smallest = device, smallest
         self._parameters: dict[int, StorageWeakRef] = {}
+        self._here, self._elsewhere = False, None  # type: bool, torch.device | None
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
         if isinstance(tensor, torch.nn.Parameter):
             self._remember(tensor)
             return False
-        if not is_plain(tensor) or not self.device.owns(tensor):
+        if not is_plain(tensor):
+            return False
+        if not self.device.owns(tensor):
+            if tensor.untyped_storage().nbytes() >= self.smallest:
+                self._elsewhere = tensor.device
             return False
         if isinstance(tensor._base, torch.nn.Parameter):
             self._remember(tensor)
@@ -38,7 +43,15 @@ class EligibleTensors:
         if may_be_shared_outside(storage):
             return False
         nbytes = storage.nbytes()
-        return nbytes >= max(self.smallest, 1) and nbytes % tensor.element_size() == 0
+        found = nbytes >= max(self.smallest, 1) and nbytes % tensor.element_size() == 0
+        self._here |= found
+        return found
+
+    def take_places(self) -> tuple[bool, torch.device | None]:
+        """Since the last call: whether there was any, and where else large tensors were saved."""
+        places = self._here, self._elsewhere
+        self._here, self._elsewhere = False, None
+        return places
 
     def _remember(self, tensor: torch.Tensor) -> None:
         """A parameter's storage: whatever shares it stays."""

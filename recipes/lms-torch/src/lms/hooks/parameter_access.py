@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from lms.errors import LMSError
 from lms.paging.paged_parameter import paged_among, pinned
 
 #: Properties of a tensor that show its bytes; all others are known without them.
@@ -40,6 +41,7 @@ class Paged(torch.nn.Parameter):
         """Runs the function with the bytes in place."""
         kwargs = kwargs or {}
         with torch._C.DisableTorchFunctionSubclass():
+            _refuse_move(func, args)
             if not _needs_bytes(func):
                 return func(*args, **kwargs)
             given = {id(p): p for p in tree_leaves((args, kwargs)) if type(p) is Paged}
@@ -59,6 +61,18 @@ class Paged(torch.nn.Parameter):
             memo[id(self)] = torch.nn.Parameter(data, self.requires_grad)
         copied: torch.nn.Parameter = memo[id(self)]
         return copied
+
+
+def _refuse_move(func: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Raises LMSError if the parameter is about to move to another device: `model.to(...)`."""
+    if getattr(func, "__name__", "") != "__set__" or type(args[1]) is not torch.Tensor:
+        return
+    if args[0].device != args[1].device:
+        raise LMSError(
+            f"this parameter of shape {tuple(args[0].shape)} is paged and cannot move from "
+            f"{args[0].device} to {args[1].device}: switch LMS off, by lms.disable() or the end of "
+            "its `with`, move the model, and switch LMS on there"
+        )
 
 
 def _needs_bytes(func: Callable[..., Any]) -> bool:

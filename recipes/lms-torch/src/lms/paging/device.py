@@ -72,6 +72,9 @@ class Device(Protocol):
     def cap(self, limit: int) -> int:
         """Forbids the program more than `limit` bytes; returns how many of them may be planned."""
 
+    def limit_for(self, planned: int) -> int:
+        """The limit of which `cap` says that so many bytes may be planned, or a few more."""
+
     def uncap(self) -> None:
         """Takes the prohibition back."""
 
@@ -85,7 +88,11 @@ class Device(Protocol):
         """Bytes that were missing, at least, when `error` was raised."""
 
     def page_out(self, flat: torch.Tensor) -> tuple[HostMemory, Copy]:
-        """Begins to copy a whole storage (flat) to the host, after all computing so far."""
+        """Begins to copy a whole storage (flat) to the host, after all computing so far.
+
+        Raises:
+            HostMemoryError: there is no memory for it.
+        """
 
     def page_in(self, slot: Any, like: torch.Tensor) -> tuple[torch.Tensor, Copy]:
         """Begins to copy back into new memory.

@@ -9,13 +9,14 @@ only where an optimizer treats every parameter by itself; others are refused.
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
-from lms.errors import LMSError
+from lms.errors import HostMemoryError, LMSError
 from lms.paging.device import Device
 from lms.paging.paged_parameter import PagedParameter, paged_among
 from lms.paging.state_on_host import Arrival, Departure, StateOnHost, can_leave
@@ -117,6 +118,7 @@ class PagedOptimizer:
         self.bucket = parse_size(bucket, "bucket")
         self.smallest = parse_size(smallest, "smallest")
         self._torn = ""
+        self._told = False
         self._on_the_way: dict[tuple[torch.Tensor, str], Arrival | Departure] = {}
         self._stand_in = _stand_in(optimizer, self._groups_in_turn)
         self._hooks = [
@@ -227,8 +229,17 @@ class PagedOptimizer:
         with self.device.aside():
             for parameter, name, value in self._state_of(_parameters(bucket)):
                 if can_leave(value, self.device, self.smallest):
-                    self._on_the_way[parameter, name] = Departure(self.device, value)
+                    self._depart(parameter, name, value)
             copy_out(paged_among(_parameters(bucket)))
+
+    def _depart(self, parameter: torch.Tensor, name: str, value: torch.Tensor) -> None:
+        """Begins a copy to the host; the tensor stays where that has no memory."""
+        try:
+            self._on_the_way[parameter, name] = Departure(self.device, value)
+        except HostMemoryError as full:
+            if not self._told:
+                self._told = True
+                warnings.warn(f"state stays on the device: {full}", RuntimeWarning, stacklevel=2)
 
     @torch.no_grad()
     def _release(self, bucket: Bucket) -> None:

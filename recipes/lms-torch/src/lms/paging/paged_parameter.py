@@ -193,9 +193,10 @@ class PagedParameter:
         with torch._C.DisableTorchFunctionSubclass():
             if self.resident and self.parameter._version != self._host_version:
                 self._join_copy_out()
-                self._host_version = self.parameter._version
-                self._copied = independent_view(self.parameter)
-                self._host, self._copy_out = self.owner.device.page_out(self._copied)
+                self._host, self._host_version = None, -1  # that memory can be used again
+                copied = independent_view(self.parameter)
+                self._host, self._copy_out = self.owner.device.page_out(copied)
+                self._copied, self._host_version = copied, self.parameter._version
 
     def _join_copy_out(self) -> None:
         """Computing waits for the copy to the host."""

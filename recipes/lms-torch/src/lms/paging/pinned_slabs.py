@@ -12,8 +12,20 @@ from dataclasses import dataclass, field
 
 import torch
 
+from lms.errors import HostMemoryError
+from lms.sizes import size_text
+
 #: Slots begin at multiples of this many bytes.
 PAGE = 4096
+
+
+def host_is_full(more: int, used: int, total: int | None = None) -> HostMemoryError:
+    """The error of `more` bytes beside those that LMS has `used`; `total` is all there are."""
+    there = size_text(used) + ("" if total is None else f" of {size_text(total)}")
+    return HostMemoryError(
+        f"the host has no memory for {size_text(more)} more that is to leave the device: LMS has "
+        f"{there}; free memory on the host, or raise the limit on the device so that less leaves"
+    )
 
 
 @dataclass
@@ -79,11 +91,19 @@ class SlabPool:
         return sum(end - begin for slab in self._slabs for begin, end in slab.free)
 
     def take(self, nbytes: int) -> HostSlot:
-        """A slot for `nbytes` bytes."""
+        """A slot for `nbytes` bytes.
+
+        Raises:
+            HostMemoryError: there is none.
+        """
         pages = -(-nbytes // PAGE) * PAGE
         for slab in self._slabs:
             if (begin := slab.take(pages)) is not None:
                 return HostSlot(slab, begin, nbytes)
         size = max(self.slab, pages)
-        self._slabs.append(_Slab(self._allocate(size), [(0, size)]))
+        try:
+            memory = self._allocate(size)
+        except (RuntimeError, MemoryError) as error:
+            raise host_is_full(size, self.total) from error
+        self._slabs.append(_Slab(memory, [(0, size)]))
         return self.take(nbytes)

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lms.errors import NoPlanError
 from lms.paging.device import TransferRates
+from lms.planning.floor import Floor, floor_of, no_plan
 from lms.planning.plan import Plan
 from lms.planning.schedule import make_schedule
 from lms.planning.trace import MemoryCurve, Trace
-from lms.sizes import size_text
 
 #: Bytes that `make_plan` tries to keep free, in units of the largest block.
 _HEADROOMS = (0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
@@ -48,7 +47,8 @@ def make_plan(
         moved = _choose_blocks(trace, limit - int(headroom * largest), smallest)
         if moved is None:
             if best is None:
-                raise _no_plan(trace, limit, smallest)
+                floor = least_memory(trace, smallest)
+                raise no_plan(floor, limit, floor.total)
             break
         if moved in chosen:
             continue
@@ -60,6 +60,16 @@ def make_plan(
             break
     assert best is not None
     return best
+
+
+def least_memory(trace: Trace, smallest: int, more: int = 0) -> Floor:
+    """The memory below which there is no plan; the arguments are those of `make_plan`.
+
+    Args:
+        more: bytes that the next such iteration begins with beside those that this one has.
+    """
+    movable = {number for together in _movable(trace, smallest) for number in together}
+    return floor_of(trace, movable, more)
 
 
 def is_possible(trace: Trace, limit: int, smallest: int) -> bool:
@@ -139,16 +149,3 @@ def _add_paged(trace: Trace, curve: MemoryCurve, paged: int, more: int) -> int:
     """Counts in `curve` the memory of the optimizer's step when more parameters are paged."""
     curve[-1] += trace.needed_in_step(paged + more) - trace.needed_in_step(paged)
     return paged + more
-
-
-def _no_plan(trace: Trace, limit: int, smallest: int) -> NoPlanError:
-    """The error that names the missing bytes."""
-    movable = {number for together in _movable(trace, smallest) for number in together}
-    curve = trace.resident(movable)
-    short = int(curve.max()) - limit
-    return NoPlanError(
-        f"no plan keeps this iteration within {limit} bytes ({size_text(limit)}): with every saved "
-        f"tensor gone that can go it is {short} bytes ({size_text(short)}) short; raise the limit "
-        f"to {limit + short} bytes, make the batch smaller, or checkpoint the largest layers",
-        short,
-    )
