@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from lms.devices.simulated import SimulatedDevice, Speed
+from lms.errors import LMSError
 from lms.hooks.recomputed_layers import forget_new_layers, registered
 from lms.report import Report
 from lms.session import LMS, forget_new_models
@@ -52,16 +53,27 @@ def plan(
     Raises:
         NoPlanError: there is no plan within the limit.
         LimitError: a size makes no sense.
+        LMSError: the step depends on a tensor's numbers.
     """
     most = parse_size(limit)
     device = SimulatedDevice(most if memory is None else memory, speed)
     support = LMS(most, smallest=smallest, device=device, recompute_operations=recompute_operations)
-    with FakeTensorMode(), device:
-        with forget_new_layers(), support, forget_new_models():
-            step = make_step()
-            for number in range(1, max(steps, _MOST_STEPS) + 1):
-                step()
-                settled = support.engine is None or support.engine.settled
-                if number >= steps and (settled or not registered):
-                    break
-            return support.report()
+    try:
+        with FakeTensorMode(), device:
+            with forget_new_layers(), support, forget_new_models():
+                _train(make_step(), support, steps)
+                return support.report()
+    except DataDependentOutputException as error:
+        raise LMSError(
+            f"a step depends on the numbers in a tensor, and a plan is made without any ({error}): "
+            "leave that out of the step for planning"
+        ) from error
+
+
+def _train(step: Step, support: LMS, steps: int) -> None:
+    """Some steps, and with layers to compute again more, until their choice has settled."""
+    for number in range(1, max(steps, _MOST_STEPS) + 1):
+        step()
+        settled = support.engine is None or support.engine.settled
+        if number >= steps and (settled or not registered):
+            break
