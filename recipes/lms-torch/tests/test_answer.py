@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import lms
 import pytest
 import torch
 from lms.answer import Answer, does_it_fit, largest_batch
@@ -143,3 +144,17 @@ def test_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_gpus() -> None:
     assert all(0.8 * gpu.memory < gpu.limit < gpu.memory for gpu in GPUS.values())
+
+
+def test_adam_makes_tensors_with_numbers_in_its_step() -> None:
+    def make() -> Callable[[], None]:
+        model, data = nn.Linear(4096, 4096), torch.randn(4096, 4096)
+        optimizer = torch.optim.Adam(model.parameters())
+
+        def step() -> None:
+            model(data).relu().square().mean().backward()
+            optimizer.step()
+
+        return step
+
+    assert lms.plan(make, "2GiB", recompute_operations=True).demand > 0

@@ -31,7 +31,7 @@ from lms.operations.table import (
 from lms.paging.device import Device
 from lms.paging.paged_parameter import paged_parameter_in
 from lms.paging.saved_storage import SavedStorage
-from lms.paging.tensors import empty_shell, is_fake
+from lms.paging.tensors import are_numbers_absent, empty_shell, is_fake
 from lms.planning.trace import Recomputation, Trace
 
 #: Tells whether a saved storage, by its number, may be the beginning of a recipe.
@@ -233,6 +233,8 @@ class OperationLog(TorchDispatchMode):
             lasting = isinstance(tensor, torch.nn.Parameter) or found.nbytes < self._smallest
             # A tensor of inference mode has no version.
             lasting = lasting and tensor.grad_fn is None and not tensor.is_inference()
+            # What has numbers where none are, `torch.tensor(0.0)` in an optimizer, is not kept.
+            lasting = lasting and is_fake(tensor) == are_numbers_absent()
             if lasting and paged_parameter_in(tensor) is None:
                 with self._device.aside(), self.aside():
                     found.given = Given(tensor, tensor._version, tensor.detach())

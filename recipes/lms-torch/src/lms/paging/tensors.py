@@ -50,6 +50,11 @@ def is_fake(tensor: torch.Tensor) -> bool:
     return type(tensor) is FakeTensor
 
 
+def are_numbers_absent() -> bool:
+    """Whether a plan is made without numbers: then all tensors that take part are fake."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+
+
 def may_be_shared_outside(storage: torch.UntypedStorage) -> bool:
     """Whether others, of whom torch does not know, may hold its memory too, and write there.
 
