@@ -31,6 +31,8 @@ _TASKS = (
 )
 #: Tokens of a sequence, unless the model takes fewer.
 _LENGTH = 2048
+#: The height and width of images, for models that take any.
+_EDGE = 224
 #: Values of a second of sound.
 _SOUND = 16000
 
@@ -139,7 +141,7 @@ def _inputs(
         if main == "input_ids":
             return {"input_ids": words} | ({"labels": words} if _has_words(model) else {})
         if main == "pixel_values":
-            size = configuration.image_size
+            size = getattr(configuration, "image_size", None) or _EDGE
             edges = size if isinstance(size, list | tuple) else (size, size)
             images = torch.zeros(samples, configuration.num_channels, *edges, dtype=torch.bfloat16)
             return {"pixel_values": images, "labels": torch.zeros(samples, dtype=torch.int64)}
