@@ -124,6 +124,39 @@ def broadcast_optimizer_state_of_a_fresh_start_is_no_step(f: Frame) -> None:
 
 
 @case
+def broadcast_optimizer_state_of_a_fresh_start_leaves_gradients_of_zeros(f: Frame) -> None:
+    """Programs read them before the first backward(); one that is there stays."""
+    net = model(0)
+    first, *others = net.parameters()
+    others[0].requires_grad = False
+    others[1].grad = torch.ones_like(others[1])
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
+    optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters())
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert first.grad.count_nonzero() == 0
+    assert hvd.broadcast(first.grad, 0, name=f.name("zeros")).shape == first.shape
+    assert others[0].grad is None
+    assert (others[1].grad == 1).all()
+    assert not optimizer.state
+
+
+@case
+def gradients_of_zeros_have_the_layout_of_their_own(f: Frame) -> None:
+    """Sparse ones where an embedding's are, with which SparseAdam and SGD go on."""
+    for name, by_model in (("SparseAdam", False), ("SGD", True)):
+        nets = [nn.Embedding(5, 2, sparse=True) for _ in range(2)]
+        nets[1].load_state_dict(nets[0].state_dict())
+        plain, ours = (getattr(torch.optim, name)(net.parameters(), lr=0.1) for net in nets)
+        hvd.broadcast_optimizer_state(ours, 0, model=nets[1] if by_model else None)
+        assert nets[1].weight.grad.is_sparse, name
+        for net, optimizer in zip(nets, (plain, ours), strict=True):
+            net(torch.tensor([1, 3, 3])).square().sum().backward()
+            assert net.weight.grad.is_sparse, name
+            optimizer.step()
+        assert torch.equal(nets[0].weight, nets[1].weight), name
+
+
+@case
 def broadcast_optimizer_state_in_any_layout(f: Frame) -> None:
     net = nn.Conv2d(3, 4, 2)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
