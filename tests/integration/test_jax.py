@@ -26,11 +26,8 @@ def test_the_recipe_s_tests_pass(release: Path, tmp_path: Path) -> None:
     ("folder", "file"),
     [
         ("ddl-tensorflow/tests", "test_backends.py"),
-        pytest.param(
-            *("horovod/tests", "test_horovod_keras.py"),
-            # On JAX an unused variable has a gradient of zeros, so weight decay moves it.
-            marks=pytest.mark.xfail(strict=True, reason="a case asks JAX for gradients of None"),
-        ),
+        ("horovod/tests", "test_horovod_keras.py"),
+        ("horovod/tests", "test_horovod_keras_partial.py"),
     ],
 )
 def test_keras_on_jax(release: Path, tmp_path: Path, folder: str, file: str) -> None:

@@ -5,9 +5,7 @@ Usage: hvd_backends.py RESULTS; rank r writes the names of the cases that it pas
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,68 +15,22 @@ from branches import Branches
 from horovod import keras as hvd
 from horovod._keras.engine import hvd as engine
 from hvd_harness import RANK, RANKS, SIZE, close, everyone, given, refused, rows, same
-
-BACKEND = keras.config.backend()
-BATCH, STEPS, EPOCHS = 4, 3, 2
-CASES: list[Callable[[], None]] = []
-
-
-def case(function: Callable[[], None]) -> Callable[[], None]:
-    CASES.append(function)
-    return function
-
-
-def model(seed: int = 5, dtype: str = "float32") -> keras.Model:
-    keras.utils.set_random_seed(seed)
-    layers = [keras.layers.Dense(9, "tanh", dtype=dtype), keras.layers.Dense(3, dtype=dtype)]
-    return keras.Sequential([keras.Input((7,)), *layers])
-
-
-def data(rank: int) -> list[np.ndarray]:
-    generator = np.random.default_rng(rank)
-    return [generator.standard_normal((BATCH * STEPS, n)).astype("float32") for n in (7, 3)]
-
-
-def whole_data(ranks: Any = RANKS) -> list[np.ndarray]:
-    """So that a step's batch is what all ranks have in that step."""
-    parts = [[np.split(array, STEPS) for array in data(rank)] for rank in ranks]
-    return [
-        np.concatenate([part[i][step] for step in range(STEPS) for part in parts]) for i in (0, 1)
-    ]
-
-
-def weights(net: keras.Model) -> np.ndarray:
-    return np.concatenate([np.float64(value).ravel() for value in net.get_weights()])
-
-
-def numbers(variables: Any) -> np.ndarray:
-    arrays = [keras.ops.convert_to_numpy(one) for one in variables]
-    return np.concatenate([np.float64(array).ravel() for array in arrays])
-
-
-def fit(net: keras.Model, optimizer: Any, ranks: Any = None, **options: Any) -> Any:
-    """Train on this rank's data, or on that of several; the history."""
-    net.compile(optimizer, "mse", run_eagerly=options.pop("run_eagerly", False))
-    inputs, outputs = data(RANK) if ranks is None else whole_data(ranks)
-    size = BATCH * (1 if ranks is None else len(ranks))
-    words = {"epochs": EPOCHS, "batch_size": size, "shuffle": False, "verbose": 0} | options
-    return net.fit(inputs, outputs, **words)
-
-
-def alike(mine: np.ndarray, what: object = "") -> None:
-    for other in engine.allgather_object(mine):
-        same(other, mine, f"{what}: weights of two ranks")
-
-
-def as_alone(net: keras.Model, make: Callable[[], Any], tolerance: float = 2e-5) -> None:
-    alike(weights(net))
-    reference = model()
-    fit(reference, make(), RANKS)
-    close(weights(net), weights(reference), tolerance)
-
-
-def sgd(**words: Any) -> Any:
-    return keras.optimizers.SGD(0.1, **words)
+from hvd_tables import (
+    BACKEND,
+    BATCH,
+    EPOCHS,
+    STEPS,
+    alike,
+    as_alone,
+    case,
+    data,
+    fit,
+    main,
+    model,
+    numbers,
+    sgd,
+    weights,
+)
 
 
 @case
@@ -138,12 +90,14 @@ def test_a_gradient_that_some_ranks_alone_have() -> None:
     """Those of the others are zero."""
     if BACKEND == "tensorflow":  # its graphs, and so the names of their gradients, would differ
         return
-    for make in (
+    makes = [
         lambda: hvd.DistributedOptimizer(sgd(momentum=0.9)),
         lambda: hvd.DistributedOptimizer(sgd(gradient_accumulation_steps=2)),
         lambda: keras.optimizers.LossScaleOptimizer(hvd.DistributedOptimizer(sgd()), 8.0),
-        lambda: hvd.DistributedOptimizer(sgd(weight_decay=0.5)),
-    ):
+    ]
+    if BACKEND != "jax":  # there an unused variable has a gradient of zeros, and decays
+        makes.append(lambda: hvd.DistributedOptimizer(sgd(weight_decay=0.5)))
+    for make in makes:
         trained = []
         for is_dense in (False, True):
             keras.utils.set_random_seed(5)
@@ -325,17 +279,6 @@ def test_wrong_arguments() -> None:
     wrapped = hvd.DistributedOptimizer(sgd())
     refused(lambda: hvd.DistributedOptimizer(wrapped), "is a DistributedOptimizer already")
     refused(lambda: hvd.DistributedOptimizer(sgd(), op=engine.Adasum), "only supports")
-
-
-def main() -> None:
-    hvd.init()
-    passed = []
-    try:
-        for function in CASES:
-            function()
-            passed.append(function.__name__)
-    finally:
-        (Path(sys.argv[1]) / str(RANK)).write_text("\n".join(passed))
 
 
 if __name__ == "__main__":

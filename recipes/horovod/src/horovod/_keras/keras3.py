@@ -32,11 +32,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from horovod._keras.engine import part
+from horovod._keras.reducer import Allreduce, Gradients, Reducer
 from packaging import version
-
-#: One per variable: a tensor, an IndexedSlices, or None.
-Gradients = Sequence[Any]
-Allreduce = Callable[[Gradients, Sequence[Any]], Sequence[Any]]
 
 #: Attributes of a class that are not members to copy.
 _OF_EVERY_CLASS = ("__dict__", "__weakref__", "__annotations__")
@@ -47,109 +44,10 @@ def is_keras3(keras: Any) -> bool:
     return version.parse(getattr(keras, "__version__", "2")).major >= 3
 
 
-class _Reducer:
-    """Reduces the gradients of an optimizer over the ranks, those of local variables excepted."""
-
-    def __init__(
-        self,
-        make_allreduce_grads: Callable[[], Allreduce],
-        process_set: Any,
-        scale_local_gradients: bool,
-        factor: int,
-    ) -> None:
-        self._make_allreduce_grads = make_allreduce_grads
-        self._process_set = process_set
-        self._scale_local_gradients = scale_local_gradients
-        self._factor = factor
-        self._local_vars: set[Any] = set()
-        # The variables that belong to the gradients of the update under way.
-        self.variables: Sequence[Any] | None = None
-        # While the optimizer around this one has reduced already.
-        self.is_reduced = False
-
-    def register_local_var(self, var: Any) -> None:
-        self._local_vars.add(part.reference(var))
-
-    def complete(
-        self, grads: list[Any], variables: Sequence[Any], optimizer: Any = None
-    ) -> list[Any]:
-        """With zeros, on PyTorch, where another rank alone has a gradient.
-
-        Keras forgets missing ones, and the ranks may differ in them.
-
-        Args:
-            optimizer: that reduces in the steps that update; None: each step reduces.
-        """
-        if self.is_reduced or len(grads) != len(variables):  # Keras refuses the second
-            return grads
-        shared = [i for i, v in enumerate(variables) if part.reference(v) not in self._local_vars]
-        there = part.complete(
-            optimizer,
-            [grads[i] for i in shared],
-            [variables[i] for i in shared],
-            self._process_set,
-        )
-        for i, grad in zip(shared, there, strict=True):
-            grads[i] = grad
-        return grads
-
-    def reduce(self, grads: Gradients, variables: Sequence[Any] | None) -> list[Any]:
-        """One gradient per variable, None where it was None."""
-        variables = list(variables or ())
-        is_global = [part.reference(v) not in self._local_vars for v in variables]
-        reduced = iter(
-            self._make_allreduce_grads()(
-                [g for g, use in zip(grads, is_global, strict=False) if use],
-                [v for v, use in zip(variables, is_global, strict=False) if use],
-            )
-        )
-        return [
-            next(reduced) if use else self._local(g)
-            for g, use in zip(grads, is_global, strict=False)
-        ]
-
-    def reduce_for_check(self, grads: Gradients, variables: Sequence[Any]) -> list[Any]:
-        """Reduce, and agree on whether all gradients are finite, those of local variables too.
-
-        Where a rank's local gradients are not, a common one becomes NaN on every rank.
-        """
-        from keras import ops
-
-        is_local = [part.reference(v) in self._local_vars for v in variables]
-        grads = self.reduce(self.complete(list(grads), variables), variables)
-        local = [
-            part.values_of(g)
-            for g, use in zip(grads, is_local, strict=False)
-            if use and g is not None
-        ]
-        common = [i for i, g in enumerate(grads) if g is not None and not is_local[i]]
-        if not local or not common:
-            return grads
-        is_finite = ops.all(ops.stack([ops.all(ops.isfinite(g)) for g in local]))
-        failed = part.sum_of(ops.where(is_finite, 0.0, 1.0), self._process_set)
-        first = min(common, key=lambda i: part.is_sparse(grads[i]))
-        grads[first] = part.scaled(grads[first], ops.where(failed > 0, float("nan"), 1.0))
-        return grads
-
-    def finish(self, optimizer: Any, grads: Gradients) -> Gradients:
-        """Reduce the gradients of the update under way, if that is still to be done."""
-        if not self.is_reduced:
-            variables = self.variables
-            grads = part.when_updating(optimizer, lambda g: self.reduce(g, variables), grads)
-        if self._factor != 1:
-            grads = [part.scaled(g, self._factor) for g in grads]
-        return grads
-
-    def _local(self, grad: Any) -> Any:
-        if grad is None or not self._scale_local_gradients:
-            return grad
-        return part.scaled(grad, 1.0 / self._process_set.size())
-
-
 class _DistributedOptimizer:
     """The members that are added to the class of the wrapped optimizer."""
 
-    _hvd: _Reducer
+    _hvd: Reducer
 
     def register_local_var(self, var: Any) -> None:
         """Register a variable as local to this rank: its gradients are not reduced."""
@@ -182,6 +80,12 @@ class _DistributedOptimizer:
     ) -> None:
         self._hvd.variables = trainable_variables
         super(self.__class__, self)._backend_apply_gradients(grads, trainable_variables)  # type: ignore[misc]
+
+    def _backend_reset_gradient_accumulators(self: Any) -> None:
+        """Make them zeros. On PyTorch, Keras multiplies: what was infinite would become NaN."""
+        import keras
+
+        keras.optimizers.Optimizer._backend_reset_gradient_accumulators(self)
 
     def _clip_gradients(self: Any, grads: Gradients) -> Any:
         return super(self.__class__, self)._clip_gradients(self._hvd.finish(self, grads))  # type: ignore[misc]
@@ -266,8 +170,11 @@ def create_distributed_optimizer(
         _accumulate(config, backward_passes_per_step)
         if not average_aggregated_gradients:
             factor = backward_passes_per_step  # Keras averages
-    distributed = _distributed_class(optimizer.__class__).from_config(config)
-    distributed._hvd = _Reducer(make_allreduce_grads, process_set, scale_local_gradients, factor)
+
+    def make_reducer() -> Reducer:
+        return Reducer(make_allreduce_grads, process_set, scale_local_gradients, factor)
+
+    distributed = _distributed_class(optimizer.__class__, make_reducer).from_config(config)
     # What exclude_from_weight_decay() has set is not in the config.
     for name in ("_exclude_from_weight_decay", "_exclude_from_weight_decay_pattern"):
         if hasattr(optimizer, name):
@@ -296,12 +203,22 @@ def _accumulate(config: dict[str, Any], steps: int) -> None:
     config["gradient_accumulation_steps"] = steps
 
 
-def _distributed_class(base: type) -> Any:
-    """The class with its name and module, so that a saved model is loaded without Horovod too."""
+def _distributed_class(base: type, make_reducer: Callable[[], Reducer]) -> Any:
+    """The class with its name and module, so that a saved model is loaded without Horovod too.
+
+    What its from_config() makes is distributed as well; only that knows no local variables.
+    """
     own = {k: v for k, v in vars(_DistributedOptimizer).items() if k not in _OF_EVERY_CLASS}
-    return type(
-        base.__name__, (base,), {**own, "__module__": base.__module__, "__doc__": base.__doc__}
-    )
+
+    def from_config(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        optimizer = super(made, cls).from_config(*args, **kwargs)
+        optimizer._hvd = make_reducer()
+        return optimizer
+
+    own |= {"from_config": classmethod(from_config)}
+    own |= {"__module__": base.__module__, "__doc__": base.__doc__}
+    made: Any = type(base.__name__, (base,), own)
+    return made
 
 
 def _config_of(keras: Any, optimizer: Any) -> dict[str, Any]:

@@ -72,7 +72,8 @@ def when_updating(_optimizer: Any, function: Callable[[Any], Any], grads: Any) -
 
 def sum_of(number: Any, process_set: Any) -> Any:
     """The sum over the ranks."""
-    return hvd.allreduce(number, op=hvd.Sum, process_set=process_set)
+    # Without a name, it would have a number that counts this rank's operations, of all sets.
+    return hvd.allreduce(number, name="keras.sum_of", op=hvd.Sum, process_set=process_set)
 
 
 def complete(

@@ -12,7 +12,11 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 # ==============================================================================
-"""Keras' variables by way of NumPy: for the backends whose arrays NumPy can see."""
+"""Keras' variables by way of NumPy: for the backends whose arrays NumPy can see.
+
+Every operation has a name. Without one it would be named after a count of this rank's operations in
+all process sets, and ranks outside a set count fewer.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ def broadcast(value: Any, root_rank: int) -> np.ndarray:
     """The root's value, of any type that NumPy has."""
     array = np.ascontiguousarray(value)
     sent = torch.from_numpy(array.reshape(-1).view(np.uint8).copy())
-    received = hvd.broadcast_(sent, root_rank) if array.nbytes else sent
+    received = hvd.broadcast_(sent, root_rank, "keras.variable") if array.nbytes else sent
     return np.asarray(received.numpy().view(array.dtype).reshape(np.shape(value)))
 
 
@@ -94,7 +98,7 @@ def allreduce(
     """The reduced value, on Keras' backend."""
     return hvd.allreduce(
         tensor,
-        name=name,
+        name=name or "keras.allreduce",
         compression=compression,
         op=op or (hvd.Average if average else hvd.Sum),
         prescale_factor=prescale_factor,
@@ -105,19 +109,19 @@ def allreduce(
 @values_form
 def allgather(tensor: Any, name: str | None) -> Any:
     """The rows of all ranks."""
-    return hvd.allgather(tensor, name=name)
+    return hvd.allgather(tensor, name=name or "keras.allgather")
 
 
 @values_form
 def broadcast_value(tensor: Any, root_rank: int, name: str | None) -> Any:
     """The root's value."""
-    return hvd.broadcast(tensor, root_rank, name=name)
+    return hvd.broadcast(tensor, root_rank, name=name or "keras.broadcast")
 
 
 @values_form
 def reducescatter(tensor: Any, name: str | None, op: Any) -> Any:
     """This rank's rows of the reduced value."""
-    return hvd.reducescatter(tensor, name=name, op=op)
+    return hvd.reducescatter(tensor, name=name or "keras.reducescatter", op=op)
 
 
 def broadcast_global_variables(_backend: Any, _root_rank: int) -> None:
