@@ -223,6 +223,43 @@ def test_the_learning_rate_warms_up() -> None:
 
 
 @case
+def test_batch_normalization_over_all_ranks() -> None:
+    """Of batches of other sizes on each rank: as one process normalizes all of them."""
+    rows = [2 + 2 * rank for rank in RANKS]
+    parts = [given(rank, rows[rank], 5, 4, top=9).astype("float32") for rank in RANKS]
+    masks = [given(rank, rows[rank], 5, salt=1) > 1 for rank in RANKS]
+    for masked in (False, True):
+        ours, plain = hvd.SyncBatchNormalization(), keras.layers.BatchNormalization()
+        mask, all_masks = (masks[RANK], np.concatenate(masks)) if masked else (None, None)
+        out = ours(parts[RANK], training=True, mask=mask)
+        whole = plain(np.concatenate(parts), training=True, mask=all_masks)
+        mine = keras.ops.convert_to_numpy(whole)[sum(rows[:RANK]) : sum(rows[: RANK + 1])]
+        close(keras.ops.convert_to_numpy(out), mine, 1e-4, masked)
+        for one, other in zip(ours.get_weights(), plain.get_weights(), strict=True):
+            close(one, other, 1e-4, masked)
+
+
+@case
+def test_training_with_batch_normalization() -> None:
+    def normalized(layer: Any) -> keras.Model:
+        keras.utils.set_random_seed(5)
+        layers = [layer(name="one"), keras.layers.Dense(9, "tanh"), layer(name="two")]
+        return keras.Sequential([keras.Input((7,)), *layers, keras.layers.Dense(3)])
+
+    net, reference = (
+        normalized(layer) for layer in (hvd.SyncBatchNormalization, keras.layers.BatchNormalization)
+    )
+    fit(net, hvd.DistributedOptimizer(sgd()))
+    fit(reference, sgd(), RANKS)
+    alike(weights(net))
+    close(weights(net), weights(reference), 1e-4)
+    with tempfile.TemporaryDirectory() as folder:
+        net.save(Path(folder) / "model.keras")
+        loaded = keras.saving.load_model(Path(folder) / "model.keras")
+    assert isinstance(loaded.layers[0], hvd.SyncBatchNormalization)
+
+
+@case
 def test_a_model_is_saved_and_loaded() -> None:
     net = model()
     fit(net, hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
