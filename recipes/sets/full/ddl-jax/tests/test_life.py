@@ -1,6 +1,8 @@
 """How JAX comes to ddl, whoever starts it, and how a job ends when something is wrong."""
 
 import os
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -211,17 +213,68 @@ def test_torch_and_jax_share_a_process(ddlrun: Run) -> None:
     assert result.stdout.count("by ddl 1") == result.stdout.count("torch 2") == 2, result.stdout
 
 
+@pytest.mark.parametrize("level", ["multiple", "single"])
 @pytest.mark.parametrize("end", ["", "\nMPI.Finalize()\n"])
-def test_mpi4py_may_start_mpi_and_end_it(ddlrun: Run, end: str) -> None:
+def test_mpi4py_may_start_mpi_and_end_it(ddlrun: Run, end: str, level: str) -> None:
+    """Also for one thread, and before XLA frees its communicators."""
     pytest.importorskip("mpi4py")
-    first = "from mpi4py import MPI\nassert MPI.COMM_WORLD.allreduce(1) == 2\n"
+    first = f"import mpi4py\nmpi4py.rc.thread_level = {level!r}\nfrom mpi4py import MPI\n"
+    first += "assert MPI.COMM_WORLD.allreduce(1) == 2\n"
     result = ddlrun(2, code=first + TEN_LINES + COUNT + end)
+    assert result.returncode == 0, result.stderr
     assert result.stdout.count("by ddl 1") == 2, result.stderr
-    if not end:
-        assert result.returncode == 0, result.stderr
-        assert "finaliz" not in result.stderr.lower(), result.stderr
-    else:
-        assert "Traceback" not in result.stderr, result.stderr
+    assert "finaliz" not in result.stderr.lower(), result.stderr
+    assert "Traceback" not in result.stderr, result.stderr
+
+
+#: As where Python starts without its `site`: nothing of ours stands before `import jax`.
+UNPREPARED = """
+import sys
+sys.meta_path[:] = [one for one in sys.meta_path if type(one).__module__ != "ddl_jax._hook"]
+"""
+LATE = """
+import os, jax
+jax.config.update("jax_cpu_collectives_implementation", "mpi")
+import ddl_jax._hook
+os.environ["MPITRAMPOLINE_LIB"] = ddl_jax._hook.library()
+size, rank = (int(os.environ[name]) for name in ("PMI_SIZE", "PMI_RANK"))
+jax.distributed.initialize(f"127.0.0.1:{sys.argv[1]}", size, rank)
+jax.devices()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        (TEN_LINES, "coordinator_address should be defined"),
+        (LATE, "The environment variable MPITRAMPOLINE_LIB is not set"),
+    ],
+)
+def test_jax_imported_before_the_job_s_variables_ends_by_a_sentence(
+    ddlrun: Run, code: str, sentence: str
+) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        port = holder.getsockname()[1]
+    result = ddlrun(2, str(port), code=UNPREPARED + code, env=FIRST)
+    assert result.returncode not in (0, 124), result.stderr
+    assert sentence in result.stderr, result.stderr
+
+
+OTHER_FUNCTIONS = """
+import ddl.jax as dj, jax, jax.numpy as jnp
+of_rank = {0: dj.allreduce, 1: dj.allgather}
+print(jax.jit(of_rank[dj.rank()])(jnp.ones(8)))
+"""
+
+
+def test_programs_with_other_functions_are_told_of(ddlrun: Run) -> None:
+    result = ddlrun(2, code=OTHER_FUNCTIONS, env=FIRST)
+    assert result.returncode != 0
+    words = (
+        r"rank 0 \(host .*\) called allreduce\(.*, sum\), but rank 1 \(host .*\) called allgather"
+    )
+    assert re.search(words, result.stderr), result.stderr
 
 
 SUSPENDED = """
