@@ -1,0 +1,137 @@
+"""Seconds from ddlrun's start to JAX's first sum over the ranks: on one rank and on several.
+
+    python tests/bench/bench_jax_start.py
+    python tests/bench/bench_jax_start.py --prefix ENVIRONMENT --ranks 2 --rounds 1
+
+Every job begins with an empty compilation cache that its ranks share, and takes turns with the
+others. `initialize()` is JAX's call by itself, on the slowest rank; `first sum` is all of a start:
+the import of JAX, that call, the compilation and the sum. `cores` are the processors that the ranks
+used together: where they are all that there are, more ranks start later whoever starts them. Writes
+tests/bench/out/jax_start.json; ends with 1 where several ranks take more than 1.2 times as long as
+one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.check import Check, missed
+from bench.command import end, run_command, write_report
+from bench.environment import environment_with, research
+
+OUT = Path(__file__).parent / "out" / "jax_start.json"
+ROW = "start of JAX: initialize() on 8 ranks vs one, one compilation cache"
+BAR = 1.2
+FIGURES = ("initialize()", "first sum")
+PROGRAM = """
+import json, os, time
+import jax, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+begin = time.time()
+jax.distributed.initialize()
+taken = time.time() - begin
+mesh = jax.make_mesh((jax.device_count(),), ("i",))
+x = jax.make_array_from_callback(
+    (jax.device_count(), 8), NamedSharding(mesh, P("i")), lambda _: np.ones((1, 8), np.float32))
+total = jax.jit(jax.shard_map(
+    lambda a: jax.lax.psum(a, "i"), mesh=mesh, in_specs=P("i"), out_specs=P()))(x)
+assert total.addressable_data(0)[0, 0] == jax.device_count()
+import ddl
+taken, done = (ddl.allreduce(np.array([one]), "max")[0] for one in (taken, time.time()))
+if ddl.rank() == 0:
+    print(json.dumps({"initialize": float(taken), "done": float(done)}), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a start took, in seconds, and the processors that it used."""
+
+    figures: tuple[float, ...]
+    cores: float
+
+
+def start(prefix: Path, ranks: int, limit: int) -> Start:
+    """Start a job; RuntimeError if it fails."""
+    words = [str(prefix / "bin" / "ddlrun"), "-H", f"localhost:{ranks}"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as cache:
+        begin = time.time()
+        done = subprocess.run(
+            [*words, str(prefix / "bin" / "python"), "-c", PROGRAM],
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            env=os.environ | {"JAX_COMPILATION_CACHE_DIR": cache},
+            check=False,
+        )
+        seconds = time.time() - begin
+    lines = [line for line in done.stdout.splitlines() if '{"initialize"' in line]
+    if done.returncode or not lines:
+        raise RuntimeError(f"{ranks} ranks failed:\n{done.stdout}{done.stderr}"[-3000:])
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    said = json.loads(lines[0][lines[0].index("{") :])
+    return Start((said["initialize"], said["done"] - begin), used / seconds)
+
+
+def medians(starts: list[Start]) -> list[float]:
+    """Of each figure, and of the processors."""
+    rows = zip(*((*one.figures, one.cores) for one in starts), strict=True)
+    return [statistics.median(row) for row in rows]
+
+
+def checks(one: list[Start], several: list[Start], ranks: int) -> list[Check]:
+    """What the bar demands of the call, and of all of a start."""
+    pairs = zip(FIGURES, medians(one), medians(several), strict=False)
+    what = "{} times as long as one rank"
+    return [
+        Check(ROW, f"{figure}, {ranks} ranks", what, theirs / alone, BAR, at_most=True)
+        for figure, alone, theirs in pairs
+    ]
+
+
+def main() -> None:
+    """Measure, print the table, write the JSON, compare with the bar."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--prefix", type=Path, help="an environment with ddl-jax")
+    parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--limit", type=int, default=300, help="end a job after these seconds")
+    options = parser.parse_args()
+    prefix = environment_with("ddlrun", options.prefix or research())
+    starts: dict[int, list[Start]] = {1: [], options.ranks: []}
+    for turn in range(options.rounds):
+        for ranks, found in starts.items():
+            found.append(start(prefix, ranks, options.limit))
+            shown = ", ".join(f"{x:.2f} s" for x in found[-1].figures)
+            print(f"turn {turn + 1}: {ranks} ranks: {shown}", flush=True)
+    table = Table("ranks", *FIGURES, "cores", title="seconds")
+    for ranks, found in starts.items():
+        table.add_row(str(ranks), *(f"{figure:.2f}" for figure in medians(found)))
+    Console(width=100).print(table)
+    rows = [{"ranks": n, "starts": [vars(one) for one in found]} for n, found in starts.items()]
+    write_report(OUT, options, prefix=prefix, rows=rows)
+    end(missed(checks(starts[1], starts[options.ranks], options.ranks)))
+
+
+if __name__ == "__main__":
+    run_command(main)
