@@ -30,7 +30,7 @@ from bench.lab.bar import (
     demands,
     uplink_limit,
 )
-from bench.lab.bound import GOODPUT, bounds, lower_bound
+from bench.lab.bound import COLLECTIVES, GOODPUT, bound_of, bounds, lower_bound
 from bench.lab.cell import Cell
 from bench.lab.layout import SHAPES, Layout, parse_layout, rank_order, topology_yaml
 from bench.lab.network import Lab
@@ -132,6 +132,19 @@ def test_bound_of_two_racks_is_the_uplink() -> None:
     # 16 MiB at 200 Mbit/s: 671 ms of payload.
     layout = parse_layout("racks-2x4", 1000, 200)
     assert lower_bound(layout, 16 * MIB) == pytest.approx(0.67109 / GOODPUT, rel=1e-4)
+
+
+def test_bounds_of_jax_s_collectives_are_what_crosses_an_uplink() -> None:
+    layout, second = parse_layout("racks-2x4"), 50e6 * GOODPUT / 8
+    found = {name: bound_of(name, layout, MIB) * second / MIB for name in COLLECTIVES}
+    half = {"all_gather": 0.5, "psum_scatter": 0.5}
+    assert found == pytest.approx({"psum": 1.0, "all_to_all": 2.0} | half)
+
+
+def test_bound_of_a_gathering_is_the_slow_host_s_link() -> None:
+    layout = parse_layout("slow-host")
+    expected = 0.75 * MIB * 8 / (125e6 * GOODPUT)
+    assert bound_of("all_gather", layout, MIB) == pytest.approx(expected)
 
 
 def test_bound_of_a_flat_network_is_the_rings() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from bench.lab.bound import lower_bound
 from bench.lab.layout import rank_order
 from bench.lab.network import Lab
-from bench.lab.peers.base import CannotStart, Peer
+from bench.lab.peers.base import CannotStart, Peer, Start
 from bench.lab.run import failure_of, report_of, run_on
 
 
@@ -73,6 +73,19 @@ def measure(lab: Lab, order: str, nbytes: int, peer: Peer, budget: Budget) -> Ce
     if started.probe:
         found = started.probe
         cell = replace(cell, probe_seconds=found.seconds, probe_wrong=found.wrong)
+    return outcome_of(lab, cell, hosts, started, budget)
+
+
+def outcome_of(lab: Lab, cell: Cell, hosts: list[str], started: Start, budget: Budget) -> Cell:
+    """The cell with what a worker has reported, or with why it has not.
+
+    Args:
+        lab: the lab.
+        cell: of which the layout, the order and so on are known.
+        hosts: where each rank has to be.
+        started: what starts the worker.
+        budget: its limit.
+    """
     outcome = run_on(lab, "h0", started.command, started.env, budget.limit)
     if failure := failure_of(outcome, budget.limit):
         orphans = 0 if outcome.code is None else outcome.orphans  # at the limit, all are killed
@@ -86,7 +99,7 @@ def measure(lab: Lab, order: str, nbytes: int, peer: Peer, budget: Budget) -> Ce
     return replace(
         cell,
         times=times,
-        uplink=lab.crossed() / (len(times) * nbytes),
+        uplink=lab.crossed() / (len(times) * cell.nbytes),
         cores=report["cpu"] / sum(times),
         orphans=outcome.orphans,
         library=report["library"],

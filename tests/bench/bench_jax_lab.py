@@ -1,0 +1,117 @@
+"""JAX's collectives in the lab: XLA's own, by ddl, beside what the network allows at best.
+
+    python tests/bench/bench_jax_lab.py
+    python tests/bench/bench_jax_lab.py --orders sorted --collectives psum --size 64K --iterations 3
+
+Needs root, else it says so and does nothing. A layout and an order are as in bench_lab.py, one rank
+to a host; ddl knows the racks from a topology file. `psum` and `psum_scatter` are of 4 MiB a rank,
+`all_gather` gives each that much, and `all_to_all` takes it. The bound of a cut is what must cross
+it in one direction. `--by gloo` shows JAX's own collectives, which are not judged. Prints a line
+for each run, then the table, and writes both as JSON; ends with 1 and names each collective that
+takes more than 1.08 times the bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from dataclasses import asdict, replace
+from itertools import product
+from pathlib import Path
+
+from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.check import Check, missed
+from bench.command import end, parse_size, run_command, write_report
+from bench.environment import environment_with, research
+from bench.lab.bound import COLLECTIVES, bound_of
+from bench.lab.cell import Budget, Cell, outcome_of
+from bench.lab.layout import parse_layout, rank_order
+from bench.lab.network import Lab, bring_up, why_not
+from bench.lab.peers.ddl import start_told
+from bench.lab.report import cell_text, make_table, where_text
+
+HERE = Path(__file__).parent
+OUT = HERE / "out" / "jax_lab.json"
+WORKER = HERE / "lab" / "workers" / "collective_jax.py"
+ROW = "JAX's collectives in the lab, 4 MiB, 2 racks x 4 hosts"
+BAR = 1.08
+WAYS = {"ddl": {}, "gloo": {"JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo"}}
+
+
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    ask = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    ask.add_argument("--layouts", nargs="+", default=["racks-2x4"], help="default: racks-2x4")
+    ask.add_argument("--orders", nargs="+", default=["sorted", "interleaved"])
+    ask.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=list(COLLECTIVES))
+    ask.add_argument("--by", nargs="+", choices=WAYS, default=["ddl"], help="default: ddl")
+    ask.add_argument("--size", type=parse_size, default=4 << 20, help="default: 4M")
+    ask.add_argument("--iterations", type=int, default=7, help="calls in a run")
+    ask.add_argument("--seconds", type=float, default=20, help="begin no further call after these")
+    ask.add_argument("--limit", type=float, default=240, help="kill a run after these seconds")
+    ask.add_argument("--host-mbit", type=float, default=250, help="rate of a host's link")
+    ask.add_argument("--uplink-mbit", type=float, default=50, help="rate of a rack's uplink")
+    ask.add_argument("--prefix", type=Path, help="an environment with ddl-jax")
+    ask.add_argument("--out", type=Path, default=OUT, help="the JSON")
+    return ask.parse_args()
+
+
+def run(
+    lab: Lab, order: str, collective: str, way: str, prefix: Path, ask: argparse.Namespace
+) -> Cell:
+    """One collective once; a failure is an outcome, not an error."""
+    hosts = [f"h{host}" for host in rank_order(lab.layout, order)]
+    words = [str(prefix / "bin" / "python"), str(WORKER), collective, str(ask.size)]
+    words += [str(ask.iterations), str(ask.seconds), str(lab.counters), str(lab.folder)]
+    started = start_told(lab, prefix, hosts, words)
+    one_thread = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "OMP_NUM_THREADS": "1"}
+    started = replace(started, env=started.env | one_thread | WAYS[way])
+    bound = bound_of(collective, lab.layout, ask.size)
+    cell = Cell(lab.layout.name, order, ask.size, f"{collective} by {way}", bound)
+    return outcome_of(lab, cell, hosts, started, Budget(limit=ask.limit))
+
+
+def checks(cells: list[Cell]) -> list[Check]:
+    """What the bar demands of ddl's."""
+    what = "{} x the lower bound"
+    found = []
+    for cell in [cell for cell in cells if cell.peer.endswith(" by ddl")]:
+        where = where_text(cell)
+        if cell.failure:
+            found.append(Check(ROW, where, failure=cell.failure))
+        else:
+            share = statistics.median(cell.times) / cell.bound
+            found.append(Check(ROW, where, what, share, BAR, at_most=True))
+    return found
+
+
+def main() -> None:
+    """Run the cells, print the table, write the JSON; also of a run that is interrupted."""
+    ask = parse_options()
+    if why := why_not():
+        print(f"skipped: {why}")
+        return
+    prefix = environment_with("mpiexec", ask.prefix or research())
+    rates = ask.host_mbit, ask.uplink_mbit
+    layouts = [parse_layout(name, *rates) for name in ask.layouts]
+    cells: list[Cell] = []
+    try:
+        for layout, order, collective, way in product(layouts, ask.orders, ask.collectives, ask.by):
+            with bring_up(layout) as lab:
+                cells.append(run(lab, order, collective, way, prefix, ask))
+            print(cell_text(cells[-1]), flush=True)
+    finally:
+        if cells:
+            Console(width=110).print(make_table(cells))
+            write_report(ask.out, ask, cells=[asdict(cell) for cell in cells])
+    end(missed(checks(cells)))
+
+
+if __name__ == "__main__":
+    run_command(main)
