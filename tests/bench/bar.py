@@ -27,7 +27,15 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench import bench_ddp, bench_faults, bench_types
+from bench import (
+    bench_ddp,
+    bench_faults,
+    bench_jax,
+    bench_jax_lab,
+    bench_jax_start,
+    bench_keras_backends,
+    bench_types,
+)
 from bench.check import Check
 from bench.command import end, run_command
 from bench.lab import bar as lab_bar
@@ -59,10 +67,14 @@ ROWS = {
     bench_ddp.ROW: "ddp",
     bench_ddp.HOROVOD: "ddp",
     SIMULATOR: "sim",
+    bench_jax.ROW: "jax",
+    bench_jax_lab.ROW: "jax_lab",
+    bench_jax_start.ROW: "jax_start",
+    bench_keras_backends.ROW: "keras_backends",
 }
 """The rows in the issue's order, and the file with their figures."""
 HEAD = ("the bar", "demanded", "at worst", "where", "met")
-IN_LAB = ("lab", "faults", "ddp", "sim")
+IN_LAB = ("lab", "faults", "ddp", "sim", "jax_lab")
 
 Found = dict[str, Any]
 
@@ -119,6 +131,32 @@ def _sim(found: Found) -> list[Check]:
     return checks
 
 
+def _jax(found: Found) -> list[Check]:
+    medians = {
+        (cell["kind"], cell["bytes"]): statistics.median(cell["seconds"]) for cell in found["cells"]
+    }
+    return bench_jax.checks(medians, sorted({nbytes for _, nbytes in medians}))
+
+
+def _jax_lab(found: Found) -> list[Check]:
+    return bench_jax_lab.checks([Cell(**cell) for cell in found["cells"]])
+
+
+def _jax_start(found: Found) -> list[Check]:
+    one, several = (
+        [bench_jax_start.Start(**start) for start in row["starts"]] for row in found["rows"]
+    )
+    return bench_jax_start.checks(one, several, found["options"]["ranks"])
+
+
+def _keras_backends(found: Found) -> list[Check]:
+    speeds = {
+        (run["way"], run["ranks"]): statistics.median(run["images_per_second"])
+        for run in found["runs"]
+    }
+    return bench_keras_backends.checks(speeds, found["options"]["ranks"])
+
+
 READ: dict[str, Callable[[Found], list[Check]]] = {
     "lab": _lab,
     "host": _host,
@@ -126,6 +164,10 @@ READ: dict[str, Callable[[Found], list[Check]]] = {
     "faults": _faults,
     "ddp": _ddp,
     "sim": _sim,
+    "jax": _jax,
+    "jax_lab": _jax_lab,
+    "jax_start": _jax_start,
+    "keras_backends": _keras_backends,
 }
 
 

@@ -30,7 +30,7 @@ DATE = "2026-11-22T20:00:00+00:00"
 
 def write(folder: Path, name: str, **found: object) -> None:
     head = {"date": DATE, "commit": "abc", "machine": {"cpus": 2, "processor": "Xeon"}}
-    options = {"host_mbit": 250.0, "uplink_mbit": 50.0}
+    options = {"host_mbit": 250.0, "uplink_mbit": 50.0, "ranks": 8 if "start" in name else 2}
     (folder / f"{name}.json").write_text(json.dumps({**head, "options": options, **found}))
 
 
@@ -104,6 +104,32 @@ def test_every_row_stands_in_the_table(tmp_path: Path) -> None:
     Console(file=out, width=300).print(bar.make_table(checks, sources))
     for row in bar.ROWS:
         assert re.search(rf"{re.escape(row)} .*not run: ", out.getvalue()), row
+
+
+def test_rows_of_jax_and_of_keras_are_read(tmp_path: Path) -> None:
+    kinds = ("psum by ddl", "ddl", "dispatch", "psum in a loop", "ddl.jax in a loop")
+    cells = [{"kind": kind, "bytes": 4096, "seconds": [1e-4]} for kind in kinds]
+    write(tmp_path, "jax", cells=cells)
+    cell = Cell("racks-2x4", "sorted", 4 * MIB, "psum by ddl", 0.7, (0.72,))
+    write(tmp_path, "jax_lab", cells=[asdict(cell)])
+    ways = [("jax", 150.0), ("torch", 180.0), ("ddp", 180.0)]
+    runs = [
+        {"way": way, "ranks": ranks, "images_per_second": [speed if ranks == 2 else 100.0]}
+        for way, speed in ways
+        for ranks in (1, 2)
+    ]
+    write(tmp_path, "keras_backends", runs=runs)
+    starts = {1: [0.1, 2.0], 8: [0.11, 4.0]}
+    rows = [{"ranks": n, "starts": [{"figures": f, "cores": 1.0}]} for n, f in starts.items()]
+    write(tmp_path, "jax_start", rows=rows)
+    checks, _ = bar.read_all(tmp_path, since=0)
+    assert missed(checks) == [
+        "first sum, 8 ranks: 2.00 times as long as one rank; at most 1.2",
+        "Keras on jax, 2 ranks: 0.83 of the efficiency of DistributedDataParallel; at least 0.95",
+    ]
+    assert {bar.ROWS[check.row] for check in checks} == {
+        *("jax", "jax_lab", "jax_start", "keras_backends")
+    }
 
 
 def test_explanations_are_of_rows_and_results_that_exist() -> None:
