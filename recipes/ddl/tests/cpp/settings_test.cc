@@ -33,7 +33,7 @@ TEST(SettingsTest, DefaultsWhenNothingIsSaid) {
 TEST(SettingsTest, ReadsEveryOption) {
   const Settings settings = parse_settings(
       "-mode p:6x2x1x3 --timeout 1.5 -dbg_level 2 -dump_iter 100 -dev_sync 1 -rebind_iter 9 "
-      "-fusion_bytes 4096 -fusion_wait 2.5");
+      "-fusion_bytes 4096 -fusion_wait 2.5 -timeline /t/a.json");
   EXPECT_EQ(settings.mode, 'p');
   EXPECT_EQ(settings.dimensions, (std::vector<int>{6, 2, 1, 3}));
   EXPECT_EQ(settings.timeout, 1.5);
@@ -43,6 +43,7 @@ TEST(SettingsTest, ReadsEveryOption) {
   EXPECT_EQ(settings.rebind_every, 9);
   EXPECT_EQ(settings.fusion_bytes, 4096U);
   EXPECT_EQ(settings.fusion_wait_ms, 2.5);
+  EXPECT_EQ(settings.timeline_file, "/t/a.json");
 }
 
 TEST(SettingsTest, SchedulesHaveWords) {
@@ -170,6 +171,7 @@ TEST(SettingsTest, SurvivesDamagedOptions) {
       "-mode p:6x2x1x3",
       "-mode b:4x2 -timeout 1.5 --schedule radix:5 -deterministic 1",
       "-dbg_level 2 -dump_iter 100 -dev_sync 1 -rebind_iter 9 -fusion_bytes 4096 -fusion_wait 2.5",
+      "-timeline /some/where.json -dump_iter 1",
       "-topology /some/where.yaml -mode r:2x2x2",
   };
   const std::string starts[] = {"DDL options: unknown word '",

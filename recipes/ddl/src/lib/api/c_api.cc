@@ -57,8 +57,9 @@ bool is_watched_by_ddlrun() {
 void ddl_abort(int exit_code, const char* reason) {
   std::string who = "a rank that is not initialised";
   if (has_context()) {
-    Comm& world = context_to_read()->world();
-    who = world.describe(world.rank());
+    const auto ctx = context_to_read();
+    who = ctx->world().describe(ctx->world().rank());
+    if (!is_forked()) ctx->save_timeline();
   }
   std::fprintf(stderr, "[ddl] %s ends the job: %s\n", who.c_str(),
                reason == nullptr ? "no reason given" : reason);

@@ -11,6 +11,7 @@
 
 #include "api/launchers.h"
 #include "base/timeout.h"
+#include "comm/timeline_of_job.h"
 #include "reduce/kernels.h"
 #include "topology/oversubscription_warning.h"
 #include "transport/monitored_barrier.h"
@@ -159,19 +160,30 @@ Context::Context(const std::string& options) {
   int size = 0;
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   check_launchers(size);
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+  const bool has_timeline = !settings_.timeline_file.empty();
   try {
     check_mode(settings_, size);
+    if (has_timeline && rank == 0) {
+      timeline_file_ = std::make_unique<TraceFile>(settings_.timeline_file);
+      timeline_file_->remove_parts();
+    }
   } catch (const Error& e) {
     error = e;
   }
   agree_on_start(size, settings_, error);
+  if (has_timeline) timeline_ = std::make_unique<Timeline>(settings_.timeline_file, rank);
   const MPI_Comm comm = duplicate(MPI_COMM_WORLD);
-  world_ = std::make_unique<Comm>(comm, Topology::discover(comm, settings_), iota(size), settings_);
+  world_ = std::make_unique<Comm>(comm, Topology::discover(comm, settings_), iota(size), settings_,
+                                  timeline_.get());
+  if (timeline_) begin_timeline(*world_, timeline_.get());
   warn_of_oversubscription(world_->transport(), world_->topology());
   if (settings_.debug_level >= 1 && world_->rank() == 0) print_topology();
 }
 
 Context::~Context() {
+  save_timeline();
   groups_.clear();
   world_.reset();
   end_mpi();
@@ -215,7 +227,7 @@ Comm* Context::create(MPI_Comm comm) {
   for (const int rank : world_ranks) hash = hash * 31 + static_cast<std::size_t>(rank);
   world_->meet(world_ranks, tags::kMpiGroups.at(static_cast<int>(hash % tags::kMpiGroups.count)));
   auto group = std::make_unique<Comm>(duplicate(comm), world_->topology().subset(world_ranks),
-                                      world_ranks, settings_);
+                                      world_ranks, settings_, timeline_.get());
   const std::lock_guard<std::mutex> lock(mutex_);
   Comm* handle = group.get();
   groups_.emplace(handle, std::move(group));
@@ -256,6 +268,13 @@ void Context::synchronize_end() {
   Call call;
   call.collective = Collective::kFinalize;
   world_->run(call, [&] { world_->agreement().begin(call); });
+  if (timeline_) end_timeline(*world_, timeline_.get(), timeline_file_.get());
+  has_timeline_ended_ = true;
+}
+
+void Context::save_timeline() {
+  if (timeline_ && !has_timeline_ended_) timeline_->save_part();
+  timeline_file_.reset();
 }
 
 void Context::print_topology() const {

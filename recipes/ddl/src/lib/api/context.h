@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "timeline/timeline.h"
+#include "timeline/trace_file.h"
 
 namespace ddl {
 
@@ -31,12 +33,17 @@ class Context {
   // Waits for the queued operations, and checks that all ranks end together. The destructor then
   // ends MPI if this library began it.
   void synchronize_end();
+  // The process ends without it: this rank's part of the timeline goes into a file of its own.
+  void save_timeline();
 
  private:
   void print_topology() const;
 
   Settings settings_;
   std::mutex mutex_;
+  std::unique_ptr<TraceFile> timeline_file_;  // rank 0's
+  std::unique_ptr<Timeline> timeline_;        // null: none is asked for
+  bool has_timeline_ended_ = false;
   std::unique_ptr<Comm> world_;
   std::map<Comm*, std::unique_ptr<Comm>> groups_;
 };

@@ -19,7 +19,7 @@ constexpr char kValidOptions[] =
     "-schedule auto|direct|halving|radix:R|ring|tree, -timeout SECONDS, -fusion_bytes N, "
     "-fusion_wait MS, "
     "-deterministic 0|1, -dbg_level 0|1|2, "
-    "-dump_iter N, -dev_sync 0|1|2, -rebind_iter N";
+    "-dump_iter N, -timeline FILE, -dev_sync 0|1|2, -rebind_iter N";
 
 long parse_integer(const std::string& name, const std::string& text, long low, long high) {
   char* end = nullptr;
@@ -132,6 +132,7 @@ const std::map<std::string, Setter>& options_by_name() {
        [](Text name, Text value, Settings* s) { s->debug_level = parse_int(name, value, 2); }},
       {"-dump_iter",
        [](Text name, Text value, Settings* s) { s->dump_every = parse_int(name, value, kMany); }},
+      {"-timeline", [](Text, Text value, Settings* s) { s->timeline_file = value; }},
       {"-dev_sync",
        [](Text name, Text value, Settings* s) { s->device_sync = parse_int(name, value, 2); }},
       {"-rebind_iter",
@@ -170,6 +171,7 @@ Settings parse_settings(const std::string& options) {
   if (const char* text = std::getenv("DDL_FUSION_WAIT")) {
     settings.fusion_wait_ms = parse_milliseconds("DDL_FUSION_WAIT", text);
   }
+  if (const char* text = std::getenv("DDL_TIMELINE")) settings.timeline_file = text;
   if (const char* text = std::getenv("DDL_SHM_CHUNK")) {
     settings.chunk_bytes =
         static_cast<std::size_t>(parse_integer("DDL_SHM_CHUNK", text, 64, 1L << 30));

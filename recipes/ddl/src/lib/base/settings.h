@@ -36,6 +36,8 @@ struct Settings {
   int rebind_every =
       0;  // -rebind_iter N: how often to choose schedules anew; the choice depends on size only
 
+  std::string timeline_file;  // -timeline FILE, else DDL_TIMELINE; "" = none
+
   // -deterministic 1: sums of several hosts are those of one host, bit by bit; all ranks alike.
   bool is_deterministic = false;
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 #include "comm/collective_table.h"
 #include "comm/host_setup.h"
@@ -22,9 +23,10 @@ std::vector<Peer> make_peers(const Topology& topology, const std::vector<int>& w
 }  // namespace
 
 Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks,
-           const Settings& settings)
+           const Settings& settings, Timeline* timeline)
     : topology_(std::move(topology)),
       settings_(settings),
+      timeline_(timeline),
       transport_(comm, make_peers(topology_, world_ranks)),
       mailbox_(transport_),
       host_(make_host_group(transport_, topology_, settings_)),
@@ -36,7 +38,9 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
           {settings.fusion_bytes,
            std::chrono::duration<double, std::milli>(settings.fusion_wait_ms)},
           [this](const std::vector<Arguments>& queued) { return reducer_->run(queued); },
-          [this](const Error& error) { agreement_.give_up(error); }) {}
+          [this](const Error& error) { agreement_.give_up(error); }) {
+  if (timeline_ != nullptr) join_timeline(world_ranks);
+}
 
 Comm::~Comm() {
   // The process ends without ddl_finalize: neither our own thread nor the others shall wait long.
@@ -88,7 +92,7 @@ std::unique_ptr<Comm> Comm::subset(const std::vector<int>& ranks, int tag) {
   check_mpi(code, "MPI_Comm_create_group");
   std::vector<int> world_ranks;
   for (const int rank : ranks) world_ranks.push_back(transport_.peers()[rank].world_rank);
-  return std::make_unique<Comm>(comm, topology_.subset(ranks), world_ranks, settings_);
+  return std::make_unique<Comm>(comm, topology_.subset(ranks), world_ranks, settings_, timeline_);
 }
 
 Device& Comm::device() {
@@ -117,20 +121,77 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
   const auto every = static_cast<std::uint64_t>(settings_.dump_every);
   const bool is_traced =
       settings_.debug_level >= 2 || (every > 0 && (agreement_.num_calls() + 1) % every == 0);
-  const Clock::time_point start = is_traced ? Clock::now() : Clock::time_point();
-  or_give_up([&] {
-    collective();
-    end_copies();
-  });
+  const bool is_timed = is_traced || timeline_ != nullptr;
+  const Clock::time_point start = is_timed ? Clock::now() : Clock::time_point();
+  try {
+    or_give_up([&] {
+      collective();
+      end_copies();
+    });
+  } catch (...) {
+    if (timeline_ != nullptr) {
+      record(call, start, Clock::now(), true);
+      // The process may not come to its end in peace.
+      if (!agreement_.is_usable()) timeline_->save_part();
+    }
+    throw;
+  }
   if (call.collective != Collective::kIallreduce) {
     num_collectives_.fetch_add(1, std::memory_order_relaxed);
   }
+  if (!is_timed) return;
+  const Clock::time_point end = Clock::now();
+  if (timeline_ != nullptr) record(call, start, end, false);
   if (is_traced) {
-    const std::chrono::duration<double, std::micro> elapsed = Clock::now() - start;
+    const std::chrono::duration<double, std::micro> elapsed = end - start;
     std::fprintf(stderr, "[ddl] %s: call %llu: %s took %.1f us\n", describe(rank()).c_str(),
                  static_cast<unsigned long long>(agreement_.num_calls()),
                  ddl::describe(agreement_.announced(call)).c_str(), elapsed.count());
   }
+}
+
+// The first rank knows a number that no other group has.
+void Comm::join_timeline(const std::vector<int>& world_ranks) {
+  long id = rank() == 0 ? timeline_->new_group_id() : std::numeric_limits<long>::max();
+  Batch batch(transport_);
+  batch.all_min(&id, 1);
+  batch.wait();
+  timeline_group_ = timeline_->add_group({id, world_ranks});
+  transport_.timeline = timeline_;
+  transport_.on_end = [this, tell = transport_.on_end](const Error& error) {
+    tell(error);
+    timeline_->save_part();
+  };
+}
+
+void Comm::record(const Call& call, Clock::time_point begin, Clock::time_point end,
+                  bool has_failed) {
+  const Row& row = row_of(call.collective);
+  const bool is_reduction = row.unit == Unit::kElements;
+  const Call announced = agreement_.announced(call);
+  CollectiveEvent event{};
+  event.begin = nanoseconds(begin);
+  event.end = nanoseconds(end);
+  event.number = agreement_.num_calls();
+  event.bytes = bytes_of(call, size());
+  event.name = row.name;
+  event.type = is_reduction ? static_cast<std::int32_t>(call.type) : -1;
+  event.op = is_reduction ? static_cast<std::int32_t>(call.op) : -1;
+  event.root = row.has_root ? call.root : -1;
+  event.group = timeline_group_;
+  event.is_fused = call.collective != Collective::kIallreduce && announced.fusion != 0;
+  event.is_on_device = call.is_on_device != 0;
+  event.has_failed = has_failed;
+  if (num_hosts() == 1) {
+    event.schedule = CollectiveEvent::kWithinHost;
+  } else if (is_deterministic() && is_reduction) {
+    event.schedule = CollectiveEvent::kOrdered;
+  } else if (row.plan != nullptr && event.bytes > 0) {
+    event.schedule = plans_.schedule(event.bytes);
+  } else {
+    event.schedule = CollectiveEvent::kNone;
+  }
+  timeline_->add(event);
 }
 
 }  // namespace ddl

@@ -19,6 +19,7 @@
 #include "comm/agreement.h"
 #include "comm/device_interface.h"
 #include "comm/plan_book.h"
+#include "timeline/timeline.h"
 #include "topology/topology.h"
 #include "transport/host_group.h"
 #include "transport/mailbox.h"
@@ -28,9 +29,10 @@ namespace ddl {
 
 class Comm {
  public:
-  // Collective over `comm`, which it takes over. Rank i of it is `world_ranks[i]` of the job.
+  // Collective over `comm`, which it takes over. Rank i of it is `world_ranks[i]` of the job. The
+  // timeline records its calls; null: none does.
   Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks,
-       const Settings& settings);
+       const Settings& settings, Timeline* timeline);
   // Gives up operations that are still queued: drain the queue first.
   ~Comm();
   Comm(const Comm&) = delete;
@@ -95,8 +97,13 @@ class Comm {
   void run(const Call& call, const std::function<void()>& collective);
 
  private:
+  void join_timeline(const std::vector<int>& world_ranks);
+  void record(const Call& call, Clock::time_point begin, Clock::time_point end, bool has_failed);
+
   Topology topology_;
   Settings settings_;
+  Timeline* timeline_;
+  std::uint32_t timeline_group_ = 0;
   std::vector<std::byte> workspace_;
   MpiTransport transport_;
   Mailbox mailbox_;

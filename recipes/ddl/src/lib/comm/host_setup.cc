@@ -1,7 +1,9 @@
 #include "comm/host_setup.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,11 @@ std::size_t choose_chunk(const Topology& topology, const Settings& settings) {
   return (std::max(wanted, least) + 63) / 64 * 64;
 }
 
+// Less than the greatest number, whose negative there is, too.
+long hash_of(const std::string& text) {
+  return static_cast<long>(std::hash<std::string>()(text) >> 2);
+}
+
 // Ranks that cut, fuse or sum differently would not meet.
 void check_same_on_all_ranks(MpiTransport& transport, std::size_t chunk, const Settings& settings) {
   struct Setting {
@@ -34,6 +41,7 @@ void check_same_on_all_ranks(MpiTransport& transport, std::size_t chunk, const S
       {"-fusion_bytes (or DDL_FUSION_BYTES)", static_cast<long>(settings.fusion_bytes), true},
       {"-deterministic", settings.is_deterministic ? 1 : 0, false},
       {"-schedule", settings.schedule, false},
+      {"-timeline (or DDL_TIMELINE)", hash_of(settings.timeline_file), false},
   };
   std::vector<long> bounds;  // of each, the least and the negated greatest
   for (const Setting& setting : same) {

@@ -34,6 +34,7 @@ class PlanBook {
 
   // The plan of this host for a slice, in a call that moves `call_bytes` in all.
   std::shared_ptr<const Plan> plan(const PlanKey& key, std::size_t call_bytes);
+  int schedule(std::size_t call_bytes) { return choice_for(call_bytes).schedule; }
   // The number of chunks of such a call that are under way at a time.
   std::size_t window(std::size_t call_bytes) { return choice_for(call_bytes).window; }
   // The sizes to which messages between hosts are cut.

@@ -95,7 +95,7 @@ void Batch::send(const void* buffer, std::size_t nbytes, int peer, int tag, std:
                                [peer](const Waiting& other) { return other.message.peer == peer; });
   do {
     const int piece = static_cast<int>(std::min(nbytes, kMaxPiece));
-    const Waiting send{bytes, tag, {peer, piece, false, id}};
+    const Waiting send{bytes, tag, {peer, piece, false, id, begin_of(piece)}};
     // Once one piece waits, the next ones are not tried: MPI would let them pass it.
     must_wait = must_wait || !post(send);
     if (must_wait) waiting_.push_back(send);
@@ -151,7 +151,7 @@ void Batch::recv(void* buffer, std::size_t nbytes, int peer, int tag, std::uint6
   const InsideMpi inside(this);
   do {
     const int piece = static_cast<int>(std::min(nbytes, kMaxPiece));
-    MPI_Request* request = add({peer, piece, true, id});
+    MPI_Request* request = add({peer, piece, true, id, begin_of(piece)});
     // All pieces have one tag: MPI matches them in the order in which they are posted here.
     const int source = peer == kAnyRank ? MPI_ANY_SOURCE : peer;
     check_mpi(MPI_Irecv(bytes, piece, MPI_BYTE, source, tag, transport_.comm(), request),
@@ -175,7 +175,7 @@ std::optional<int> Batch::try_recv(int peer, int tag, std::vector<std::byte>* by
     if (is_there == 0) return std::nullopt;
     MPI_Get_count(&status, MPI_BYTE, &nbytes);
     bytes->resize(nbytes);
-    MPI_Request* request = add({status.MPI_SOURCE, nbytes, true, 0});
+    MPI_Request* request = add({status.MPI_SOURCE, nbytes, true, 0, begin_of(nbytes)});
     check_mpi(MPI_Imrecv(bytes->data(), nbytes, MPI_BYTE, &message, request), "MPI_Imrecv");
   }
   // The turn is over by now: wait() takes it for each look, and its mutex is not recursive.
@@ -185,14 +185,14 @@ std::optional<int> Batch::try_recv(int peer, int tag, std::vector<std::byte>* by
 
 void Batch::all_min(long* values, int n) {
   const InsideMpi inside(this);
-  MPI_Request* request = add({-1, 0, false, 0});
+  MPI_Request* request = add({-1, 0, false, 0, {}});
   check_mpi(MPI_Iallreduce(MPI_IN_PLACE, values, n, MPI_LONG, MPI_MIN, transport_.comm(), request),
             "MPI_Iallreduce");
 }
 
 void Batch::all_gather(const void* own, std::size_t nbytes, void* all) {
   const InsideMpi inside(this);
-  MPI_Request* request = add({-1, 0, false, 0});
+  MPI_Request* request = add({-1, 0, false, 0, {}});
   const int count = static_cast<int>(nbytes);
   check_mpi(MPI_Iallgather(own, count, MPI_BYTE, all, count, MPI_BYTE, transport_.comm(), request),
             "MPI_Iallgather");
@@ -223,6 +223,13 @@ void Batch::check(const Message& message, const MPI_Status& status, int code) co
     fail(DDL_ERROR_MISMATCH, who(), " sent ", received, " bytes, but ", message.nbytes,
          " were expected");
   }
+}
+
+void Batch::record(const Message& message) const {
+  const int peer = transport_.peers()[message.peer].world_rank;
+  transport_.timeline->add(MessageEvent{nanoseconds(message.begin), nanoseconds(Clock::now()),
+                                        static_cast<std::uint64_t>(message.nbytes), peer,
+                                        message.is_recv});
 }
 
 bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
@@ -257,6 +264,7 @@ bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
       message.peer = sender_ = statuses_[i].MPI_SOURCE;
     }
     check(message, statuses_[i], statuses_[i].MPI_ERROR);
+    if (is_recorded(message.nbytes)) record(message);
     ids.push_back(message.id);
   }
   // Removes from the back, so that messages which move forward have been looked at.

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/peer.h"
 #include "base/wait.h"
+#include "timeline/timeline.h"
 #include "transport/mpi_error.h"
 #include "transport/tags.h"
 
@@ -40,6 +41,9 @@ class MpiTransport {
   WaitWatcher on_wait = [](const std::vector<int>& whom, double) { return whom; };
   // Called when MPI ends the process because of an error.
   std::function<void(const Error&)> on_end = [](const Error&) {};
+
+  // Records the messages; null: none does.
+  Timeline* timeline = nullptr;
 
  private:
   MPI_Comm comm_;
@@ -97,6 +101,7 @@ class Batch {
     int nbytes;
     bool is_recv;
     std::uint64_t id;
+    Clock::time_point begin;  // where it is recorded
   };
   // A send that MPI has not taken yet.
   struct Waiting {
@@ -109,6 +114,13 @@ class Batch {
   bool post(const Waiting& send);
   bool post_waiting();
   void check(const Message& message, const MPI_Status& status, int code) const;
+  bool is_recorded(std::size_t nbytes) const {
+    return transport_.timeline != nullptr && nbytes >= Timeline::kLeastMessage;
+  }
+  Clock::time_point begin_of(std::size_t nbytes) const {
+    return is_recorded(nbytes) ? Clock::now() : Clock::time_point();
+  }
+  void record(const Message& message) const;
 
   MpiTransport& transport_;
   std::vector<MPI_Request> requests_;

@@ -24,8 +24,8 @@ def init(options: str | None = None) -> None:
     Args:
         options: as in DDL_OPTIONS, whose value is the default: `-mode X:AxBxC`, `-topology FILE`,
             `-schedule WORD`, `-deterministic 0|1`, `-timeout SECONDS`, `-fusion_bytes N`,
-            `-fusion_wait MS`, `-dbg_level 0|1|2`, `-dump_iter N`, `-dev_sync 0|1|2`. DDL's letter
-            X and `-rebind_iter N` are taken, and change nothing.
+            `-fusion_wait MS`, `-dbg_level 0|1|2`, `-dump_iter N`, `-timeline FILE`,
+            `-dev_sync 0|1|2`. DDL's letter X and `-rebind_iter N` are taken, and change nothing.
 
     Raises:
         DDLError: a bad option (then also a ValueError), or MPI or shared memory failed.
