@@ -137,3 +137,9 @@ def test_only_reserved_hosts_are_started_by_the_batch_system(
     assert starter(oar, ["n1", "n2"]) == Starter("ssh", "oarsh")
     assert starter(oar, ["n3"]) == SSH
     assert starter({}, ["n1"]) == SSH
+
+
+def test_the_timeline_goes_to_the_ranks_as_an_absolute_path(ddlrun: Run, tmp_path: Path) -> None:
+    words = ("-np", "2", "-timeline", "a b.json", sys.executable, "-c", SHOW, "DDL_TIMELINE")
+    values = [rank[0]["DDL_TIMELINE"] for rank in show(ddlrun(*words))]
+    assert values == [str(tmp_path / "a b.json")] * 2

@@ -92,11 +92,8 @@ def make_job(
         **_ddl_options(options, environ, len(names), placement),
         **_tf_variables(options, [names[index] for index in placement]),
         **({"UCX_TLS": "tcp,sm,self", "FI_PROVIDER": "tcp"} if options.tcp or mpi.tcp else {}),
-        "DDLRUN_BIND": "0" if options.no_bind else "1",
-        "DDLRUN_BIND_GPUS": "1" if options.bind_gpus else "0",
+        **_variables_of(options),
         "DDLRUN_EXPORTED": " ".join(exports),
-        "DDLRUN_GRACE": f"{options.grace:g}",
-        **({"DDLRUN_KEEP_GOING": "1"} if options.keep_going else {}),
         **({"DDLRUN_SLOTS": ";".join(slots)} if any(slots) else {}),
         "DDLRUN_NODES": encode_nodes(tuple(placement)),
         **({"DDLRUN_HOSTS": ",".join(names)} if "SLURM_JOB_ID" in environ else {}),
@@ -112,6 +109,17 @@ def make_job(
         min_ranks=_min_ranks(options, len(placement)),
         chief=options.parameter_servers,
     )
+
+
+def _variables_of(options: Options) -> dict[str, str]:
+    """The variables that need no other knowledge."""
+    return {
+        "DDLRUN_BIND": "0" if options.no_bind else "1",
+        "DDLRUN_BIND_GPUS": "1" if options.bind_gpus else "0",
+        "DDLRUN_GRACE": f"{options.grace:g}",
+        **({"DDLRUN_KEEP_GOING": "1"} if options.keep_going else {}),
+        **({"DDL_TIMELINE": str(options.timeline.absolute())} if options.timeline else {}),
+    }
 
 
 def _min_ranks(options: Options, size: int) -> int | None:

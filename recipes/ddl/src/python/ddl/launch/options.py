@@ -49,6 +49,8 @@ How:
   -stage[=IMAGE]      run from a copy of the environment on each host's own disk, which is
                       brought there first; IMAGE is of `ddlce env image`
   -stage_keep DAYS    remove copies there that no job has used for that long; default: {KEEP_DAYS:g}
+  -timeline FILE      write all ranks' collectives into FILE, which perfetto shows
+                      (DDL_TIMELINE); python -m ddl.timeline FILE says who waited for whom
   -timeout SECONDS    end the run after that time, with exit status {EXIT_TIMEOUT}
   -grace SECONDS      how long the ranks may save after SIGTERM, before SIGKILL; default: {GRACE:g}
   -keep_going         go on when ranks are lost, for programs that survive it (docs: torchft)
@@ -145,6 +147,7 @@ VALUES: dict[str, tuple[str, Convert]] = {
     "x": ("exports", _text),
     "instead_of": ("exports", _instead_of),
     "ps": ("parameter_servers", _count),
+    "timeline": ("timeline", _path),
     "timeout": ("timeout", _seconds),
     "grace": ("grace", _seconds),
     "min": ("min_ranks", _count),
@@ -194,6 +197,7 @@ class Options:
     mpi_arguments: list[str] = field(default_factory=list)
     exports: list[str] = field(default_factory=list)
     parameter_servers: int | None = None
+    timeline: Path | None = None
     timeout: float | None = None
     grace: float = GRACE
     keep_going: bool = False

@@ -1,0 +1,1 @@
+"""The timeline of a job (DDL_TIMELINE): who was slow, and who waited for whom."""

@@ -1,0 +1,7 @@
+"""`python -m ddl.timeline`."""
+
+import sys
+
+from ddl.timeline.cli import main
+
+sys.exit(main())
