@@ -135,7 +135,10 @@ def test_parts_of_a_failed_job_are_read_together_and_joined(launch: Launch, tmp_
     launch("survive", str(program), "lose", n=3, timeout=20, env=env)
     found = facts(file)
     assert found["ranks"] == 2
+    assert found["lost_ranks"] == [2]
+    assert found["calls"] == 3
     assert {failed["rank"] for failed in found["failed"]} == {0, 1}
+    assert "1 rank(s) left no events: 2" in summary(file).stdout.splitlines()
     done = summary("--join", file)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{file} has the parts of 2 rank(s)\n"

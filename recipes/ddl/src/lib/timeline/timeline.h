@@ -33,7 +33,6 @@ class Timeline {
   // The trace begins at `zero`, of rank 0's clock.
   void set_clock(const ClockSample& first, std::int64_t zero);
   void set_last_clock(const ClockSample& last) { last_ = last; }
-  std::int64_t zero() const { return zero_; }
 
   void add(const CollectiveEvent& event);
   void add(const MessageEvent& event);

@@ -120,7 +120,7 @@ class Batch {
   Clock::time_point begin_of(std::size_t nbytes) const {
     return is_recorded(nbytes) ? Clock::now() : Clock::time_point();
   }
-  void record(const Message& message) const;
+  void record(const Message& message, Clock::time_point end) const;
 
   MpiTransport& transport_;
   std::vector<MPI_Request> requests_;

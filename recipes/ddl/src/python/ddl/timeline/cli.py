@@ -31,10 +31,12 @@ def facts_of(trace: Trace) -> dict[str, Any]:
     host_of = {number: rank.host for number, rank in trace.ranks.items()}
     waits, links = find_waits(trace), find_links(trace)
     waited = [time for _, time in waits.between.items()]
+    all_ranks = [ranks for rank in trace.ranks.values() for ranks in rank.groups.values()]
     begins = [call.begin for call in trace.calls]
     ends = [call.end for call in trace.calls]
     return {
         "ranks": len(trace.ranks),
+        "lost_ranks": sorted(set().union(*all_ranks) - trace.ranks.keys()),
         "hosts": len(set(host_of.values())),
         "seconds": (max(ends) - min(begins)) / 1e6 if begins else 0.0,
         "calls": waits.complete,
@@ -74,6 +76,9 @@ def report(facts: dict[str, Any]) -> list[str]:
     ]
     if facts["dropped_events"]:
         lines.append(f"{facts['dropped_events']} older events are missing: the latest are kept")
+    if facts["lost_ranks"]:
+        lost = ", ".join(map(str, facts["lost_ranks"][:_MOST_LINES]))
+        lines.append(f"{len(facts['lost_ranks'])} rank(s) left no events: {lost}")
     share = facts["waiting_s"] / facts["in_calls_s"] if facts["in_calls_s"] else 0.0
     lines.append(
         f"all ranks together: {facts['in_calls_s']:.3f} s in collectives, {share:.0%} of it "

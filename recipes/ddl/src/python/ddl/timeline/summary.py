@@ -40,9 +40,14 @@ class Waits:
 def find_waits(trace: Trace) -> Waits:
     """A rank that has come to a call waits for the last one that comes, or until the call is over.
 
-    Times of two hosts that differ by less than the error of their clocks are taken as the same.
+    Ranks that have left no events do not count. Times of two hosts that differ by less than the
+    error of their clocks are taken as the same.
     """
-    members = {name: ranks for rank in trace.ranks.values() for name, ranks in rank.groups.items()}
+    members = {
+        name: trace.ranks.keys() & ranks
+        for rank in trace.ranks.values()
+        for name, ranks in rank.groups.items()
+    }
     calls: dict[tuple[str, int], list[Call]] = defaultdict(list)
     for call in trace.calls:
         calls[call.group, call.number].append(call)
