@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import bench_fusion, bench_keras, bench_types
+from bench import bench_fusion, bench_keras, bench_timeline, bench_types
 from bench.environment import environment_with
 from support.run import run
 
@@ -17,6 +17,7 @@ from support.run import run
     [
         (bench_fusion.__file__, "mpiexec"),
         (bench_keras.__file__, "ddlrun"),
+        (bench_timeline.__file__, "mpiexec"),
         (bench_types.__file__, "mpiexec"),
     ],
 )
