@@ -141,35 +141,115 @@ def test_a_stopped_rank_is_lost_when_all_others_have_ended(ddlrun: Run, marked: 
     assert marked.all_gone()
 
 
-def tell_of_the_second(start: Start, marked: Marked, victim: str) -> tuple[int, str, str]:
-    """Kill what holds the second of two ranks: the job's status, output and words of ddlrun."""
-    code = "say(os.getpid()); time.sleep(8); say('done')"
-    process = start("-keep_going", "-H", "localhost:1,127.0.0.1:1", *ranks(marked, code))
+SAYS = "say(os.getpid()); "
+LATE = "time.sleep(8); say('done')"
+LOST = "ddlrun: lost rank {} on {}, which has gone with its host after "
+
+
+def pids(process: subprocess.Popen[str], count: int) -> dict[str, int]:
+    """The process of each rank, by its mark; each says it first."""
     assert process.stdout
-    pids = dict(process.stdout.readline().strip().split("] ") for _ in range(2))
-    wrapper = parent(int(pids["[1@127.0.0.1"]))
-    os.kill(wrapper if victim == "rank.py" else parent(wrapper), signal.SIGKILL)
-    output, errors = process.communicate(timeout=60)
-    assert marked.all_gone()
-    return process.returncode, output, errors
-
-
-def test_a_rank_that_goes_without_a_word(start: Start, marked: Marked) -> None:
-    status, output, errors = tell_of_the_second(start, marked, "rank.py")
-    assert (status, output) == (0, "[0@localhost] done\n")
-    assert "ddlrun: lost rank 1 on 127.0.0.1, which has gone without a word after " in errors
-
-
-def test_a_lost_host_ends_the_job(start: Start, marked: Marked) -> None:
-    """Hydra ends all when the proxy of one host is gone."""
-    status, _, errors = tell_of_the_second(start, marked, "proxy")
-    assert status != 0
-    assert "ddlrun: lost rank 0 on localhost, which has gone without a word after " in errors
-    assert "; no rank is left: ending the job.\n" in errors
+    lines = [process.stdout.readline().strip().partition("] ") for _ in range(count)]
+    return {mark.strip("["): int(pid) for mark, _, pid in lines}
 
 
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def lose_host(rank: int) -> None:
+    """Kill the proxy of a host, and so all of its ranks; `rank` is one's process."""
+    os.kill(parent(parent(rank)), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("second", ["localhost", "127.0.0.1"])
+def test_a_rank_that_goes_without_a_word(start: Start, marked: Marked, second: str) -> None:
+    """Somebody kills its wrapper, which tells of its end; beside another rank, or alone there."""
+    process = start("-keep_going", "-H", f"localhost,{second}", *ranks(marked, SAYS + LATE))
+    os.kill(parent(pids(process, 2)[f"1@{second}"]), signal.SIGKILL)
+    output, errors = process.communicate(timeout=60)
+    assert marked.all_gone()
+    assert (process.returncode, output) == (0, "[0@localhost] done\n")
+    assert f"ddlrun: lost rank 1 on {second}, which has gone without a word after " in errors
+
+
+def test_the_others_go_on_without_a_lost_host(start: Start, marked: Marked) -> None:
+    words = ["-keep_going", "-H", "localhost:1,127.0.0.1:2,127.0.0.2:1"]
+    process = start(*words, *ranks(marked, SAYS + LATE))
+    lose_host(pids(process, 4)["1@127.0.0.1"])
+    assert process.stderr
+    first, second = process.stderr.readline(), process.stderr.readline()  # before the others' end
+    assert process.poll() is None
+    assert first.startswith(LOST.format(1, "127.0.0.1"))
+    assert first.endswith(" s; 3 ranks are left: the job goes on.\n")
+    assert second.startswith(LOST.format(2, "127.0.0.1"))
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    assert sorted(output.splitlines()) == ["[0@localhost] done", "[3@127.0.0.2] done"]
+    assert marked.all_gone()
+
+
+def test_the_host_of_rank_0_is_lost_while_input_is_under_way(start: Start, marked: Marked) -> None:
+    reads = SAYS + "[line for line in sys.stdin]"
+    process = start(
+        *("-keep_going", "-H", "127.0.0.1:1,localhost:1"),
+        *ranks(marked, reads, SAYS + LATE),
+        stdin=subprocess.PIPE,
+    )
+    found = pids(process, 2)
+    assert process.stdin
+    with contextlib.suppress(BrokenPipeError):
+        for number in range(4000):
+            if number == 2000:
+                lose_host(found["0@127.0.0.1"])
+            process.stdin.write(50 * "x" + "\n")
+            process.stdin.flush()
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    process.stdin = None
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, "[1@localhost] done\n"), errors
+    assert errors.startswith(LOST.format(0, "127.0.0.1"))
+    assert marked.all_gone()
+
+
+def test_hosts_are_lost_in_the_middle_of_a_word(start: Start, marked: Marked) -> None:
+    """All that a host was telling mpiexec is cut off somewhere."""
+    much = SAYS + "time.sleep(1)\nwhile True: say('x' * 100_000)"
+    words = ["-keep_going", "-H", "localhost:1,127.0.0.1:1,127.0.0.2:1,127.0.0.3:1"]
+    process = start(*words, *ranks(marked, SAYS + LATE, much))
+    found = pids(process, 4)
+    time.sleep(1)
+    for number in (1, 2, 3):
+        lose_host(found[f"{number}@127.0.0.{number}"])
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "[0@localhost] done\n" in output
+    for number in (1, 2, 3):
+        assert LOST.format(number, f"127.0.0.{number}") in errors
+    assert marked.all_gone()
+
+
+def test_too_few_are_left_without_a_host(start: Start, marked: Marked) -> None:
+    words = ["-keep_going", "-min", "2", "-H", "localhost:1,127.0.0.1:2"]
+    process = start(*words, *ranks(marked, SAYS + SLEEP))
+    lose_host(pids(process, 3)["2@127.0.0.1"])
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "; 1 rank is left, and -min says 2: ending the job.\n" in errors
+    assert marked.all_gone()
+
+
+def test_a_host_with_ranks_of_mpi_is_lost(start: Start, marked: Marked) -> None:
+    """Those of it are in the middle of MPI, and nobody tells the others."""
+    code = "import os, time\nprint(os.getpid(), flush=True)\n"
+    code += "time.sleep(5); print('done', flush=True); os._exit(0)"
+    hosts = ["-H", "localhost:1,127.0.0.1:1"]
+    process = start("-keep_going", *hosts, *mpi(marked, code))
+    lose_host(pids(process, 2)["1@127.0.0.1"])
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, "[0@localhost] done\n"), errors
+    assert marked.all_gone()
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,18 @@ def test_killing_ddlrun_ends_the_ranks_on_other_hosts(path_with_ssh: str, marked
     assert marked.all_gone()
 
 
+def test_a_lost_host_is_not_the_others_end(far: Callable[..., Result], marked: Marked) -> None:
+    """Its ssh ends badly, and nobody minds."""
+    kill = "above = open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1]\n"
+    kill += "time.sleep(1); os.kill(int(above), signal.SIGKILL); time.sleep(600)"
+    command = [sys.executable, "-c", RANKS, marked.mark, "time.sleep(4); say('done')", kill]
+    result = far("-keep_going", "-H", "node01,node02", *command)
+    assert (result.returncode, result.stdout) == (0, "[0@node01] done\n"), result.stderr
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("ddlrun: lost rank 1 on node02, which has gone with its host after ")
+    assert marked.all_gone()
+
+
 def test_hosts_that_are_not_checked(far: Callable[..., Result]) -> None:
     """mpiexec's own ssh is the first."""
     result = far("-s", "-np", "2", "-H", "node01,closed", "true")

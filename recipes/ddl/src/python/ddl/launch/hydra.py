@@ -22,6 +22,8 @@ from ddl.launch.step import step_environment
 
 WRAPPER = Path(__file__).with_name("rank.py")
 ASKING = 20.0  # seconds for Slurm to tell of the job's resources
+# With -disable-auto-cleanup, of a proxy that has ended, or whose host has: "[mpiexec@h0] ...".
+_LEFT = re.compile(r"\[mpiexec@\S+\] going on without (\S+)")
 # srun of a proxy that has failed: "srun: error: h[2-3]: tasks 1-2: Exited with exit code 2".
 _GONE = re.compile(r"srun: error: (\S+): tasks? [\d,\[\]-]+: ")
 
@@ -83,7 +85,8 @@ class HydraLauncher:
             return dict(job.environment)
         way = starter(job.environment, job.hosts).name
         gres = gres_per_host(job.environment, ASKING) if way == "slurm" else {}
-        return step_environment(way, job.environment, gres)
+        goes_on = job.min_ranks is not None
+        return step_environment(way, job.environment, gres, may_lose_hosts=goes_on)
 
     def direct_command(self, job: Job) -> list[str]:
         """The command line for a program of ours that needs no wrapper, nor any Python."""
@@ -119,6 +122,11 @@ class HydraLauncher:
     def gone_hosts(self, line: str) -> list[str]:
         """Those where srun has lost Hydra's proxy. Hydra would wait for its word forever."""
         return gone_hosts(line)
+
+    def left_host(self, line: str) -> str | None:
+        """The host without which mpiexec goes on, if that is such a line."""
+        match = _LEFT.fullmatch(line)
+        return match[1] if match else None
 
 
 def gone_hosts(line: str) -> list[str]:

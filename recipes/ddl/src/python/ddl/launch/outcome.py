@@ -160,7 +160,7 @@ class Outcome:
 
 def _code(failed: Rank, status: int) -> int:
     """The exit status for a rank that has failed; `status` is mpiexec's."""
-    if failed.end in ("abort", "gone"):
+    if failed.end in ("abort", "host", "gone"):
         return status if 0 < status < 256 else 1
     is_exit = (failed.end or "").startswith("exit")
     return failed.code if is_exit else 128 + failed.code

@@ -15,7 +15,7 @@ class Rank:
     number: int
     host: str
     started: bool = False
-    end: str | None = None  # "exit 3", "signal 9", "stopped 19", "abort" or "gone"
+    end: str | None = None  # "exit 3", "signal 9", "stopped 19", "abort", "host", "gone"
     ended_at: float = 0.0  # by our clock (time.monotonic)
     was_told: bool = False  # it had been asked to end before it did
     stopped_by: int = 0  # the signal that stopped it, while it is stopped
@@ -34,8 +34,9 @@ class Rank:
 
     @property
     def is_over(self) -> bool:
-        """It has ended, and so has its output, unless it is stopped."""
-        return self.end is not None and (self.has_written or self.end.startswith("stopped"))
+        """It has ended, and so has its output, unless it is stopped or its host is lost."""
+        ended = self.end or ""
+        return bool(ended) and (self.has_written or ended.startswith(("stopped", "host")))
 
     @property
     def code(self) -> int:
@@ -49,6 +50,8 @@ class Rank:
             return "called MPI_Abort"
         if word == "gone":
             return "has gone without a word"
+        if word == "host":
+            return "has gone with its host"
         if word == "signal":
             return f"was killed by {signal_name(self.code)}"
         if word == "stopped":

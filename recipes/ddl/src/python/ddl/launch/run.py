@@ -151,6 +151,8 @@ class Run:
 
     def ended(self, rank: Rank, how: str, at: float, *, was_told: bool = False) -> None:
         """Takes note of a rank's end; a failure ends the run, and so does the chief's good end."""
+        if rank.number == 0:
+            self._input.close()  # its wrapper waits for that
         if rank.end:
             return
         rank.end, rank.ended_at, rank.was_told, rank.stopped_by = how, at, was_told, 0
@@ -194,8 +196,6 @@ class Run:
         else:
             if word == "exit":  # so soon after it went on that its wrapper saw but one of the two
                 self._goes_on(rank)
-            if rank.number == 0:
-                self._input.close()  # its wrapper waits for that
             self.ended(rank, f"{word} {number}", at, was_told=was_told)
 
     def _goes_on(self, rank: Rank) -> None:
@@ -212,6 +212,10 @@ class Run:
         gone = {host for line in lines for host in self._launcher.gone_hosts(os.fsdecode(line))}
         lost = [rank for rank in self.ranks if rank.host in gone and not rank.started]
         self._never(Stop.HOST, lost)
+        left = {self._launcher.left_host(os.fsdecode(line)) for line in lines}
+        for rank in self.ranks:
+            if rank.host in left:
+                self.ended(rank, "host", time.monotonic())
         self._starters.hear()
         if self._verbose:
             say_as_it_is(data)
@@ -322,7 +326,7 @@ class Run:
 
     def _pass_on_signals(self) -> None:
         """Passes signals on once all ranks are there; earlier, they would end the starters."""
-        if self._to_pass_on and all(rank.started for rank in self.ranks):
+        if self._to_pass_on and all(rank.started or rank.end for rank in self.ranks):
             while self._to_pass_on:
                 self._process.send_signal(PASSED_ON[signal.Signals(self._to_pass_on.pop(0))])
 

@@ -42,7 +42,7 @@ class Starters:
 
     def look(self, mpiexec: int, ranks: Sequence[Rank]) -> list[Rank]:
         """The ranks that cannot start any more; `mpiexec` is its process number."""
-        waiting = [rank for rank in ranks if not rank.started]
+        waiting = [rank for rank in ranks if not rank.started and not rank.end]
         if not waiting:
             self.look_at = None
             return []

@@ -31,18 +31,30 @@ _SLURM = {
     **{"SLURM_KILL_BAD_EXIT": "0"},
 }
 _LSF = {"LSB_DJOB_TASK_BIND": "N"}
+# ssh ends when its host has been gone for 30 s; by then mpiexec and its proxies give each other up.
+_EXTRA = "HYDRA_LAUNCHER_EXTRA_ARGS"
+_GIVE_UP = "-o ServerAliveInterval=10 -o ServerAliveCountMax=2"
 
 
 def step_environment(
-    starter: str, environ: Mapping[str, str], gres: Mapping[str, int]
+    starter: str,
+    environ: Mapping[str, str],
+    gres: Mapping[str, int],
+    *,
+    may_lose_hosts: bool = False,
 ) -> dict[str, str]:
     """The variables for mpiexec, where its proxies are started by this one of Hydra's ways.
 
     `gres` is how many of each generic resource the job has on each host. One must say: a step of a
     job with --gpus-per-task has but one for each task, and here a host's ranks are one task. Where
-    a step asks for one resource, it has no other.
+    a step asks for one resource, it has no other. With `may_lose_hosts`, the job goes on without a
+    host.
     """
     ours = {"slurm": _SLURM, "lsf": _LSF}.get(starter, {})
+    if starter == "slurm" and may_lose_hosts:
+        ours = {**ours, "SLURM_NO_KILL": "1"}
+    if starter == "ssh" and may_lose_hosts:
+        ours = {_EXTRA: f"{environ.get(_EXTRA, '')} {_GIVE_UP}".strip()}
     if starter == "slurm" and gres:
         asked = ",".join(f"{name}:{count}" for name, count in gres.items())
         ours = {**ours, "SLURM_GRES": asked}
