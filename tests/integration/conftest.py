@@ -26,6 +26,7 @@ from support.sourceserver import Server
 
 #: Files whose tests start ranks, or measure them: one worker has them, one after the other.
 RANKS = {
+    "test_companions",
     "test_external_mpi",
     "test_guide_built",
     "test_lab_ddl",

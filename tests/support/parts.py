@@ -27,6 +27,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "ddl": (
         *(
             "batch_*",
+            "companions",
             "container",
             "cuda_*",
             "torch_simulated",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -10,58 +9,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch.distributed as dist
+from companions import (
+    HOSTS,
+    Rank,
+    ask_all,
+    descendants,
+    is_alive,
+    shared_files,
+    wait_until,
+)
 from ddl_torch.companion import watch
 from hosts import Hosts, may_make_hosts
-
-PROGRAM = Path(__file__).with_name("companion_rank.py")
-#: Messages by TCP between ranks that take themselves for hosts; MPICH's UCX crashes with a peer.
-HOSTS = {"DDL_FAKE_HOSTS": "8", "MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}
-
-
-class Rank:
-    """A process of `companion_rank.py`."""
-
-    def __init__(
-        self,
-        address: str,
-        seconds: float,
-        environment: dict[str, str],
-        before: Sequence[str] = (),
-    ) -> None:
-        self.process = subprocess.Popen(
-            [*before, sys.executable, str(PROGRAM), address, str(seconds)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | environment,
-        )
-
-    def tell(self, words: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(words + "\n")
-        self.process.stdin.flush()
-
-    def hear(self) -> str:
-        assert self.process.stdout
-        return self.process.stdout.readline().strip()
-
-    def ask(self, words: str) -> str:
-        self.tell(words)
-        return self.hear()
-
-
-def ask_all(ranks: list[Rank], words: str) -> list[str]:
-    """Their answers to the words, with each rank's number for '#' and how many they are for '%'."""
-    for number, rank in enumerate(ranks):
-        rank.tell(words.replace("#", str(number)).replace("%", str(len(ranks))))
-    return [rank.hear() for rank in ranks]
-
 
 Begin = Callable[..., list[Rank]]
 
@@ -81,45 +44,13 @@ def begin() -> Iterator[Begin]:
 
     yield some
     companions = [child for rank in begun for child in descendants(rank.process.pid)]
-    files = {file for one in companions for file in shared_files(one)}
+    files = shared_files(companions)
     for rank in begun:
         rank.process.kill()
         rank.process.wait()
     wait_until(lambda: not any(is_alive(one) for one in companions))
     # A process that a first member of this host has begun removes them when the others are gone.
     wait_until(lambda: not any(file.exists() for file in files))
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                found += [int(child), *descendants(int(child))]
-    return found
-
-
-def shared_files(pid: int) -> list[Path]:
-    """The files of /dev/shm that a process has mapped."""
-    try:
-        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-    except OSError:
-        return []
-    return [Path(line.split()[5]) for line in lines if " /dev/shm/" in line]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("environment", [{}, HOSTS], ids=["one host", "hosts"])
@@ -133,7 +64,7 @@ def test_the_others_go_on_after_a_kill_and_a_new_rank_joins(
         rank.tell("for_ever")
     time.sleep(0.5)
     companions = descendants(ranks[1].process.pid)
-    files = {file for one in companions for file in shared_files(one)}
+    files = shared_files(companions)
     ranks[1].process.kill()
     survivors = [ranks[0], ranks[2]]
     assert all(rank.hear().startswith("CompanionError: ") for rank in survivors)
