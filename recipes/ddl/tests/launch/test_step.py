@@ -79,7 +79,7 @@ def test_a_rank_has_the_user_s_variables(starter: str) -> None:
 def test_a_job_that_may_lose_hosts(starter: str) -> None:
     environ = {"SLURM_NO_KILL": "off", "HYDRA_LAUNCHER_EXTRA_ARGS": "-p 2222", "SLURM_JOB_ID": "1"}
     environment = step_environment(starter, environ, {}, may_lose_hosts=True)
-    assert environment.get("SLURM_NO_KILL") == {"slurm": "1"}.get(starter, "off")
+    assert environment.get("SLURM_NO_KILL") == {"slurm": "set"}.get(starter, "off")
     extra = environment["HYDRA_LAUNCHER_EXTRA_ARGS"]
     assert extra.startswith("-p 2222")
     assert ("ServerAliveInterval=" in extra) == (starter == "ssh")

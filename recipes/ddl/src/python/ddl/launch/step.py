@@ -52,7 +52,7 @@ def step_environment(
     """
     ours = {"slurm": _SLURM, "lsf": _LSF}.get(starter, {})
     if starter == "slurm" and may_lose_hosts:
-        ours = {**ours, "SLURM_NO_KILL": "1"}
+        ours = {**ours, "SLURM_NO_KILL": "set"}
     if starter == "ssh" and may_lose_hosts:
         ours = {_EXTRA: f"{environ.get(_EXTRA, '')} {_GIVE_UP}".strip()}
     if starter == "slurm" and gres:
