@@ -15,12 +15,15 @@ from bench.lab.layout import parse_layout
 from bench.lab.namespaces import NAMESPACES, kill_all
 from bench.lab.network import Lab, bring_up
 from bench.lab.run import run_on
+from bench.lab.slurm import slurm_in, why_not
 from integration.lab import needs_lab
 
 pytestmark = [pytest.mark.built, needs_lab, pytest.mark.timeout(600)]
 
 PROGRAM = Path(__file__).with_name("programs") / "keeps_going.py"
 MAY_LAST = 300.0
+LOST = r"ddlrun: lost rank (\d) on h1, which has gone with its host after .*: (.*)\."
+GOES_ON = "the job goes on"
 
 
 def kill(lab: Lab, host: str) -> None:
@@ -43,13 +46,16 @@ def when_summed(lab: Lab, lose: Callable[[Lab, str], None], host: str) -> thread
     return thread
 
 
-@pytest.mark.parametrize("lose", [kill, pytest.param(Lab.cut, marks=pytest.mark.slow)])
+silent = pytest.param(Lab.cut, marks=pytest.mark.slow)  # it takes longer
+
+
+@pytest.mark.parametrize("lose", [kill, silent])
 def test_the_others_go_on_without_a_lost_host(lose: Callable[[Lab, str], None]) -> None:
     """A cut cable is noticed by companions within 10 s, and by the launcher within 30 s."""
     with bring_up(parse_layout("flat-3")) as lab:
         command = [
             *(str(built() / "bin" / "ddlrun"), "-keep_going", "-min", "2", "-H", "h0:1,h1:2,h2:1"),
-            *("python", str(PROGRAM), "0,3", str(lab.folder / "summed")),
+            *("python", str(PROGRAM), "0,3", str(lab.folder / "summed"), "0"),
         ]
         path = f"{lab.tools}:{built()}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         thread = when_summed(lab, lose, "h1")
@@ -59,12 +65,31 @@ def test_the_others_go_on_without_a_lost_host(lose: Callable[[Lab, str], None]) 
         thread.join()
         assert outcome.code == 0, outcome
         assert outcome.orphans == 0
-        lines = sorted(outcome.stdout.splitlines())
-        sums = ["[0@h0] sum 10", "[0@h0] then 5", "[1@h1] sum 10", "[2@h1] sum 10"]
-        assert lines == [*sums, "[3@h2] sum 10", "[3@h2] then 5"]
-        lost = r"ddlrun: lost rank (\d) on h1, which has gone with its host after .*: (.*)\."
-        assert re.findall(lost, outcome.stderr) == [
-            ("1", "the job goes on"),
-            ("2", "the job goes on"),
+        assert sorted(outcome.stdout.splitlines()) == [
+            *("[0@h0] late 5", "[0@h0] sum 10", "[0@h0] then 5"),
+            *("[1@h1] sum 10", "[2@h1] sum 10"),
+            *("[3@h2] late 5", "[3@h2] sum 10", "[3@h2] then 5"),
         ]
+        assert re.findall(LOST, outcome.stderr) == [("1", GOES_ON), ("2", GOES_ON)]
         assert [name for name in lab.shared_memory() if not name.startswith("h1/")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(why_not()), reason=why_not())
+@pytest.mark.parametrize("lose", [kill, Lab.cut])
+def test_the_others_go_on_when_slurm_has_lost_a_host(lose: Callable[[Lab, str], None]) -> None:
+    """Slurm takes it for down after 20 s, and would end the job and its step."""
+    with bring_up(parse_layout("flat-3")) as lab, slurm_in(lab) as slurm:
+        out = slurm.folder / "out"
+        words = f"ddlrun -keep_going -min 2 python {PROGRAM} 0,2 {lab.folder}/summed 45"
+        script = f"#!/bin/bash\nexport PATH={built()}/bin:$PATH OMP_NUM_THREADS=1\n{words}\n"
+        options = ["--no-kill", "-N", "3", "--ntasks-per-node", "1", "-o", str(out)]
+        number = slurm.submit(script, *options)
+        thread = when_summed(lab, lose, "h1")
+        slurm.until(lambda: slurm.states()["h1"].startswith("down"), MAY_LAST, "h1 is down")
+        thread.join()
+        facts = slurm.wait(number, MAY_LAST)
+        said = out.read_text()
+        assert facts["JobState"] == "COMPLETED", said
+        assert re.findall(LOST, said) == [("1", GOES_ON)]
+        assert sorted(re.findall(r"\[(\d)@h\d\] late (\d)", said)) == [("0", "4"), ("2", "4")]

@@ -1,6 +1,9 @@
-"""A rank whose group goes on without others, for ddlrun -keep_going: `keeps_going.py RANKS SUMMED`.
+"""A rank whose group goes on without others, for ddlrun -keep_going.
+
+    keeps_going.py RANKS SUMMED SECONDS
 
 RANKS, as 0,3, are those that a test will leave there. The file SUMMED comes when all have summed.
+So many SECONDS after the loss the others have another sum, and end.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ class Group(CompanionGroup, dist.ProcessGroup):
 
 
 def main() -> None:
-    stay, summed = [int(number) for number in sys.argv[1].split(",")], Path(sys.argv[2])
+    stay = [int(number) for number in sys.argv[1].split(",")]
+    summed, seconds = Path(sys.argv[2]), float(sys.argv[3])
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     store = dist.TCPStore(address, port, is_master=rank == 0, wait_for_workers=False)
@@ -50,6 +54,8 @@ def main() -> None:
         print(f"noticed after {time.monotonic() - began:.1f} s:", error, file=sys.stderr)
     meet("left", stay)
     print("then", f"{add():g}", flush=True)
+    time.sleep(seconds)
+    print("late", f"{add():g}", flush=True)
     store.add("through", 1)
     while rank == 0 and store.add("through", 0) < len(stay):  # it has the store
         time.sleep(0.1)
