@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -140,7 +141,9 @@ def test_a_small_dev_shm_is_said_once(launcher: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("/dev/shm has 3 MiB free, and MPI needs 4 MiB there") == 1
+    # Under mpiexec, the other rank may have taken some of the 3 MiB before the first one looks.
+    said = re.findall(r"/dev/shm has [0-3] MiB free, and MPI needs 4 MiB there", done.stderr)
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize(
