@@ -32,6 +32,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "cuda_*",
             "torch_simulated",
             "lms_bound",
+            "lms_configurations",
             "lms_random",
             "ddl_torch_mutations",
             "gpu_*",
