@@ -69,11 +69,20 @@ PACKAGES = {
     "tcl": Tool(
         {"tclsh": "tclsh8.6"},
         ("libtcl8.6.so",),
-        {"share/tcltk/tcl8.6": "tcl8.6"},
+        # Debian's own place of Tcl's modules is an absolute one; this is where Tcl looks by itself.
+        {"share/tcltk/tcl8.6": "tcl8.6", "share/tcltk/tcl8.6/tcl8": "tcl8/8.6"},
+        ("tcl8.6/tcl8",),
         definitions=('-DVARIABLE="TCL_LIBRARY"', '-DVALUE="/programs/tcl8.6"'),
     ),
     "xz-tools": Tool({"xz": "xz", "unxz": "xz", "xzcat": "xz"}, ("liblzma.so.5",)),
 }
+
+#: Where Debian's Tcl looks for modules and packages of the machine: file, text, and ours.
+OF_THE_MACHINE = (
+    ("tm.tcl", "variable paths {/usr/share/tcltk/tcl8.6/tcl8}", "variable paths {}"),
+    ("tm.tcl", "::tcl::tm::roots {/usr/lib/tcltk /usr/share/tcltk}", ""),
+    ("init.tcl", "[info exists ::tcl_pkgPath]", "0"),
+)
 
 #: What perl calls itself (`$^X`): the start program, whose folder is four above this module's.
 OWN_NAME = """\
@@ -104,6 +113,13 @@ def main(name: str, prefix: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     if name == "perl":
         (programs / "perl5" / "OwnName.pm").write_text(OWN_NAME)
+    if name == "tcl":
+        for file, theirs, ours in OF_THE_MACHINE:
+            path = programs / "tcl8.6" / file
+            text = path.read_text()
+            if text.count(theirs) != 1:
+                sys.exit(f"{file} says {theirs!r} {text.count(theirs)} times, not once")
+            path.write_text(text.replace(theirs, ours))
 
 
 if __name__ == "__main__":

@@ -48,8 +48,14 @@ for bin in "$CONDA_PREFIX/bin" "$moved/bin"; do
         test "$(PKG_CONFIG_LIBDIR=$PWD/pc "$bin/pkg-config" --libs a | xargs)" = "-la"
       alone "$bin/pkg-config" --atleast-pkgconfig-version 0.20 ;;
     tcl)
-      echo 'puts "[expr {6 * 7}] [info library]"; package require Tcl 8.6; clock format 0 -gmt 1' > in.tcl
-      test "$(alone "$bin/tclsh" in.tcl)" = "42 ${bin%/bin}/x86_64-conda-linux-gnu/tools/programs/tcl8.6" ;;
+      # The clock's words come from a module, msgcat.
+      echo 'package require Tcl 8.6; puts "[info library] [clock format 0 -gmt 1 -format %Y]"' > in.tcl
+      test "$(alone "$bin/tclsh" in.tcl)" = "${bin%/bin}/x86_64-conda-linux-gnu/tools/programs/tcl8.6 1970"
+      echo 'puts [join [concat [::tcl::tm::path list] $auto_path] \n]' > in.tcl
+      if "$bin/tclsh" in.tcl | grep -v "^$bin/../\|^${bin%/bin}/"; then
+        echo "tclsh looks for packages in the folders above, which are the machine's" >&2
+        exit 1
+      fi ;;
     xz-tools)
       head -c 100000 "$0" > plain
       rm -f plain.xz
