@@ -15,19 +15,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path.cwd() / "start"))
 
 from debian import copy, library, unpack_all
+from gcc_names import BINUTILS, DRIVERS, FOR_GCC, INNER, MAJOR, OTHER_NAMES, PREPROCESSOR
 from starter import HOST, Starter, by_compiler
-
-MAJOR = "12"
-
-#: Programs as in the room gcc_impl_linux-64.
-DRIVERS = {"gcc": ("gcc", "gcc-ar", "gcc-nm", "gcc-ranlib", "cpp"), "gxx": ("g++",)}
-OTHER_NAMES = {"gcc": "cc", "gxx": "c++"}
-INNER = {"gcc": ("cc1", "collect2", "lto1", "lto-wrapper"), "gxx": ("cc1plus",)}
-BINUTILS = (
-    *("addr2line", "ar", "as", "c++filt", "ld", "nm", "objcopy", "objdump", "ranlib", "readelf"),
-    *("size", "strings", "strip"),
-)
-FOR_GCC = ("ar", "as", "ld", "nm", "objcopy", "ranlib", "strip")
 
 #: Of GCC's own folder and of the C library's: what is linked and included. No static library of
 #: what a package or the glibc of the prefix has.
@@ -78,6 +67,7 @@ def main(package: str, platform: str, prefix: Path) -> None:
     start = Starter(by_compiler(compiler), folder, triple, work)
     programs = {name: bin_ / f"{triple}-{name}-{MAJOR}" for name in DRIVERS[package]}
     if package == "gcc":
+        programs |= {name: bin_ / f"{triple}-{name}-{MAJOR}" for name in PREPROCESSOR}
         programs |= {name: bin_ / f"{triple}-{name}" for name in BINUTILS if name != "ld"}
         programs["ld"] = bin_ / f"{triple}-ld.bfd"
     for name, program in programs.items():

@@ -15,28 +15,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).with_name("start")))
 
 from debian import copy, library, unpack_all
+from gcc_names import BINUTILS, DRIVERS, FOR_GCC, INNER, MAJOR, OTHER_NAMES, PREPROCESSOR
 from starter import COMPILE, HOST, LINK, SOURCE, Starter
 
-TRIPLE, MAJOR = "x86_64-linux-gnu", "12"
+TRIPLE = "x86_64-linux-gnu"
 
 #: Where the compiler is in the prefix, and what its programs and all tools run on.
 GCC = f"{HOST}/gcc"
 RUNTIME = f"{HOST}/runtime"
 PARTS = f"lib/gcc/{TRIPLE}/{MAJOR}"
-
-#: The drivers of each package.
-DRIVERS = {"gcc": ("gcc", "gcc-ar", "gcc-nm", "gcc-ranlib"), "gxx": ("g++",)}
-PREPROCESSOR = ("cpp",)
-
-#: What else build scripts call them.
-OTHER_NAMES = {"gcc": "cc", "gxx": "c++"}
-INNER = {"gcc": ("cc1", "collect2", "lto1", "lto-wrapper"), "gxx": ("cc1plus",)}
-BINUTILS = (
-    *("addr2line", "ar", "as", "c++filt", "ld", "nm", "objcopy", "objdump", "ranlib", "readelf"),
-    *("size", "strings", "strip"),
-)
-#: Those that GCC's programs start, or look for.
-FOR_GCC = ("ar", "as", "ld", "nm", "objcopy", "ranlib", "strip")
 
 #: What compilers load, of each target, and the tools of the room build-tools.
 LIBRARIES = (
