@@ -35,6 +35,9 @@ sed -i 's| -I/usr/include/ncursesw"$|"|' configure
 # `make install` compiles every module three times, with time stamps; done below, once.
 sed -i 's|$(DESTDIR)$(LIBDEST)/compileall.py|-c ""|' Makefile.pre.in
 
+# Its configure script would try semaphores in /dev/shm, which another user's build may not write.
+export ac_cv_posix_semaphores_enabled=yes ac_cv_broken_sem_getvalue=no
+
 # No --enable-optimizations and no --with-lto: they cost several times the build for what is
 # not where a training job spends its time.
 export OPT="-DNDEBUG -fwrapv -O2 -Wall"  # upstream's, without -g: the files are stripped
