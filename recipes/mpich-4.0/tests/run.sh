@@ -12,10 +12,10 @@ mpicc -Wall -Wextra -Werror -o reduce reduce.c
 mpicxx -Wall -Wextra -Werror -x c++ -o reduce++ reduce.c
 $CC $(PKG_CONFIG_PATH=$PREFIX/lib/pkgconfig pkg-config --cflags --libs mpich) \
   $LDFLAGS -Wl,--no-as-needed -o reduce-pc reduce.c -lmpi
-readelf -d reduce | grep -F 'libmpi.so.12'
+"$READELF" -d reduce | grep -F 'libmpi.so.12'
 # Also without the environment's LDFLAGS: on the glibc in the prefix.
 (unset LDFLAGS && mpicc -o reduce-plain reduce.c)
-readelf -lW reduce-plain | grep -F "$PREFIX/lib/glibc/ld64.so.2"
+"$READELF" -lW reduce-plain | grep -F "$PREFIX/lib/glibc/ld64.so.2"
 
 for program in reduce reduce++ reduce-pc reduce-plain; do
   for ranks in 1 2 4; do

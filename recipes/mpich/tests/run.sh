@@ -12,7 +12,7 @@ mpicc -Wall -Wextra -Werror -o reduce reduce.c
 mpicxx -Wall -Wextra -Werror -x c++ -o reduce++ reduce.c
 $CC $(PKG_CONFIG_PATH=$PREFIX/lib/pkgconfig pkg-config --cflags --libs mpich) \
   -Wl,-rpath,"$PREFIX/lib" -Wl,--no-as-needed -o reduce-pc reduce.c -lmpi
-readelf -d reduce | grep -F 'libmpi.so.12'
+"$READELF" -d reduce | grep -F 'libmpi.so.12'
 
 for program in reduce reduce++ reduce-pc; do
   for ranks in 1 2 4; do
