@@ -2,7 +2,8 @@
 
 All other tools are packages, so that a package is made of the same tools everywhere. A build's PATH
 has a folder of links to these programs in the place of the machine's folders. Folders that a user
-names by DDLCE_BUILD_PATH come after it.
+names by DDLCE_BUILD_PATH come after it. A package's tests may call a few more, with which they set
+up a machine: a compiler, `make` or `pkg-config` there would hide that the package needs one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ddlce.settings import SYSTEM_PATH
@@ -31,8 +33,16 @@ PROGRAMS = (
     *("who", "whoami", "yes"),
 )
 
+#: What tests may call beside them: of util-linux, procps and glibc, and what closes a room.
+FOR_TESTS = (
+    *("bwrap", "flock", "ip", "kill", "ldconfig", "ldd", "mount", "nsenter", "ps", "script"),
+    *("setpriv", "ss", "ssh", "ssh-keygen", "umount", "unshare"),
+)
 
-def machine_programs(folder: Path, path: str, loaders: dict[str, str]) -> str:
+
+def machine_programs(
+    folder: Path, path: str, loaders: dict[str, str], more: Sequence[str] = ()
+) -> str:
     """Fill an empty or missing folder with what a build may call of the machine; returns its PATH.
 
     `python3` there is the one that runs us.
@@ -40,9 +50,10 @@ def machine_programs(folder: Path, path: str, loaders: dict[str, str]) -> str:
     Args:
         path: the folders of the machine's programs, or those that the user names instead.
         loaders: variables of the dynamic loader without which our own Python may not start.
+        more: names of other programs.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name in PROGRAMS:
+    for name in (*PROGRAMS, *more):
         if program := shutil.which(name, path=path):
             (folder / name).symlink_to(program)
     python, own = folder / "python3", Path(sys.executable).resolve()

@@ -17,7 +17,7 @@ from typing import NoReturn
 from ddlce.audit import audit_package
 from ddlce.builder.foreign import add_tools, point_builders
 from ddlce.builder.job import Event, Job, Phase
-from ddlce.builder.machine import machine_programs
+from ddlce.builder.machine import FOR_TESTS, machine_programs
 from ddlce.builder.repack import EPOCH, repack
 from ddlce.digest import file_parts
 from ddlce.engine.build import build_output, test_package
@@ -121,7 +121,8 @@ class Worker:
             shutil.rmtree(job.staging / "out" / "bld", ignore_errors=True)
             index_channel(channel)  # later outputs of the recipe may stand on this one
             built.append((output, final))
-        os.environ["PATH"] = path  # tests are users, who have the whole machine
+        more = machine_programs(job.staging / "tests" / MACHINE, path, self.loaders, FOR_TESTS)
+        os.environ["PATH"] = more
         if job.subdir != BUILD_PLATFORM:
             add_tools(job.staging / "tools", get_platform(job.subdir).triple, helpers(job))
         for output, final in built:
