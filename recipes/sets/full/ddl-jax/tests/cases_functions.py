@@ -1,5 +1,8 @@
 """`ddl.jax` inside jit and outside, against NumPy."""
 
+import contextlib
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import ddl.jax as dj
@@ -110,6 +113,29 @@ def test_trees_and_fusion() -> None:
     same(result["b"][0], everyone(2, 2).sum(0))
     same(result["b"][1], everyone(4).sum(0))
     same(result["c"], everyone(300_000).sum(0))
+
+
+@case
+def test_sizes_of_messages() -> None:
+    tree = [mine(3), mine(2)]
+    for most, messages in ("0", 2), ("12", 2), ("20", 1), (str(1 << 30), 1):
+        with size_of_messages(most):
+            before = calls()
+            jax.block_until_ready(dj.allreduce(tree))
+            assert calls() - before == messages, most
+    for wrong in "", "-1", "many", "1_0", "1.5", "²", str((1 << 30) + 1):
+        with size_of_messages(wrong):
+            refused(lambda: dj.allreduce(tree), "DDL_FUSION_BYTES: expected a whole number")
+
+
+@contextlib.contextmanager
+def size_of_messages(text: str) -> Iterator[None]:
+    """DDL_FUSION_BYTES, which libddl has read before."""
+    os.environ["DDL_FUSION_BYTES"] = text
+    try:
+        yield
+    finally:
+        del os.environ["DDL_FUSION_BYTES"]
 
 
 def calls() -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-DEFAULT = 1 << 20  # as in libddl
+DEFAULT, MOST = 1 << 20, 1 << 30  # as in libddl
 
 
 def fused(reduce: Callable[[Any], Any], tree: Any) -> Any:
@@ -19,6 +19,9 @@ def fused(reduce: Callable[[Any], Any], tree: Any) -> Any:
     Args:
         reduce: works element by element.
         tree: of arrays. A message has at most DDL_FUSION_BYTES (1 MiB), which all ranks share.
+
+    Raises:
+        ValueError: DDL_FUSION_BYTES is no such size.
     """
     arrays, shape = jax.tree.flatten(tree)
     results: list[Any] = []
@@ -48,5 +51,17 @@ def _groups(arrays: list[Any], most: int) -> list[list[Any]]:
 
 
 def _most_bytes() -> int:
-    text = os.environ.get("DDL_FUSION_BYTES", "")
-    return int(text) if text.isdecimal() else DEFAULT
+    """The size of a message at most, in bytes.
+
+    Raises:
+        ValueError: DDL_FUSION_BYTES is no such size, in libddl's words.
+    """
+    text = os.environ.get("DDL_FUSION_BYTES")
+    if text is None:
+        return DEFAULT
+    value = int(text) if text.isascii() and text.isdecimal() else -1
+    if not 0 <= value <= MOST:
+        raise ValueError(
+            f"DDL_FUSION_BYTES: expected a whole number from 0 to {MOST}, got '{text}'"
+        )
+    return value
