@@ -1,3 +1,4 @@
+// The same loops for any processor of the platform. Others are chosen where the processor has more.
 #include "reduce/kernels_impl.h"
 
 namespace ddl {

@@ -1,3 +1,5 @@
+// The least time of any allreduce: no link carries less, and the farthest hosts must hear of each
+// other.
 #include <algorithm>
 #include <vector>
 
