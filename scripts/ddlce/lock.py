@@ -260,7 +260,9 @@ def _names(subdir: Path) -> set[str]:
 
 def _compare(platform: str, target: Path, lock: EnvLock, *, check: bool) -> Locked:
     text = lock.to_yaml()
-    if target.is_file() and target.read_text(encoding="utf-8") == text:
+    # Read before it is looked into: another `ddlce lock` may write the next release's meanwhile.
+    before = target.read_bytes() if target.is_file() else b""
+    if before == text.encode():
         return Locked(platform, target, "unchanged", lock)
     old, found = None, tuple[str, ...]()
     with suppress(InputError):  # absent or damaged: there is nothing to compare with
@@ -270,6 +272,6 @@ def _compare(platform: str, target: Path, lock: EnvLock, *, check: bool) -> Lock
         return Locked(platform, target, "stale", lock, found)
     if old and old.release != lock.release:  # who has that release may want it again
         earlier = target.parent / old.release / target.name
-        write_atomic(earlier, target.read_text(encoding="utf-8"))
+        write_atomic(earlier, before)
     write_atomic(target, text)
     return Locked(platform, target, "written", lock, found)

@@ -8,7 +8,7 @@ import pytest
 
 from ddlce.env.create import missing_driver
 from ddlce.errors import InputError
-from ddlce.lock import required_by
+from ddlce.lock import _compare, required_by
 from ddlce.model.envlock import EnvLock, LockedPackage
 
 SHA = "ab" * 32
@@ -143,3 +143,24 @@ def test_a_driver_that_will_not_do_is_told(
     virtual = {**without.virtual_packages, "__cuda": "13.0"}
     assert missing_driver(without) == ""
     assert missing_driver(without.model_copy(update={"virtual_packages": virtual})) == said
+
+
+def test_two_locks_at_once_keep_the_release_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other writes the next release's lock while this one looks into the old."""
+    old = lock(package("a"))
+    new = old.model_copy(update={"release": "2026.12"})
+    target = tmp_path / "toy.linux-64.lock"
+    target.write_text(old.to_yaml())
+    read = EnvLock.load
+
+    def load(path: Path) -> EnvLock:
+        found = read(path)
+        path.write_text(new.to_yaml())
+        return found
+
+    monkeypatch.setattr(EnvLock, "load", load)
+    assert _compare("linux-64", target, new, check=False).state == "written"
+    assert read(target) == new
+    assert read(tmp_path / "2026.11" / target.name) == old

@@ -110,8 +110,9 @@ def find_outdated(settings: Settings, patterns: Sequence[str] = ()) -> Answer:
     found: dict[Place, Outdated | DownloadError | None] = {}
     found |= _ask_pip(settings, {p: v for p, v in chosen.items() if p.client.startswith("pypi")})
     found |= _ask_apt(settings, {p: v for p, v in chosen.items() if p.client.startswith("debian")})
+    fixed = fixed_versions(settings)
     outdated = [
-        replace(each, held_by=tuple(_holders(settings, each, compared)))
+        replace(each, held_by=tuple(_holders(settings, each, compared, fixed)))
         for each in found.values()
         if isinstance(each, Outdated)
     ]
@@ -235,13 +236,18 @@ def _ask_apt(
     return found
 
 
-def _holders(settings: Settings, outdated: Outdated, locked: dict[Place, Source]) -> Iterator[str]:
+def _holders(
+    settings: Settings,
+    outdated: Outdated,
+    locked: dict[Place, Source],
+    fixed: dict[str, dict[str, str]],
+) -> Iterator[str]:
     """The tables, and the locked wheels of the platform, that do not allow the newest version."""
     place = outdated.place
     if place.client != "pypi-wheel":
         return
     wanted = canonicalize_name(place.package)
-    for table, version in fixed_versions(settings).get(wanted, {}).items():
+    for table, version in fixed.get(wanted, {}).items():
         if version == outdated.locked:
             yield f"{table} ({wanted}=={version})"
     environment = marker_environment(target_of(settings.recipes, place.subdir or BUILD_PLATFORM))
