@@ -100,6 +100,50 @@ def test_an_environment_has_the_set_whose_packages_it_names(with_set: MiniTree) 
     assert set_of(settings, ["app", "plain"]) == ""
 
 
+def add_second_set(tree: MiniTree, tmp_path: Path, head: str) -> None:
+    """A set `most` of one wheel, which needs one of the set `more`."""
+    (tree.repo / "recipes" / "sets" / "most").mkdir()
+    (tree.repo / "recipes" / "wheels" / "most.yaml").write_text(f"{head}wheels:\n  beyond:\n")
+    metadata = ("License-Expression: MIT", "Home-page: https://x.org", "Requires-Dist: extra")
+    wheel = lock_wheel(make_wheel(tmp_path, "beyond", metadata=metadata))
+    locked = SourcesLock.load(tree.settings.sources_lock).sources
+    tree.lock_sources([s.model_dump(exclude_defaults=True) for s in (*locked, wheel)])
+
+
+def test_a_set_stands_on_another(with_set: MiniTree, tmp_path: Path) -> None:
+    settings = with_set.settings
+    more = make_plan(settings, extra="more")
+    add_second_set(with_set, tmp_path, "set: more\n")
+    plan = make_plan(settings, extra="most")
+    assert plan.steps["beyond"].after == {"extra", "pip", "python"}
+    assert plan.steps.keys() - more.steps.keys() == {"beyond"}
+    assert {n: plan.steps[n].digest for n in more.steps} == {
+        n: s.digest for n, s in more.steps.items()
+    }
+    assert known_wheels(settings, "most").keys() == {"beyond", "extra", "plain"}
+    assert set_of(settings, ["extra", "beyond"]) == "most"
+    assert set_sources(settings, but="most") == set()
+    digests = {s.package: s.sha256 for s in SourcesLock.load(settings.sources_lock).sources}
+    assert set_sources(settings, but="more") == {digests["beyond"]}
+
+
+def test_sets_that_stand_on_each_other_are_refused(with_set: MiniTree, tmp_path: Path) -> None:
+    add_second_set(with_set, tmp_path, "set: more\n")
+    (with_set.repo / "recipes" / "wheels" / "more.yaml").write_text(
+        "set: most\nwheels: {extra: }\n"
+    )
+    with pytest.raises(
+        InputError, match=r"more\.yaml: set: most: .* more, most stand on each other"
+    ):
+        make_plan(with_set.settings, extra="most")
+
+
+def test_a_set_on_one_that_is_not_there_is_refused(with_set: MiniTree, tmp_path: Path) -> None:
+    add_second_set(with_set, tmp_path, "set: none\n")
+    with pytest.raises(InputError, match="there is no set 'none'"):
+        make_plan(with_set.settings, extra="most")
+
+
 @pytest.fixture
 def for_cuda(with_set: MiniTree, tmp_path: Path) -> MiniTree:
     """The same, where the set is for CUDA 13.0, and its wheel needs one of NVIDIA's."""
@@ -136,6 +180,28 @@ def test_a_set_for_cuda_stands_on_the_packages_of_that_cuda(for_cuda: MiniTree) 
     without = make_plan(settings, cuda="13.0")
     assert plan.steps.keys() - without.steps.keys() == {"extra", "ddl-ce-more"}
     assert known_wheels(settings, "more").keys() == {"extra", "nvidia-demo", "plain"}
+
+
+def test_a_set_for_cuda_stands_on_one_for_cpus(for_cuda: MiniTree, tmp_path: Path) -> None:
+    settings, wheels = for_cuda.settings, for_cuda.repo / "recipes" / "wheels"
+    needs = ("Requires-Dist: extra", "Requires-Dist: nvidia-demo")
+    locked = SourcesLock.load(settings.sources_lock).sources
+    metadata = ("License-Expression: MIT", "Home-page: https://x.org", *needs)
+    alone = ("License-Expression: MIT", "Home-page: https://x.org", "Requires-Dist: plain")
+    (tmp_path / "other").mkdir()
+    files = [
+        *(source for source in locked if source.package != "extra"),
+        lock_wheel(make_wheel(tmp_path / "other", "extra", metadata=alone)),
+        lock_wheel(make_wheel(tmp_path, "beyond", metadata=metadata)),
+    ]
+    for_cuda.lock_sources([source.model_dump(exclude_defaults=True) for source in files])
+    (wheels / "more.yaml").write_text("wheels:\n  extra:\n")
+    (wheels / "most.yaml").write_text('cuda: "13.0"\nset: more\nwheels:\n  beyond:\n')
+    (for_cuda.repo / "recipes" / "sets" / "most").mkdir()
+    plan = make_plan(settings, extra="most")
+    assert plan.steps["beyond"].after == {"extra", "libdemo-cuda130", "pip", "python"}
+    assert (plan.steps["beyond"].recipe.cuda, plan.steps["extra"].recipe.cuda) == ("13.0", "")
+    assert plan.steps["extra"].digest == make_plan(settings, extra="more").steps["extra"].digest
 
 
 def test_a_set_for_a_cuda_that_is_not_there_is_refused(for_cuda: MiniTree) -> None:

@@ -11,7 +11,7 @@ from ddlce.plan.model import Plan
 from ddlce.plan.steps import StepMaker
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.recipes import load_cuda_recipes
-from ddlce.recipes.sets import load_set_recipes, set_cuda
+from ddlce.recipes.sets import load_set_recipes, set_cuda, sets_below
 from ddlce.settings import Settings
 
 
@@ -62,7 +62,7 @@ def make_cuda_plan(settings: Settings, cuda: str, native: Plan) -> Plan:
 
 
 def add_set(settings: Settings, name: str, plan: Plan) -> Plan:
-    """The plan with the packages of a set, which stand on those for CPUs.
+    """The plan with the packages of a set, and of the sets that it stands on.
 
     Args:
         plan: the plan of the build platform; steps of CUDA variants in it stay.
@@ -75,7 +75,10 @@ def add_set(settings: Settings, name: str, plan: Plan) -> Plan:
             f"the set {name} is built on {BUILD_PLATFORM}, not for {plan.subdir}",
             f"leave --platform out: its noarch packages are there for {plan.subdir}, too",
         )
-    recipes, cuda = load_set_recipes(settings, name), set_cuda(settings, name)
-    below = make_cuda_plan(settings, cuda, plan) if cuda else without_cuda(plan)
-    found = add_steps_beside(settings, recipes, below).steps
-    return replace(plan, steps={**found, **plan.steps, **{n: found[n] for n in recipes}})
+    for each in sets_below(settings, name):
+        recipes, cuda = load_set_recipes(settings, each), set_cuda(settings, each)
+        below = make_cuda_plan(settings, cuda, plan) if cuda else without_cuda(plan)
+        found = add_steps_beside(settings, recipes, below).steps
+        steps = {**found, **plan.steps, **{n: found[n] for n in recipes}}
+        plan = replace(plan, steps=steps)
+    return plan

@@ -2,7 +2,8 @@
 
 A set `NAME` is a table of wheels, `recipes/wheels/NAME.yaml`, and the recipes in
 `recipes/sets/NAME`. Nothing else stands on it, so what is built without it keeps its digests.
-A table that says `cuda: "N.N"` has packages which stand on those for that CUDA.
+A table that says `cuda: "N.N"` has packages which stand on those for that CUDA; one that says
+`set: NAME` has packages which stand on that set's.
 """
 
 from __future__ import annotations
@@ -68,6 +69,25 @@ def set_cuda(settings: Settings, name: str) -> str:
     return WheelsManifest.load(table).cuda if table.is_file() else ""
 
 
+def sets_below(settings: Settings, name: str) -> list[str]:
+    """The sets that a set stands on, the lowest first, and itself.
+
+    Raises:
+        InputError: no such set, a wrong table, or sets that stand on each other.
+    """
+    found = [name] if name else []
+    while name:
+        table = set_table(settings, name)
+        name = WheelsManifest.load(table).set if table.is_file() else ""
+        if name in found:
+            raise InputError(
+                f"{table}: set: {name}: the sets {', '.join(found)} stand on each other",
+                "take the line out of one of their tables",
+            )
+        found[:0] = [name] if name else []
+    return found
+
+
 def known_wheels(settings: Settings, name: str = "") -> dict[str, KnownPackage]:
     """The packages made from wheels, by canonical PyPI name: of a set, those below it too.
 
@@ -82,13 +102,19 @@ def known_wheels(settings: Settings, name: str = "") -> dict[str, KnownPackage]:
         if settings.sources_lock.is_file()
         else SourcesLock()
     )
-    tables = [settings.recipes / WHEELS, *([set_table(settings, name)] if name else [])]
+    names = sets_below(settings, name)
     found: dict[str, KnownPackage] = {}
-    if name and (cuda := set_cuda(settings, name)):
+    for cuda in filter(None, (set_cuda(settings, each) for each in names)):
         found |= what_cuda_has(settings, cuda, lock)[0].packages
-    for table in tables:
-        found |= wheel_packages(table, lock) if table.is_file() else {}
+    for table in _tables(settings, names):
+        found |= wheel_packages(table, lock)
     return found
+
+
+def _tables(settings: Settings, names: Iterable[str]) -> list[Path]:
+    """Those tables of wheels that there are: every build's, and of some sets."""
+    tables = [settings.recipes / WHEELS, *(set_table(settings, name) for name in names)]
+    return [table for table in tables if table.is_file()]
 
 
 def fixed_versions(settings: Settings) -> dict[str, dict[str, str]]:
@@ -137,13 +163,16 @@ def _from_table(settings: Settings, name: str, subdir: str) -> list[Recipe]:
     if not table.is_file():
         return []
     lock = SourcesLock.load(settings.sources_lock)
-    others = Others(known_wheels(settings))
+    *below, _ = sets_below(settings, name)
+    others = Others(known_wheels(settings, below[-1] if below else ""))
     if cuda := set_cuda(settings, name):
-        others, _ = what_cuda_has(settings, cuda, lock)
+        for_cuda, _ = what_cuda_has(settings, cuda, lock)
+        others = replace(for_cuda, packages={**others.packages, **for_cuda.packages})
     twice = sorted(wheel_packages(table, lock).keys() & others.packages.keys())
     if twice:
+        makers = [t for t in _tables(settings, below) if twice[0] in wheel_packages(t, lock)]
         raise InputError(
-            f"{table}: {twice[0]}: {settings.recipes / WHEELS} makes it too",
+            f"{table}: {twice[0]}: {makers[0] if makers else f'CUDA {cuda}'} makes it too",
             "take it out of one of the two",
         )
     return wheel_recipes(table, lock, target_of(settings.recipes, subdir), others)
@@ -152,11 +181,15 @@ def _from_table(settings: Settings, name: str, subdir: str) -> list[Recipe]:
 def set_of(settings: Settings, specs: Iterable[str]) -> str:
     """The set that has a package which these match specs name; "" where none does.
 
+    Of several, it is the one that stands on most others.
+
     Args:
         specs: an environment's.
     """
     wanted = {canonicalize_name(spec.split()[0]) for spec in specs}
-    for name in set_names(settings):
-        if wanted & {canonicalize_name(recipe) for recipe in load_set_recipes(settings, name)}:
-            return name
-    return ""
+    found = [
+        name
+        for name in set_names(settings)
+        if wanted & {canonicalize_name(recipe) for recipe in load_set_recipes(settings, name)}
+    ]
+    return max(found, key=lambda name: len(sets_below(settings, name)), default="")

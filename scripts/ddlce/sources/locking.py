@@ -12,7 +12,7 @@ from ddlce.model.recipe import Recipe
 from ddlce.model.source import Source, SourcesLock
 from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
 from ddlce.recipes import cuda_variants, load_cuda_recipes, load_recipes
-from ddlce.recipes.sets import load_set_recipes, set_names
+from ddlce.recipes.sets import load_set_recipes, set_names, sets_below
 from ddlce.settings import SOURCES_LOCK, Settings
 from ddlce.sources.resolve import Request, Resolver, merged, request_for
 
@@ -161,7 +161,7 @@ def set_sources(settings: Settings, but: str = "") -> set[str]:
     """The sha256 of every source that packages of sets alone are made from.
 
     Args:
-        but: a set whose sources are left out.
+        but: a set whose sources are left out, with those of the sets that it stands on.
 
     Raises:
         InputError: no such set.
@@ -169,7 +169,8 @@ def set_sources(settings: Settings, but: str = "") -> set[str]:
     names = set_names(settings)
     if not names and not but:
         return set()
-    wanted = _digests(load_set_recipes(settings, but)) if but else set()
+    below = sets_below(settings, but)
+    wanted = set().union(*(_digests(load_set_recipes(settings, name)) for name in below))
     found = [_digests(load_set_recipes(settings, name)) for name in names]
     others = [_digests(load_recipes(settings, subdir)) for subdir in PLATFORMS]
     return set().union(*found).difference(*others, wanted)

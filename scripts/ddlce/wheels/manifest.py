@@ -45,6 +45,7 @@ class WheelsManifest(Table):
 
     Attributes:
         cuda: the CUDA whose packages those of a set stand on, "13.0"; "" for those for CPUs.
+        set: another set whose packages those of a set stand on too; "" for none.
         wheels: the packages; `name:` with nothing after it takes everything from the metadata.
     """
 
@@ -52,6 +53,7 @@ class WheelsManifest(Table):
     GUIDE = "Wheels"
 
     cuda: str = Field(default="", pattern=r"^(\d+\.\d+)?$")
+    set: str = ""
     wheels: dict[str, WheelEntry]
 
     @field_validator("wheels", mode="before")
