@@ -242,7 +242,7 @@ def test_examples_add_packages_that_are_not_there(name: str) -> None:
 
 
 #: An environment that a site's own build locks → the one whose frameworks it has.
-UNLOCKED = {"ddl-ce-rapids": "ddl-ce-gpu"}
+UNLOCKED = {"ddl-ce-full-gpu": "ddl-ce-gpu", "ddl-ce-rapids": "ddl-ce-gpu"}
 
 
 def test_modules_are_those_of_the_locks() -> None:
