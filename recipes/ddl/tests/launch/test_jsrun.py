@@ -16,9 +16,9 @@ LSF = {"LSB_JOBID": "7", "LSB_MCPU_HOSTS": "batch1 1 a01n01 42 a01n02 42"}
 PREAMBLE = [
     "cpu_index_using: logical",
     "overlapping_rs: allow",
-    "oversubscribe_cpu: error",
     "oversubscribe_gpu: allow",
     "launch_distribution: packed",
+    "oversubscribe_cpu: error",
 ]
 
 
@@ -54,6 +54,15 @@ def test_each_rank_has_its_own_gpu_where_it_is_asked_for() -> None:
     lines = shown("-accelerators", "3", "-bind_gpus", "true")
     gpus = [line.rpartition("gpu: ")[2] for line in lines[7:13]]
     assert gpus == 2 * ["{0} }", "{1} }", "{2} }"]
+
+
+def test_without_binding_ranks_share_all_cores() -> None:
+    lines = shown("-accelerators", "2", "-no_bind", "true")
+    assert lines[6] == "oversubscribe_cpu: allow"
+    assert lines[7:11] == [
+        f"rank: {rank}: {{ host: {1 + rank // 2}; cpu: {{0-167}}; gpu: {{0-1}} }}"
+        for rank in range(4)
+    ]
 
 
 def test_cores_of_a_rankfile(tmp_path: Path) -> None:

@@ -21,10 +21,9 @@ REMARK = "# By IBM's documentation of jsrun and its ERF. ddlrun has never run wi
 _PREAMBLE = (
     "cpu_index_using: logical",
     "overlapping_rs: allow",  # resource sets of a host's ranks share its GPUs
-    "oversubscribe_cpu: error",
     "oversubscribe_gpu: allow",
     "launch_distribution: packed",
-)
+)  # and that of the cores, which ranks share with -no_bind
 _VARIABLES = ("DDL_OPTIONS", "MASTER_ADDR", "MASTER_PORT", "TF_CONFIG", "UCX_TLS", "FI_PROVIDER")
 _CORES = re.compile(r"[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*")
 
@@ -58,8 +57,9 @@ def show_jsrun(options: Options, environ: Mapping[str, str]) -> str:
     variables = [word for name in named for word in ("--env", f"{name}={job.environment[name]}")]
     line = shlex.join(["jsrun", "--erf_input", FILE, *variables, *job.command])
     gpus = options.accelerators or 0
-    ranks = _rank_lines(job, cores, gpus, own_gpu=options.bind_gpus)
-    return "\n".join([REMARK, f"cat >{FILE} <<'ERF'", *_PREAMBLE, *ranks, "ERF", line])
+    shared = f"oversubscribe_cpu: {'allow' if options.no_bind else 'error'}"
+    ranks = _rank_lines(job, cores, gpus, own_gpu=options.bind_gpus, bind=not options.no_bind)
+    return "\n".join([REMARK, f"cat >{FILE} <<'ERF'", *_PREAMBLE, shared, *ranks, "ERF", line])
 
 
 def _cores(environ: Mapping[str, str]) -> dict[str, int]:
@@ -74,7 +74,9 @@ def _cores(environ: Mapping[str, str]) -> dict[str, int]:
     return {name: whole_number(count) for name, count in zip(words[::2], words[1::2], strict=True)}
 
 
-def _rank_lines(job: Job, cores: dict[str, int], gpus: int, *, own_gpu: bool) -> Iterator[str]:
+def _rank_lines(
+    job: Job, cores: dict[str, int], gpus: int, *, own_gpu: bool, bind: bool
+) -> Iterator[str]:
     """A line of the ERF for each rank.
 
     Args:
@@ -82,6 +84,7 @@ def _rank_lines(job: Job, cores: dict[str, int], gpus: int, *, own_gpu: bool) ->
         cores: of each host of LSF's, by name.
         gpus: of each host; 0: not said.
         own_gpu: each rank gets the GPU of its local rank, not all.
+        bind: each rank gets its share of the cores, not all.
     """
     number = {name: index for index, name in enumerate(_compute_hosts(cores), start=1)}
     slots = job.environment.get("DDLRUN_SLOTS", "").split(";")
@@ -92,7 +95,8 @@ def _rank_lines(job: Job, cores: dict[str, int], gpus: int, *, own_gpu: bool) ->
         if host not in number:
             raise LaunchError(f"host {host} is not one of the job's: {', '.join(number)}")
         slot = slots[rank] if any(slots) else ""
-        cpus = _of_slot(rank, slot) if slot else _of_share(host, cores[host], counts[index], local)
+        ranks, place = (counts[index], local) if bind else (1, 0)
+        cpus = _of_slot(rank, slot) if slot else _of_share(host, cores[host], ranks, place)
         gpu = f"{{{local % gpus}}}" if own_gpu and gpus else f"{{0-{gpus - 1}}}"
         tail = f"; gpu: {gpu}" if gpus else ""
         yield f"rank: {rank}: {{ host: {number[host]}; cpu: {cpus}{tail} }}"
