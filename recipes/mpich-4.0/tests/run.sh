@@ -10,7 +10,14 @@ cd "$(dirname "$0")"
 
 mpicc -Wall -Wextra -Werror -o reduce reduce.c
 mpicxx -Wall -Wextra -Werror -x c++ -o reduce++ reduce.c
-$CC $(PKG_CONFIG_PATH=$PREFIX/lib/pkgconfig pkg-config --cflags --libs mpich) \
+# Read by the shell: there is no pkg-config for the platforms of this package.
+description=$PREFIX/lib/pkgconfig/mpich.pc
+(
+  eval "$(sed -n 's/^\([a-z_]*\)=\(.*\)$/\1="\2"/p' "$description")"
+  eval "echo $(sed -n 's/^Cflags: *//p; s/^Libs: *//p' "$description" | tr '\n' ' ')"
+) > flags
+# shellcheck disable=SC2046 # they are words
+$CC $(cat flags) \
   $LDFLAGS -Wl,--no-as-needed -o reduce-pc reduce.c -lmpi
 "$READELF" -d reduce | grep -F 'libmpi.so.12'
 # Also without the environment's LDFLAGS: on the glibc in the prefix.
