@@ -11,10 +11,10 @@ cd "$(dirname "$0")"
 mpicc -Wall -Wextra -Werror -o reduce reduce.c
 mpicxx -Wall -Wextra -Werror -x c++ -o reduce++ reduce.c
 # Read by the shell: there is no pkg-config for the platforms of this package.
-description=$PREFIX/lib/pkgconfig/mpich.pc
+pcfiledir=$PREFIX/lib/pkgconfig
 (
-  eval "$(sed -n 's/^\([a-z_]*\)=\(.*\)$/\1="\2"/p' "$description")"
-  eval "echo $(sed -n 's/^Cflags: *//p; s/^Libs: *//p' "$description" | tr '\n' ' ')"
+  eval "$(sed -n 's/^\([a-z_]*\)=\(.*\)$/\1="\2"/p' "$pcfiledir/mpich.pc")"
+  eval "echo $(sed -n 's/^Cflags: *//p; s/^Libs: *//p' "$pcfiledir/mpich.pc" | tr '\n' ' ')"
 ) > flags
 # shellcheck disable=SC2046 # they are words
 $CC $(cat flags) \
