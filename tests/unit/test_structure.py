@@ -49,6 +49,18 @@ def test_no_file_is_too_long() -> None:
 
 
 @pytest.mark.skipif(not (REPO / ".git").exists(), reason="needs git's list of files")
+@pytest.mark.skipif(not (REPO / ".git").exists(), reason="needs git's list of files")
+def test_no_file_has_marks_of_a_merge() -> None:
+    done = subprocess.run(
+        ["git", "grep", "-n", "-I", "-E", "^(<{7}|>{7}) "],
+        cwd=REPO,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == ""
+
+
 def test_no_function_is_too_long() -> None:
     found = [
         (str(path.relative_to(REPO)), name, length)
