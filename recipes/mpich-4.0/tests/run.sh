@@ -19,10 +19,10 @@ pcfiledir=$PREFIX/lib/pkgconfig
 # shellcheck disable=SC2046 # they are words
 $CC $(cat flags) \
   $LDFLAGS -Wl,--no-as-needed -o reduce-pc reduce.c -lmpi
-"$READELF" -d reduce | grep -F 'libmpi.so.12'
+"$HOST-readelf" -d reduce | grep -F 'libmpi.so.12'
 # Also without the environment's LDFLAGS: on the glibc in the prefix.
 (unset LDFLAGS && mpicc -o reduce-plain reduce.c)
-"$READELF" -lW reduce-plain | grep -F "$PREFIX/lib/glibc/ld64.so.2"
+"$HOST-readelf" -lW reduce-plain | grep -F "$PREFIX/lib/glibc/ld64.so.2"
 
 for program in reduce reduce++ reduce-pc reduce-plain; do
   for ranks in 1 2 4; do
