@@ -253,6 +253,7 @@ def test_the_command_exits_3_and_names_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In this process, since the disk and the memory of the test's machine are no matter here."""
+    monkeypatch.setattr(os, "umask", lambda mask: mask)  # the process's, which other tests share
     for least in ("CACHE_GB", "ROOT_GB", "MEMORY_GB"):
         monkeypatch.setattr(machine, least, 0)
     monkeypatch.setenv("DDLCE_CACHE", str(tmp_path / "cache"))

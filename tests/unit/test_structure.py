@@ -11,6 +11,7 @@ import pytest
 
 from support import pictures
 from support.needs import circle, folder_circles, folder_graphs, import_graph, include_graph
+from support.run import run
 
 REPO = Path(__file__).parents[2]
 PACKAGES = sorted(
@@ -49,18 +50,14 @@ def test_no_file_is_too_long() -> None:
 
 
 @pytest.mark.skipif(not (REPO / ".git").exists(), reason="needs git's list of files")
-@pytest.mark.skipif(not (REPO / ".git").exists(), reason="needs git's list of files")
 def test_no_file_has_marks_of_a_merge() -> None:
-    done = subprocess.run(
-        ["git", "grep", "-n", "-I", "-E", "^(<{7}|>{7}) "],
-        cwd=REPO,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    assert done.stdout == ""
+    done = run(["git", "grep", "-n", "-I", "-E", "^(<{7}|>{7}) "], cwd=REPO)
+    assert (done.returncode, done.stdout) == (1, ""), (
+        done.stderr
+    )  # 1: it has looked, and found none
 
 
+@pytest.mark.skipif(not (REPO / ".git").exists(), reason="needs git's list of files")
 def test_no_function_is_too_long() -> None:
     found = [
         (str(path.relative_to(REPO)), name, length)
