@@ -72,7 +72,7 @@ ROWS = {
     bench_jax_start.ROW: "jax_start",
     bench_keras_backends.ROW: "keras_backends",
 }
-"""The rows in the issue's order, and the file with their figures."""
+"""The rows in the order in which they are shown, and the file with their figures."""
 HEAD = ("the bar", "demanded", "at worst", "where", "met")
 IN_LAB = ("lab", "faults", "ddp", "sim", "jax_lab")
 

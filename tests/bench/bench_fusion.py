@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -28,7 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import parse_size, run_command, write_report
+from bench.command import answer_of_ranks, parse_size, run_command, write_report
 
 OUT = Path(__file__).parent / "out" / "fusion.json"
 NUMBER = 200
@@ -121,20 +120,11 @@ def run_job(prefix: Path, ranks: int, hosts: int, nbytes: int, bursts: int) -> d
     env["DDL_OPTIONS"] = f"-fusion_bytes {nbytes}"
     if hosts > 1:
         env["DDL_FAKE_HOSTS"] = str(hosts)
-    done = subprocess.run(
-        [
-            *(prefix / "bin" / "mpiexec", "-n", str(ranks)),
-            *(prefix / "bin" / "python", __file__, "--as-rank", str(bursts)),
-        ],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"bench_fusion: {ranks} ranks failed:\n{done.stdout}{done.stderr}")
-    answer: dict[str, Any] = json.loads(done.stdout)
+    command = [
+        *(prefix / "bin" / "mpiexec", "-n", str(ranks)),
+        *(prefix / "bin" / "python", __file__, "--as-rank", str(bursts)),
+    ]
+    answer: dict[str, Any] = answer_of_ranks(command, f"bench_fusion: {ranks} ranks", env)
     return answer
 
 

@@ -131,6 +131,8 @@ def plain_mpich(prefix: Path, folder: Path) -> Path:
 
 def run_job(prefix: Path, kind: str, ranks: int, sizes: list[int], plain: Path) -> dict[int, float]:
     """Seconds per call by bytes, as rank 0 of a job found them."""
+    from bench.command import json_in
+
     env = {name: value for name, value in os.environ.items() if not name.startswith("DDL_")}
     if kind == "psum by gloo":
         env[CHOICE] = "gloo"
@@ -147,13 +149,10 @@ def run_job(prefix: Path, kind: str, ranks: int, sizes: list[int], plain: Path) 
         timeout=600,
         check=False,
     )
-    lines = [line for line in done.stdout.splitlines() if "{" in line]
-    if not lines:
+    answer = json_in(done.stdout)
+    if answer is None:
         raise RuntimeError(f"{kind} on {number} ranks failed:\n{done.stdout}{done.stderr}")
-    return {
-        int(nbytes): seconds
-        for nbytes, seconds in json.loads(lines[0][lines[0].index("{") :]).items()
-    }
+    return {int(nbytes): seconds for nbytes, seconds in answer.items()}
 
 
 def checks(medians: Medians, sizes: list[int]) -> list[Any]:

@@ -14,11 +14,8 @@ one.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.check import Check, missed
-from bench.command import end, run_command, write_report
+from bench.command import answer_of_ranks, end, ended_cpu_seconds, run_command, write_report
 from bench.environment import environment_with, research
 
 OUT = Path(__file__).parent / "out" / "jax_start.json"
@@ -69,25 +66,15 @@ class Start:
 
 def start(prefix: Path, ranks: int, limit: int) -> Start:
     """Start a job; RuntimeError if it fails."""
-    words = [str(prefix / "bin" / "ddlrun"), "-H", f"localhost:{ranks}"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [prefix / "bin" / "ddlrun", "-H", f"localhost:{ranks}"]
+    command += [prefix / "bin" / "python", "-c", PROGRAM]
+    before = ended_cpu_seconds()
     with tempfile.TemporaryDirectory() as cache:
+        env = os.environ | {"JAX_COMPILATION_CACHE_DIR": cache}
         begin = time.time()
-        done = subprocess.run(
-            [*words, str(prefix / "bin" / "python"), "-c", PROGRAM],
-            capture_output=True,
-            text=True,
-            timeout=limit,
-            env=os.environ | {"JAX_COMPILATION_CACHE_DIR": cache},
-            check=False,
-        )
+        said = answer_of_ranks(command, f"{ranks} ranks", env, limit)
         seconds = time.time() - begin
-    lines = [line for line in done.stdout.splitlines() if '{"initialize"' in line]
-    if done.returncode or not lines:
-        raise RuntimeError(f"{ranks} ranks failed:\n{done.stdout}{done.stderr}"[-3000:])
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    said = json.loads(lines[0][lines[0].index("{") :])
+    used = ended_cpu_seconds() - before
     return Start((said["initialize"], said["done"] - begin), used / seconds)
 
 

@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -105,22 +104,15 @@ def _train_by_ddp(model: Any, images: Any, labels: Any, batch_size: int) -> list
 
 def images_per_second(prefix: Path, way: str, ranks: int, options: argparse.Namespace) -> float:
     """Of all ranks of one job; RuntimeError if it fails."""
+    from bench.command import answer_of_ranks
+
     program = [__file__, "--as-rank", way, "--batches", str(options.batches)]
-    done = subprocess.run(
-        [
-            *(str(prefix / "bin" / "ddlrun"), "-H", f"localhost:{ranks}"),
-            *(str(prefix / "bin" / "python"), *program, "--batch-size", str(options.batch_size)),
-        ],
-        env=os.environ | ONE_THREAD | {"KERAS_BACKEND": WAYS[way]},
-        capture_output=True,
-        text=True,
-        timeout=options.limit,
-        check=False,
-    )
-    lines = [line for line in done.stdout.splitlines() if '{"seconds"' in line]
-    if done.returncode or not lines:
-        raise RuntimeError(f"{way} on {ranks} ranks failed:\n{done.stdout}{done.stderr}"[-3000:])
-    seconds = json.loads(lines[0][lines[0].index("{") :])["seconds"]
+    command = [
+        *(prefix / "bin" / "ddlrun", "-H", f"localhost:{ranks}"),
+        *(prefix / "bin" / "python", *program, "--batch-size", str(options.batch_size)),
+    ]
+    env = os.environ | ONE_THREAD | {"KERAS_BACKEND": WAYS[way]}
+    seconds = answer_of_ranks(command, f"{way} on {ranks} ranks", env, options.limit)["seconds"]
     return float(ranks * options.batches * options.batch_size / seconds)
 
 

@@ -20,7 +20,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +31,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import end, parse_size, run_command, write_report
+from bench.command import answer_of_ranks, end, parse_size, run_command, write_report
 
 OUT = Path(__file__).parent / "out" / "timeline.json"
 SIZES = [4, 4 << 10, 64 << 10, 4 << 20]
@@ -97,20 +96,12 @@ def run_job(
     if file:
         env["DDL_TIMELINE"] = str(file)
     sizes = ",".join(map(str, options.sizes if ranks > 1 else options.sizes[:1]))
-    done = subprocess.run(
-        [
-            *(prefix / "bin" / "mpiexec", "-n", str(ranks), prefix / "bin" / "python", __file__),
-            *("--as-rank", sizes, "--bursts", str(options.bursts)),
-        ],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"bench_timeline: {ranks} ranks failed:\n{done.stdout}{done.stderr}")
-    return {int(nbytes): seconds for nbytes, seconds in json.loads(done.stdout).items()}
+    command = [
+        *(prefix / "bin" / "mpiexec", "-n", str(ranks), prefix / "bin" / "python", __file__),
+        *("--as-rank", sizes, "--bursts", str(options.bursts)),
+    ]
+    answer = answer_of_ranks(command, f"bench_timeline: {ranks} ranks", env)
+    return {int(nbytes): seconds for nbytes, seconds in answer.items()}
 
 
 def measure(

@@ -11,8 +11,9 @@ import re
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.lab.namespaces import LabError
 
@@ -31,6 +32,42 @@ def ended_cpu_seconds() -> float:
     """Seconds of processors, user and system, of all commands that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def answer_of_ranks(
+    command: Sequence[object], what: str, env: Mapping[str, str], limit: float = 600
+) -> Any:
+    """The JSON that rank 0 of a job prints.
+
+    Args:
+        command: starts the job, and ends when it does.
+        what: the job, for the error.
+        limit: seconds.
+
+    Raises:
+        RuntimeError: the job fails, takes longer, or prints none.
+    """
+    try:
+        done = subprocess.run(
+            [*map(str, command)],
+            env=dict(env),
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"{what} had not ended after {limit:g} s") from None
+    answer = None if done.returncode else json_in(done.stdout)
+    if answer is None:
+        raise RuntimeError(f"{what} failed:\n{done.stdout}{done.stderr}")
+    return answer
+
+
+def json_in(text: str) -> Any:
+    """The object of the first line that has one, whatever ddlrun says before it; or None."""
+    lines = [line for line in text.splitlines() if '{"' in line]
+    return json.loads(lines[0][lines[0].index('{"') :]) if lines else None
 
 
 def machine() -> dict[str, object]:
