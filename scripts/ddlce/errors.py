@@ -49,6 +49,16 @@ class SourceError(DdlceError):
     exit_code = 4
 
 
+def not_the_locked(where: object, sha256: str) -> str:
+    """The message on a file whose bytes are not the locked ones.
+
+    Args:
+        where: its path or address.
+        sha256: the locked digest, in hex; its beginning is enough to find it in a lock.
+    """
+    return f"{where}: its sha256 is not the locked {sha256[:16]}…"
+
+
 def print_error(error: DdlceError) -> None:
     """Print one designed error on standard error: what was wrong, then what to do."""
     from rich.console import Console

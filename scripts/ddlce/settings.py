@@ -22,6 +22,9 @@ DEFAULT_ROOT = "~/.local/share/ddl-ce"
 #: Says of an environment of ours what it is, see `ddlce.env.layout.Origin`.
 ORIGIN = Path("conda-meta", "ddl-ce.origin")
 
+#: Digits of the lock's digest in the name of a release's folder.
+FOLDER_DIGITS = 8
+
 #: The file of the locked sources, in the tree and in a folder of sources.
 SOURCES_LOCK = "sources.lock"
 
@@ -157,7 +160,7 @@ def release_folder(release: str, digest: str) -> str:
         release: its version.
         digest: of its lock.
     """
-    return f"{release}-{digest[:8]}"
+    return f"{release}-{digest[:FOLDER_DIGITS]}"
 
 
 def _own_origin() -> dict[str, object]:

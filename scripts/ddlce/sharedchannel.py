@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ddlce.engine.index import index_is_current, publish_index
 from ddlce.engine.versions import version_key
-from ddlce.errors import InputError, SourceError
+from ddlce.errors import InputError, SourceError, not_the_locked
 from ddlce.files import sha256_file
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.manifest import OWN_CHANNEL
@@ -71,7 +71,7 @@ def locked_file(package: LockedPackage, channel: Path) -> Path:
         raise SourceError(f"{path}: missing", "build and index it: ddlce build && ddlce index")
     if sha256_file(path) != package.sha256:
         raise SourceError(
-            f"{path}: its sha256 is not the locked {package.sha256[:16]}…",
+            not_the_locked(path, package.sha256),
             "lock again: ddlce lock, or take the channel that the lock was made with",
         )
     return path

@@ -48,6 +48,11 @@ def test_the_exit_status_after_a_timeout() -> None:
     assert assigned(DDL / "launch/outcome.py", "EXIT_TIMEOUT") == assigned(smoke, "TIMED_OUT")
 
 
+def test_the_digits_in_the_name_of_an_image() -> None:
+    written = assigned(RECIPES.parent / "scripts/ddlce/env/imagefile.py", "NAME_DIGITS")
+    assert number(DDL / "launch/image.py", r"_ENDING = .*\{(\d+)\}") == written
+
+
 def test_the_format_of_images() -> None:
     image = RECIPES.parent / "scripts/ddlce/env/image.py"
     assert assigned(DDL / "launch/image.py", "FORMAT") == assigned(image, "FORMAT")

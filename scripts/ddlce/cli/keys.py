@@ -29,6 +29,9 @@ SignOption = Annotated[
 
 DaysOption = Annotated[int, typer.Option(min=1, help="Until the signatures expire.")]
 
+#: How long the signatures on releases and files are good, where the signer does not say it.
+SIGNED_DAYS = 90
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
@@ -109,7 +112,7 @@ def sign_release(
         list[Path] | None, typer.Argument(metavar="[FILE]...", help="Other files, as bundles.")
     ] = None,
     sign: SignOption = None,
-    days: DaysOption = 90,
+    days: DaysOption = SIGNED_DAYS,
     withdraw: Annotated[
         list[str] | None, typer.Option("--withdraw", help="A name that is signed no longer.")
     ] = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ddlce.cli.common import ChannelFolderOption, JsonOption, out, print_json
-from ddlce.cli.keys import DaysOption, MetadataOption, SignOption, load_signers
+from ddlce.cli.keys import SIGNED_DAYS, DaysOption, MetadataOption, SignOption, load_signers
 from ddlce.ownership import check_place
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import load_settings
@@ -41,7 +41,7 @@ def publish(
         typer.Option("--withdraw", help="A release that goes: ddl-ce-2026.11-linux-64."),
     ] = None,
     sign: SignOption = None,
-    days: DaysOption = 90,
+    days: DaysOption = SIGNED_DAYS,
     metadata: MetadataOption = None,
     channel: ChannelFolderOption = None,
     without_bundle: Annotated[

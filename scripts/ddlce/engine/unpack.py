@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ddlce import jsontext
+from ddlce.errors import not_the_locked
 from ddlce.noarch import SITE, site_packages
 from ddlce.ownership import closed_to_us
 from ddlce.packagecache import LOCK, find, note_of, vacant, write_note
@@ -101,7 +102,7 @@ def _unpack(package: dict[str, Any], cache: Path) -> str:
         if digest is None:
             return f"{where}: missing"
         if digest != sha256:
-            return f"{where}: its sha256 is not the locked {sha256[:16]}…"
+            return not_the_locked(where, sha256)
         target = vacant(cache, stem, sha256)
         note_of(target).unlink(missing_ok=True)
         remove_tree(target)

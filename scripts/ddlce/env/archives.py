@@ -24,8 +24,8 @@ from conda_package_streaming.package_streaming import stream_conda_component
 from urllib3.exceptions import HTTPError
 
 from ddlce import jsontext
-from ddlce.env.relink import SHEBANG, Unusual, replace_strings
-from ddlce.errors import SourceError
+from ddlce.env.relink import Unusual, replace_strings
+from ddlce.errors import SourceError, not_the_locked
 from ddlce.model.envlock import LockedPackage
 from ddlce.noarch import SITE, site_packages
 from ddlce.safepath import is_inside
@@ -35,6 +35,8 @@ PARALLEL = 4
 #: Seconds for a connection, and between two pieces of an answer.
 TIMEOUT = (10, 60)
 BLOCK = 1 << 20
+#: The longest `#!` line that rattler writes. SHEBANG of relink.py is our own choice.
+RATTLERS_SHEBANG = 127
 
 SCRIPT = """\
 {first_line}
@@ -132,7 +134,7 @@ def _copied(url: str, sha256: str) -> Iterator[IO[bytes]]:
             digest.update(block)
             copy.write(block)
         if digest.hexdigest() != sha256:
-            raise SourceError(f"{url}: its sha256 is not the locked {sha256[:16]}…")
+            raise SourceError(not_the_locked(url, sha256))
         yield copy
 
 
@@ -241,7 +243,7 @@ def _shebang(line: bytes, old: bytes, new: bytes) -> bytes:
     made = line.replace(old, new)
     if b" " in new:
         return _started(line).replace(old, new)
-    return made if len(made) <= SHEBANG else _started(made)
+    return made if len(made) <= RATTLERS_SHEBANG else _started(made)
 
 
 def _started(line: bytes) -> bytes:

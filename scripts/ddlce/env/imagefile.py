@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: zstd's own default: higher ones take far longer, and save little of a network's time.
 LEVEL = 3
+#: Digits of its sha256 in an image's name, which `ddlrun -stage` looks for.
+NAME_DIGITS = 16
 #: A file's time where nothing depends on it: 1980, since tar complains of 1970.
 TIME = 315_532_800
 BLOCK = 4096
@@ -122,7 +124,7 @@ def write_image(
             os.fchmod(stream.fileno(), 0o644)
             os.fsync(stream.fileno())
         sha256 = hashed.digest.hexdigest()
-        path = folder / f"{name}-{sha256[:16]}.tar.zst"
+        path = folder / f"{name}-{sha256[:NAME_DIGITS]}.tar.zst"
         rename_synced(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)

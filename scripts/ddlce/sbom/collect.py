@@ -13,7 +13,7 @@ from packageurl import PackageURL
 
 from ddlce import jsontext
 from ddlce.elf import MAGIC
-from ddlce.errors import SourceError
+from ddlce.errors import SourceError, not_the_locked
 from ddlce.files import sha256_file
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.source import Source, SourcesLock
@@ -79,9 +79,7 @@ def _file(package: LockedPackage, channel: Path) -> Path:
     if not path.is_file():
         raise SourceError(f"{path}: missing", "build and index it: ddlce build && ddlce index")
     if sha256_file(path) != package.sha256:
-        raise SourceError(
-            f"{path}: its sha256 is not the locked {package.sha256[:16]}…", "lock again: ddlce lock"
-        )
+        raise SourceError(not_the_locked(path, package.sha256), "lock again: ddlce lock")
     return path
 
 

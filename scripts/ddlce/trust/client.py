@@ -19,8 +19,8 @@ LARGEST_ROOT = 512_000
 #: When the last check was, so that a clock that was set back is seen.
 CHECKED = "last-check"
 
-#: Clocks of machines that share a home differ by no more.
-TOLERANCE = timedelta(minutes=5)
+#: Clocks of machines that share a home differ by no more: one that was set back further is refused.
+CLOCK_TOLERANCE = timedelta(minutes=5)
 
 ASK = "nothing was written; ask whoever keeps the channel, by a way that does not lead through it"
 
@@ -95,7 +95,7 @@ def _check_clock(seen: Path) -> None:
     except (FileNotFoundError, ValueError):
         return
     now = datetime.now(UTC)
-    if now < last - TOLERANCE:
+    if now < last - CLOCK_TOLERANCE:
         raise MachineError(
             f"the clock was set back: it is {now:%Y-%m-%d %H:%M}, and the last check was at "
             f"{last:%Y-%m-%d %H:%M} UTC",

@@ -8,6 +8,7 @@ from typing import Any
 
 from ddlce.lockdiff import Change, Difference
 from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.settings import release_folder
 
 #: How messages call what a machine must have.
 VIRTUAL = {"__glibc": "glibc", "__cuda": "a driver for CUDA", "__linux": "Linux"}
@@ -133,7 +134,7 @@ def _numbers(change: Change, count: int) -> bool:
 
 
 def _name(lock: EnvLock) -> str:
-    return f"{lock.release}-{lock.digest[:8]}"
+    return release_folder(lock.release, lock.digest)
 
 
 def _version(package: LockedPackage | None) -> str:

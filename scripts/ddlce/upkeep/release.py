@@ -14,7 +14,7 @@ from ddlce.files import sha256_file, write_atomic
 from ddlce.lock import lock_env, lock_path, locks_folder, read_manifest
 from ddlce.model.envlock import EnvLock
 from ddlce.report import read_smoke
-from ddlce.settings import Settings
+from ddlce.settings import Settings, release_folder
 
 CHANGELOG = "CHANGELOG.md"
 
@@ -145,7 +145,7 @@ def _smoke(settings: Settings, lock: EnvLock) -> str:
         smoke = read_smoke(settings, lock)
     except (KeyError, TypeError, ValueError) as error:
         return f"its report cannot be read: {error!r}"
-    release = f"{lock.env}/{lock.release}-{lock.digest[:8]}"
+    release = f"{lock.env}/{release_folder(lock.release, lock.digest)}"
     if smoke is None:
         return f"{release} has no report: ddlce smoke {release}"
     return "" if smoke.passed else f"{release} did not pass: ddlce smoke {release}"
