@@ -70,7 +70,7 @@ test-userlands: bootstrap ## what `make` built, on old systems: Debian 11, and a
 test-gpu: bootstrap ## GPU code on a simulated CUDA: libddl, unmodified PyTorch, Horovod (a download of 500 MB)
 	@$(PY) -m pytest -q $(SIDE_BY_SIDE) --durations=15 $(addprefix tests/integration/test_,cuda_variant.py cuda_simulated.py \
 	  cuda_mutations.py torch_simulated.py ddl_torch_mutations.py \
-	  horovod_simulated.py gpu_release.py gpu_tensorflow.py)
+	  horovod_simulated.py gpu_release.py gpu_research.py gpu_tensorflow.py)
 
 smoke: bootstrap ## the smoke suite in the installed environment
 	@$(DDLCE) smoke
