@@ -76,7 +76,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     "site": (
         *(
-            "advisories",
+            "advisories*",
             "bundle*",
             "candidate",
             "dist*",

@@ -12,14 +12,17 @@ from typing import Any
 import yaml
 
 from ddlce import jsontext, yamltext
-from ddlce.advisories import osv, tracker
+from ddlce.advisories import changelog, osv, tracker
 from ddlce.advisories.model import Advisory, Finding, Part, Status
 from ddlce.advisories.statements import Statement
 from ddlce.errors import InputError
 
 SUFFIXES = (".json", ".yaml", ".yml")
 
-CARRY = "carry in OSV's dumps (PyPI/all.zip, Debian/all.zip), or the data/json of Debian's tracker"
+CARRY = (
+    "carry in OSV's dumps (PyPI/all.zip, Debian/all.zip), the data/json of Debian's tracker, or "
+    "Debian's packages with their changelogs"
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ def find_holes(parts: Sequence[Part], folder: Path, statements: Iterable[Stateme
     """Look up every part.
 
     Args:
-        folder: of OSV's documents, YAML and JSON, in zip files too, and Debian's list; or one file.
+        folder: of OSV's documents, YAML and JSON, in zip files too, Debian's list, and packages
+            and texts with Debian's changelogs; or one file.
 
     Raises:
         InputError: a file is not in one of these formats, or there is none.
@@ -75,7 +79,7 @@ def find_holes(parts: Sequence[Part], folder: Path, statements: Iterable[Stateme
 
 
 def _documents(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Name and content of each document."""
+    """Name and content of each document; a changelog is a text."""
     paths = sorted(folder.rglob("*")) if folder.is_dir() else [folder]
     if not folder.exists():
         raise InputError(f"there is no {folder}", CARRY)
@@ -91,8 +95,22 @@ def _documents(folder: Path) -> Iterator[tuple[str, Any]]:
                             yield name, _parsed(name, archive.read(member))
             except (zipfile.BadZipFile, ValueError) as error:
                 raise InputError(f"{path}: not a zip file: {error}", CARRY) from error
+        elif changelog.has_changelog(path) and path.is_file():
+            yield str(path), _changelog(path)
         elif path.suffix in SUFFIXES and path.is_file():
             yield str(path), _parsed(str(path), path.read_bytes())
+
+
+def _changelog(path: Path) -> str:
+    try:
+        return changelog.text_of(path)
+    except changelog.Missing:
+        raise InputError(
+            f"{path}: no changelog in it",
+            "take another package of the same source, or leave this one out",
+        ) from None
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be read: {error}", CARRY) from error
 
 
 def _parsed(name: str, content: bytes) -> Any:
@@ -103,10 +121,16 @@ def _parsed(name: str, content: bytes) -> Any:
 
 
 def _read(name: str, data: Any) -> Iterator[Advisory]:
-    if not osv.is_osv(data) and not tracker.is_tracker(data):
+    if isinstance(data, str) and not name.endswith(SUFFIXES):
+        read = changelog.read(data)
+    elif osv.is_osv(data):
+        read = osv.read(data)
+    elif tracker.is_tracker(data):
+        read = tracker.read(data)
+    else:
         raise InputError(f"{name}: neither OSV's format nor that of Debian's tracker", CARRY)
     try:
-        yield from osv.read(data) if osv.is_osv(data) else tracker.read(data)
+        yield from read
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{name}: not in the format: {error!r}", CARRY) from error
 

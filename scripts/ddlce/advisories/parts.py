@@ -66,5 +66,10 @@ def _place(found: re.Match[str]) -> tuple[str, str, str] | None:
     if words.get("arch") != "source":
         # What was built again has the same source: 1.3.1-1+b1.
         return f"Debian:{suite}", words.get("upstream", name), re.sub(r"\+b\d+$", "", version)
-    # We take upstream's files. Debian's patches are those that the SBOM names, and no others.
-    return f"Debian:{suite}", name, re.sub(r"-[^-]+$", "-1", version)
+    # We take upstream's files. Debian's patches are those that the SBOM names, and no others. A
+    # stable release that took upstream's file anew has 3.0.22-1~deb12u1, which is before 3.0.22-1.
+    return f"Debian:{suite}", name, re.sub(r"-[^-~]+(~deb\d+u)?[^-]*$", _first, version)
+
+
+def _first(revision: re.Match[str]) -> str:
+    return f"-1{revision[1]}1" if revision[1] else "-1"

@@ -26,7 +26,11 @@ def register(app: typer.Typer) -> None:
 def advisories(
     data: Annotated[
         Path,
-        typer.Option("--from", help="OSV's dumps for PyPI and Debian, or Debian's data/json."),
+        typer.Option(
+            "--from",
+            help="OSV's dumps for PyPI and Debian, Debian's data/json, or its packages, whose "
+            "changelogs name the holes that they mend.",
+        ),
     ],
     env: Annotated[str, typer.Argument(help="An environment that is locked.")] = "ddl-ce",
     sbom: Annotated[
