@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ddlce.engine.index import index_channel
 from ddlce.env.layout import Layout
 from ddlce.model.envlock import EnvLock
+from support.bundles import run_bundle, toys
+from support.minichannel import pack
 from support.minienv import Site
 
 CHANGES = "# Changelog\n\n## 2026.11, not released yet\n\n- Toys.\n\n## 2026.10, 2026-10-01\n"
@@ -30,6 +33,10 @@ def release(site: Site, *words: str) -> tuple[int, dict[str, str]]:
 @pytest.fixture
 def ready(site: Site) -> Site:
     """A tree whose release can be made, but for the second build."""
+    return make_ready(site)
+
+
+def make_ready(site: Site) -> Site:
     site.extra |= {
         f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
     }
@@ -68,7 +75,7 @@ def test_a_release_is_checked_then_tagged(ready: Site, tmp_path: Path) -> None:
         "ok       lock of mini",
         "ok       smoke of mini on linux-64",
         "ok       bytes repeated",
-        "tagged 2026.11; next: ddlce bundle mini",
+        "tagged 2026.11",
     ]
     assert git(ready, "status", "--porcelain") == ""
     assert git(ready, "describe") == "2026.11\n"
@@ -105,7 +112,9 @@ def test_all_that_is_missing_is_named_and_nothing_is_tagged(ready: Site, tmp_pat
     (ready.repo / "CHANGELOG.md").unlink()
     _, missing = release(ready)
     assert "has no report: ddlce smoke mini/" in missing["smoke of mini on linux-64"]
-    assert missing["changelog"] == "CHANGELOG.md has no part `## 2026.11, not released yet`"
+    assert missing["changelog"] == (
+        "CHANGELOG.md has no part `## 2026.11, not released yet`: ddlce release --changelog"
+    )
     assert missing["bytes repeated"].startswith("not shown: ")
 
 
@@ -121,3 +130,81 @@ def test_a_tree_without_locks(site: Site) -> None:
     ran = site.ddlce("release")
     assert ran.returncode == 2
     assert "has no locks" in ran.stderr
+
+
+def installable(folder: Path) -> Site:
+    """A site whose release has all that a bundle needs."""
+    for package in toys("linux-64"):
+        pack(package, folder / "channel")
+    index_channel(folder / "channel")
+    site = Site(folder, str(folder / "channel"))
+    site.manifest.write_text(site.manifest.read_text().replace("- mini-all", "- ddlce\n  - toy"))
+    (site.repo / "sources.lock").write_text("sources: []\n")
+    return make_ready(site)
+
+
+def test_the_bundles_are_written_before_the_tag(tmp_path: Path) -> None:
+    site = installable(tmp_path)
+    words = ("release", "--channel", site.channel, "--again", second_build(site, tmp_path), "--tag")
+    ran = site.ddlce(*words, "--bundle", tmp_path / "out")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    bundle = tmp_path / "out" / "mini-2026.11-linux-64.run"
+    assert ran.stdout.splitlines()[-2:] == [f"wrote {bundle}", "tagged 2026.11"]
+    assert (
+        "mini 2026.11 for linux-64: 4 packages"
+        in run_bundle(bundle, "--list", folder=tmp_path).stdout
+    )
+    assert git(site, "describe") == "2026.11\n"
+
+
+def test_a_release_that_cannot_be_bundled_has_no_tag(ready: Site, tmp_path: Path) -> None:
+    (ready.repo / "sources.lock").write_text("sources: []\n")
+    git(ready, "add", "--all")
+    git(ready, "commit", "--quiet", "-m", "sources")
+    words = ("release", "--channel", ready.channel, "--again", second_build(ready, tmp_path))
+    said = ready.fails(2, *words, "--tag", "--bundle", tmp_path / "out")
+    assert "has no backports.zstd and no ddlce" in said
+    assert git(ready, "tag") == ""
+    said = ready.fails(2, *words, "--bundle", tmp_path / "out")
+    assert "--bundle goes with --tag" in said
+    said = ready.fails(2, "release", "--channel", "http://localhost:9/x", "--tag", "--bundle", "x")
+    assert "--bundle needs the folder of the channel" in said
+
+
+def test_the_changelog_gets_what_changes(ready: Site) -> None:
+    """Once: what is there already, perhaps edited around, is not written a second time."""
+    changelog = ready.repo / "CHANGELOG.md"
+    said = ready.fails(2, "release", "--changelog")
+    assert "has no lock of an earlier release" in said
+    lock = EnvLock.load(ready.lock)
+    gone = next(p for p in lock.packages if p.name == "miniarch")
+    first, *rest = (p for p in lock.packages if p.name != "miniarch")
+    version = f"{first.version.partition('.')[0]}.0.0a1"
+    older = first.model_copy(update={"version": version})
+    for release, packages in (("2026.9", rest), ("2026.10", [older, *rest, gone])):
+        folder = ready.lock.parent / release
+        folder.mkdir()
+        before = lock.model_copy(
+            update={"release": release, "packages": sorted(packages, key=lambda p: p.name)}
+        )
+        (folder / ready.lock.name).write_text(before.to_yaml())
+    (ready.repo / "envs" / "locks" / "2026.12").mkdir()  # of a later one: not the one before
+    shutil.copyfile(ready.lock, ready.repo / "envs" / "locks" / "2026.12" / ready.lock.name)
+    out = ready.ok("release", "--changelog")
+    assert out == f"added 1 line to {changelog}, since 2026.10; edit them, and commit\n"
+    line = f"- `mini` on linux-64: {first.name} {version} → {first.version}."
+    assert f"- Toys.\n{line}\n\n## 2026.10, 2026-10-01\n" in changelog.read_text()
+    text = changelog.read_text()
+    assert ready.ok("release", "--changelog") == f"{changelog} has all that changes since 2026.10\n"
+    assert changelog.read_text() == text
+    changelog.write_text("# Changelog\n\nWords.\n\n## 2026.10, 2026-10-01\n\n- Old.\n")
+    ready.ok("release", "--changelog")
+    assert changelog.read_text() == (
+        f"# Changelog\n\nWords.\n\n## 2026.11, not released yet\n\n{line}\n\n"
+        "## 2026.10, 2026-10-01\n\n- Old.\n"
+    )
+    changelog.unlink()
+    ready.ok("release", "--changelog")
+    assert changelog.read_text() == f"# Changelog\n\n## 2026.11, not released yet\n\n{line}\n"
+    said = ready.fails(2, "release", "--changelog", "--tag")
+    assert "--changelog goes alone" in said

@@ -85,7 +85,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "jupyterlab",
             "kernel",
             "killed",
-            "lock_diff",
+            "lock_diff*",
             "module*",
             "notebooks",
             "oci",

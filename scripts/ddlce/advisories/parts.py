@@ -14,6 +14,8 @@ from ddlce import jsontext
 from ddlce.advisories.model import Part
 from ddlce.advisories.osv import DEBIAN
 from ddlce.errors import InputError
+from ddlce.model.envlock import EnvLock
+from ddlce.sbom.release import Release
 
 PURL = re.compile(r"pkg:(?P<type>\w+)/(?P<name>[^@?#]+)@(?P<version>[^?#]+)(\?(?P<words>[^#]*))?")
 
@@ -21,16 +23,23 @@ PURL = re.compile(r"pkg:(?P<type>\w+)/(?P<name>[^@?#]+)@(?P<version>[^?#]+)(\?(?
 OURS = "bookworm"
 
 
-def read_parts(path: Path) -> list[Part]:
+def read_parts(path: Path, lock: EnvLock | None = None) -> list[Part]:
     """The parts of an SBOM that `ddlce sbom` has written.
 
+    Args:
+        lock: the one that it must be of. Its name does not tell: a release is locked several times.
+
     Raises:
-        InputError: it is missing, or no CycloneDX.
+        InputError: it is missing, no CycloneDX, or of another lock.
     """
     try:
         data = jsontext.load(path.read_bytes())
         if data["bomFormat"] != "CycloneDX":
             raise ValueError("it has another bomFormat")
+        if lock and data["serialNumber"] != f"urn:uuid:{Release.of(lock).number}":
+            raise InputError(
+                f"{path} is not of this lock, {lock.digest[:8]}", "make it again with: ddlce sbom"
+            )
         found = (part for component in data["components"] for part in _parts(component))
         return [*dict.fromkeys(found)]  # Debian's files of one source may be of two revisions
     except FileNotFoundError:

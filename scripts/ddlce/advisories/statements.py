@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ddlce.errors import InputError
 from ddlce.model.document import first_problem, load_model
+from ddlce.settings import Settings
 
 FILE = "vex.yaml"
 
@@ -73,3 +74,13 @@ def load_statements(path: Path) -> list[Statement]:
         absent=InputError(f"there are no statements {path}", "name the file: --vex FILE"),
     )
     return loaded.statements
+
+
+def statements_of(settings: Settings) -> list[Statement]:
+    """The statements of the tree; none without a tree.
+
+    Raises:
+        InputError: an entry is wrong.
+    """
+    path = settings.recipes / FILE if settings.repo else None
+    return load_statements(path) if path and path.is_file() else []

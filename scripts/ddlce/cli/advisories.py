@@ -15,7 +15,7 @@ from ddlce.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from ddlce.advisories.match import Result
-    from ddlce.advisories.model import Finding
+    from ddlce.advisories.model import Finding, Part
 
 
 def register(app: typer.Typer) -> None:
@@ -54,13 +54,11 @@ def advisories(
     """
     from ddlce.advisories.match import find_holes
     from ddlce.advisories.parts import read_parts
-    from ddlce.advisories.statements import FILE, load_statements
+    from ddlce.advisories.statements import load_statements, statements_of
 
     settings = load_settings()
-    parts = read_parts(sbom or _sbom_of(settings, env, platform))
-    ours = settings.recipes / FILE if settings.repo else None
-    path = vex or (ours if ours and ours.is_file() else None)
-    result = find_holes(parts, data, load_statements(path) if path else [])
+    parts = read_parts(sbom) if sbom else _parts_of(settings, env, platform)
+    result = find_holes(parts, data, load_statements(vex) if vex else statements_of(settings))
     if json:
         print_json(asdict(result))
     else:
@@ -71,14 +69,14 @@ def advisories(
         )
 
 
-def _sbom_of(settings: Settings, env: str, platform: str) -> Path:
+def _parts_of(settings: Settings, env: str, platform: str) -> list[Part]:
     from ddlce.lock import lock_path
     from ddlce.model.channel import SBOMS
     from ddlce.model.envlock import EnvLock
-    from ddlce.sbom.release import Release
+    from ddlce.upkeep.holes import parts_of
 
-    release = Release.of(EnvLock.load(lock_path(settings, env, platform)))
-    return settings.channel / SBOMS / f"{release.name}.cdx.json"
+    lock = EnvLock.load(lock_path(settings, env, platform))
+    return parts_of(lock, settings.channel / SBOMS)
 
 
 def _show(result: Result, *, everything: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -13,7 +13,11 @@ from ddlce.cli.common import ChannelFolderOption, JsonOption, LockOption, out, p
 from ddlce.cli.sbom import make
 from ddlce.ownership import check_place
 from ddlce.platforms import BUILD_PLATFORM
-from ddlce.settings import load_settings
+from ddlce.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from ddlce.bundle.description import Bundle
+    from ddlce.model.envlock import EnvLock
 
 
 def register(app: typer.Typer) -> None:
@@ -38,16 +42,12 @@ def bundle(
     json: JsonOption = False,
 ) -> None:
     """Write a release as one file that needs only sh and tar to install it."""
-    from ddlce.bundle.write import write_bundle
     from ddlce.lock import lock_path
     from ddlce.model.envlock import EnvLock
 
     settings = load_settings()
     locked = EnvLock.load(lock or lock_path(settings, env, platform))
-    packages = channel or settings.channel
-    check_place(packages, "the channel", site=True)
-    sboms = {} if without else make(settings, locked, packages)
-    done = write_bundle(settings, locked, packages, folder.absolute(), sboms)
+    done = write(settings, locked, channel or settings.channel, folder, sboms=not without)
     if json:
         print_json(dataclasses.asdict(done))
         return
@@ -56,3 +56,18 @@ def bundle(
         f"({done.size / done.packages_size:.3f} of the packages), sha256 {done.sha256}"
     )
     out.print(f"install it:  sh {escape(done.path)} --root DIR")
+
+
+def write(
+    settings: Settings, lock: EnvLock, channel: Path, folder: Path, *, sboms: bool = True
+) -> Bundle:
+    """Write a lock's bundle, with its SBOMs.
+
+    Raises:
+        DdlceError: as `write_bundle`, and as `make`.
+    """
+    from ddlce.bundle.write import write_bundle
+
+    check_place(channel, "the channel", site=True)
+    texts = make(settings, lock, channel) if sboms else {}
+    return write_bundle(settings, lock, channel, folder.absolute(), texts)

@@ -16,6 +16,8 @@ from ddlce.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from ddlce.lock import Locked
+    from ddlce.lockdiff import Difference
+    from ddlce.upkeep.holes import Holes
 
 ChannelOption = Annotated[
     str | None,
@@ -72,20 +74,29 @@ def lock(
 def diff(
     old: Annotated[str, typer.Argument(help="A lock file, or an installed release.")],
     new: Annotated[str, typer.Argument(help="The same, to compare with it.")],
+    advisories: Annotated[
+        Path | None,
+        typer.Option("--advisories", help="Data of `ddlce advisories`: show the known holes, too."),
+    ] = None,
+    sboms: Annotated[
+        Path | None,
+        typer.Option("--sboms", help="The folder with both SBOMs; the channel's by default."),
+    ] = None,
     root: RootOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show the changes from one lock to another: as Markdown, for the notes of a release.
 
-    Versions, licences, sizes, ABI pins, and what users will notice.
+    Versions, licences, sizes, ABI pins, and what users will notice; known holes with --advisories.
     """
     from ddlce.lockdiff import compare
     from ddlce.upkeep.changes import to_json, to_markdown
 
     settings = load_settings(root)
     found = compare(_read(settings, old), _read(settings, new))
+    holes = _holes(settings, found, advisories, sboms) if advisories else None
     if json:
-        print_json(to_json(found))
+        print_json(to_json(found, holes))
     elif found.old == found.new:
         lock = found.new
         out.print(
@@ -94,7 +105,16 @@ def diff(
             markup=False,
         )
     else:
-        typer.echo(to_markdown(found), nl=False)
+        typer.echo(to_markdown(found, holes), nl=False)
+
+
+def _holes(settings: Settings, found: Difference, data: Path, sboms: Path | None) -> Holes:
+    from ddlce.advisories.statements import statements_of
+    from ddlce.model.channel import SBOMS
+    from ddlce.upkeep.holes import compare_holes
+
+    folder = sboms or settings.channel / SBOMS
+    return compare_holes(found, data, folder, statements_of(settings))
 
 
 def _read(settings: Settings, text: str) -> EnvLock:

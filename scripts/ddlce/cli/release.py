@@ -1,7 +1,8 @@
-"""`ddlce release`: what must be true before a release is made; then its tag."""
+"""`ddlce release`: what must be true before a release is made; then its bundles and its tag."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -9,8 +10,8 @@ from typing import Annotated
 import typer
 
 from ddlce.cli.common import JsonOption, RootOption, err, out, print_json
-from ddlce.errors import WorkError
-from ddlce.settings import load_settings
+from ddlce.errors import InputError, WorkError
+from ddlce.settings import Settings, load_settings
 
 
 def register(app: typer.Typer) -> None:
@@ -26,9 +27,16 @@ def release(
     again: Annotated[
         Path | None, typer.Option("--again", help="The packages of a second build.")
     ] = None,
+    changelog: Annotated[
+        bool,
+        typer.Option("--changelog", help="Add to CHANGELOG.md what the locks change, and end."),
+    ] = False,
     tag: Annotated[
         bool, typer.Option("--tag", help="Date CHANGELOG.md, commit and tag, if all is well.")
     ] = False,
+    bundles: Annotated[
+        Path | None, typer.Option("--bundle", help="Before the tag, write the bundles here.")
+    ] = None,
     channel: Annotated[
         str | None, typer.Option("--channel", help="Folder or URL of our channel.")
     ] = None,
@@ -37,7 +45,7 @@ def release(
 ) -> None:
     """Check that a release can be made: clean tree, new version, changelog, locks, smoke, bytes.
 
-    Exit 1 where something is missing. Without --tag, nothing changes.
+    Exit 1 where something is missing. Without --changelog and --tag, nothing changes.
     """
     from datetime import UTC, datetime
 
@@ -45,7 +53,11 @@ def release(
     from ddlce.upkeep import release as steps
 
     settings = load_settings(root)
+    _refuse_mixtures(changelog, tag, again, bundles, channel)
     chosen = envs or steps.environments(settings)
+    if changelog:
+        _add_part(settings, chosen, json=json)
+        return
     with err.status("checking"):
         address = channel_address(channel or settings.channel)
         checks = steps.check_release(settings, chosen, address, again)
@@ -60,7 +72,48 @@ def release(
     if missing:
         raise WorkError(f"{len(missing)} of {len(checks)} things are missing", "see above")
     if tag:
+        done = [f"wrote {path}" for path in _bundles(settings, chosen, channel, bundles)]
         version = steps.version_of(settings, chosen)
         steps.tag(settings, version, datetime.now(UTC).date())
-        if not json:
-            out.print(f"tagged {version}; next: ddlce bundle {' and '.join(chosen)}", markup=False)
+        for line in () if json else (*done, f"tagged {version}"):
+            out.print(line, markup=False)
+
+
+def _refuse_mixtures(
+    changelog: bool, tag: bool, again: Path | None, bundles: Path | None, channel: str | None
+) -> None:
+    if changelog and (tag or bundles or again):
+        raise InputError("--changelog goes alone", "edit what it adds, commit that, then check")
+    if bundles and not tag:
+        raise InputError("--bundle goes with --tag", "for a bundle alone: ddlce bundle ENV")
+    if bundles and "://" in (channel or ""):
+        raise InputError("--bundle needs the folder of the channel", "--channel FOLDER")
+
+
+def _add_part(settings: Settings, envs: Sequence[str], *, json: bool) -> None:
+    from ddlce.upkeep.changelog import add_part
+    from ddlce.upkeep.release import version_of
+
+    part = add_part(settings, envs, version_of(settings, envs))
+    since = " and ".join(part.since)
+    if json:
+        print_json(asdict(part))
+    elif part.points:
+        lines = f"{len(part.points)} {'line' if len(part.points) == 1 else 'lines'}"
+        out.print(
+            f"added {lines} to {part.path}, since {since}; edit them, and commit", markup=False
+        )
+    else:
+        out.print(f"{part.path} has all that changes since {since}", markup=False)
+
+
+def _bundles(
+    settings: Settings, envs: Sequence[str], channel: str | None, folder: Path | None
+) -> list[str]:
+    """Write them all, so that a release which cannot be handed over gets no tag."""
+    from ddlce.cli.bundle import write
+    from ddlce.upkeep.release import locks_of
+
+    packages = Path(channel) if channel else settings.channel
+    locks = locks_of(settings, envs) if folder else []
+    return [write(settings, lock, packages, folder).path for lock in locks if folder]

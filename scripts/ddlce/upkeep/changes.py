@@ -9,13 +9,14 @@ from typing import Any
 from ddlce.lockdiff import Change, Difference
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.settings import release_folder
+from ddlce.upkeep.holes import Holes
 
 #: How messages call what a machine must have.
 VIRTUAL = {"__glibc": "glibc", "__cuda": "a driver for CUDA", "__linux": "Linux"}
 
 
-def to_markdown(difference: Difference) -> str:
-    """The page."""
+def to_markdown(difference: Difference, holes: Holes | None = None) -> str:
+    """The page; with the known holes, where they were looked up."""
     old, new = difference.old, difference.new
     lines = [
         f"# {new.env} for {new.platform}, from {_name(old)} to {_name(new)}",
@@ -37,12 +38,32 @@ def to_markdown(difference: Difference) -> str:
             for spec, names in pin.asked.items()
         ]
         lines += ["", "## ABI pins", "", *_table((*titles, "by"), asked)]
+    if holes:
+        lines += ["", "## Known holes", "", *_holes(holes, _columns(difference))]
     return "\n".join(lines) + "\n"
 
 
-def to_json(difference: Difference) -> dict[str, Any]:
+def _holes(holes: Holes, columns: tuple[str, str]) -> Iterator[str]:
+    """Those that are open in one of the locks; the others are no news."""
+    new, stays, closed, _ = (holes.count(rank) for rank in range(4))
+    newest = f", the newest of {holes.newest[:10]}" if holes.newest else ""
+    yield f"{closed} closed, {new} new, {stays} {'stays' if stays == 1 else 'stay'} open, by " + (
+        f"{holes.advisories} advisories{newest}."
+    )
+    rows = [
+        (row.package, row.hole, row.old or "", row.new or "")
+        for row in holes.rows
+        if "open" in (row.old, row.new)
+    ]
+    if rows:
+        yield ""
+        yield from _table(("package", "hole", *columns), rows)
+
+
+def to_json(difference: Difference, holes: Holes | None = None) -> dict[str, Any]:
     """The difference for programs."""
-    return {
+    looked_up = {"holes": [asdict(row) for row in holes.rows]} if holes else {}
+    return looked_up | {
         "platform": difference.new.platform,
         "old": _summary(difference.old),
         "new": _summary(difference.new),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -15,11 +14,7 @@ from ddlce.lock import lock_env, lock_path, locks_folder, read_manifest
 from ddlce.model.envlock import EnvLock
 from ddlce.report import read_smoke
 from ddlce.settings import Settings, release_folder
-
-CHANGELOG = "CHANGELOG.md"
-
-#: What the heading of a release in the changelog says until it is made.
-PENDING = "not released yet"
+from ddlce.upkeep.changelog import CHANGELOG, PENDING, part_of
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,7 @@ def check_release(
         InputError: a lock or a manifest is wrong, or the environments have several releases.
         MachineError: there is no git.
     """
-    locks = [lock for env in envs for lock in _locks(settings, env)]
+    locks = locks_of(settings, envs)
     version = version_of(settings, envs)
     return [
         Check("clean tree", _changed(settings)),
@@ -105,11 +100,18 @@ def tag(settings: Settings, version: str, today: date) -> str:
     return version
 
 
-def _locks(settings: Settings, env: str) -> Iterator[EnvLock]:
-    for platform in read_manifest(settings, env).platforms:
-        path = lock_path(settings, env, platform)
-        if path.is_file():
-            yield EnvLock.load(path)
+def locks_of(settings: Settings, envs: Sequence[str]) -> list[EnvLock]:
+    """The locks of some environments, for all of their platforms that have one.
+
+    Raises:
+        InputError: a manifest or a lock is wrong.
+    """
+    paths = [
+        lock_path(settings, env, platform)
+        for env in envs
+        for platform in read_manifest(settings, env).platforms
+    ]
+    return [EnvLock.load(path) for path in paths if path.is_file()]
 
 
 def _changed(settings: Settings) -> str:
@@ -126,11 +128,11 @@ def _tagged(settings: Settings, version: str) -> str:
 def _heading(settings: Settings, version: str) -> str:
     path = settings.tree / CHANGELOG
     text = path.read_text("utf-8") if path.is_file() else ""
-    part = re.search(rf"(?ms)^## {re.escape(version)}, {PENDING}$\n(.*?)(?=^## |\Z)", text)
+    part = part_of(text, version)
     if part is None:
-        return f"{CHANGELOG} has no part `## {version}, {PENDING}`"
-    if not part[1].strip():
-        return f"the part of {version} in {CHANGELOG} is empty; `ddlce lock diff` has the text"
+        return f"{CHANGELOG} has no part `## {version}, {PENDING}`: ddlce release --changelog"
+    if not part.strip():
+        return f"the part of {version} in {CHANGELOG} is empty: ddlce release --changelog"
     return ""
 
 
