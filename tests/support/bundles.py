@@ -1,13 +1,17 @@
 """A small bundle of toy packages: its header, its channel and its checks are those of a real one.
 
-Its Python is a file of a few bytes, so it installs nothing; that is for the built channel.
+Its Python is a file of a few bytes, so it installs nothing. That of a `working` one is a script: it
+runs the tests' own Python, with this tree's ddlce, and installs in seconds.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from ddlce.bundle.description import HEADER, Bundle
@@ -21,8 +25,17 @@ from support.run import run
 REPO = Path(__file__).parents[2]
 
 
-def toys(subdir: str) -> list[Pkg]:
+def toys(subdir: str, *, working: bool = False) -> list[Pkg]:
     """Packages with the names that a bundle needs, and one more."""
+    if working:
+        script = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n'
+        python = {"bin/python3.11": script, "bin/python": "-> python3.11"}
+        return [
+            Pkg("python", "3.11.7", files={**python}, subdir=subdir),
+            Pkg("ddlce", "1.0", ["python >=3.11", "backports.zstd"], {"share/x": "x\n"}),
+            Pkg("backports.zstd", "1.0", ["python"], {**reader()}, subdir=subdir),
+            Pkg("toy", files={"etc/toy": "toy\n"}, subdir=subdir),
+        ]
     return [
         Pkg("python", "3.11.7", files={"bin/python3.11": "no interpreter\n"}, subdir=subdir),
         Pkg("ddlce", "1.0", ["python >=3.11", "backports.zstd"], noarch="python"),
@@ -31,12 +44,25 @@ def toys(subdir: str) -> list[Pkg]:
     ]
 
 
+def reader() -> dict[str, Path]:
+    """The files by which the first Python reads packages."""
+    (folder,) = importlib.import_module("backports.zstd").__path__
+    site = Path(folder).parents[1]
+    files = (path for path in Path(folder).rglob("*") if path.suffix in (".py", ".so"))
+    return {f"lib/python3.11/site-packages/{path.relative_to(site)}": path for path in files}
+
+
 def toy_lock(
-    channel: Path, *, platform: str = "linux-64", glibc: str = "2.17", without: str = ""
+    channel: Path,
+    *,
+    platform: str = "linux-64",
+    glibc: str = "2.17",
+    without: str = "",
+    working: bool = False,
 ) -> EnvLock:
     """Pack the toys into a channel and lock them."""
     locked = []
-    for package in toys(platform):
+    for package in toys(platform, working=working):
         path = channel / ("noarch" if package.noarch else platform) / f"{package.stem}.conda"
         if not path.exists():
             pack(package, channel)
@@ -75,6 +101,13 @@ def toy_bundle(folder: Path, *, platform: str = "linux-64", glibc: str = "2.17")
     """Write a toy bundle into `folder/out`."""
     lock = toy_lock(folder / "channel", platform=platform, glibc=glibc)
     return write_bundle(toy_settings(folder), lock, folder / "channel", folder / "out")
+
+
+def working_bundle(folder: Path, release: str = "2026.11") -> tuple[EnvLock, Path]:
+    """Write a bundle that installs into `folder/out`; its lock, and the file."""
+    lock = toy_lock(folder / "channel", working=True).model_copy(update={"release": release})
+    made = write_bundle(toy_settings(folder), lock, folder / "channel", folder / "out")
+    return lock, Path(made.path)
 
 
 def channel_at(file: Path) -> int:

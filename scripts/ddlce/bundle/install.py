@@ -15,15 +15,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
-
 from ddlce.bundle.description import RELEASE
 from ddlce.engine.worker import OnProgress
-from ddlce.env.create import Created, check_machine, create
-from ddlce.env.layout import LOCK_COPY, Layout, clones, read_origin
+from ddlce.env.create import Created, check_machine, check_root, create
+from ddlce.env.default import newer_release
+from ddlce.env.layout import LOCK_COPY, Layout, clones
 from ddlce.errors import InputError, SourceError, WorkError
 from ddlce.files import explain_os_errors, make_folder, sha256_file, write_atomic
-from ddlce.filesystem import check_prefix, require
 from ddlce.model.channel import SBOMS
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.modulefile.install import Written, write_modulefiles
@@ -103,9 +101,8 @@ def install_bundle(
     settings, lock = stage.settings(root), stage.lock
     layout = Layout(settings.root)
     check_machine(lock)
-    check_prefix(layout.prefix(lock.env, lock.release, lock.digest))
     check_place(layout.root, "the root")
-    require(layout.root, "--root")
+    check_root(layout, layout.prefix(lock.env, lock.release, lock.digest))
     newer = newer_release(layout, lock)
     if newer and not older and not candidate:
         raise InputError(
@@ -122,24 +119,11 @@ def install_bundle(
         offline=True,
         progress=progress,
         on_wait=on_wait,
-        default=not newer,
+        keep_newer=True,  # it may have come since
         candidate=candidate,
     )
     module = write_modulefiles(done.prefix, layout, on_wait=on_wait)
     return Installed(done, module, channel)
-
-
-def newer_release(layout: Layout, lock: EnvLock) -> str:
-    """The default release's version if it is newer than the lock's; else ""."""
-    current = layout.current(lock.env)
-    origin = read_origin(current) if current else None
-    if origin is None or origin.platform != lock.platform:
-        return ""
-    try:
-        newer = Version(origin.release) > Version(lock.release)
-    except InvalidVersion:
-        newer = origin.release > lock.release
-    return origin.release if newer else ""
 
 
 def fill_channel(

@@ -18,7 +18,7 @@ from ddlce.engine.install import CacheLayer, InstallRequest, install
 from ddlce.engine.worker import OnProgress
 from ddlce.env.bytecode import compile_bytecode
 from ddlce.env.condacache import show_to_conda
-from ddlce.env.default import switch
+from ddlce.env.default import newer_release, switch
 from ddlce.env.finish import finish, finish_records
 from ddlce.env.freeze import freeze, make_read_only
 from ddlce.env.gc import prune_packages
@@ -74,6 +74,7 @@ def create(
     on_wait: OnWait | None = None,
     runner: Runner | None = None,
     default: bool = True,
+    keep_newer: bool = False,
     candidate: bool = False,
 ) -> Created:
     """Install a lock as a release and make it the default one.
@@ -85,6 +86,7 @@ def create(
         channel: the address of our own channel.
         runner: runs programs of the lock's platform, where it is not this machine's.
         default: whether it becomes the default release of its environment.
+        keep_newer: it does not where a newer one is that.
         candidate: it does not, and if it is new, users see nothing of it until `make_default`.
 
     Raises:
@@ -98,7 +100,7 @@ def create(
     layout = Layout(settings.root)
     prefix = layout.prefix(lock.env, lock.release, lock.digest)
     channels = channel_addresses(lock.channels, channel)
-    _check_root(layout, prefix)
+    check_root(layout, prefix)
     with waiting_lock(layout.lock, on_wait):
         if read_origin(prefix):
             result = Created(prefix, True, len(lock.packages), 0, {})
@@ -117,12 +119,18 @@ def create(
                 result = _fill(request, prefix, lock, layout, condarc, run)
                 _mark(layout.candidate_mark(prefix), candidate and runner is None)
         if runner is None:
-            _name(layout, prefix if default and not candidate else None)
+            stays = keep_newer and newer_release(layout, lock)
+            _name(layout, prefix if default and not stays and not candidate else None)
     return result
 
 
-def _check_root(layout: Layout, prefix: Path) -> None:
-    """Refuse a root in which a release could not be used, or that others could change."""
+def check_root(layout: Layout, prefix: Path) -> None:
+    """Refuse a root in which a release could not be used, or that others could change.
+
+    Raises:
+        InputError: its path cannot be used.
+        MachineError: it cannot be used, or be relied on.
+    """
     check_prefix(prefix)
     if "," in str(layout.pkgs):
         raise InputError(

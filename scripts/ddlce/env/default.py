@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.version import InvalidVersion, Version
+
 from ddlce.env.layout import CURRENT, Layout, read_origin, require_origin
 from ddlce.env.names import name_releases
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, link_atomic
+from ddlce.model.envlock import EnvLock
 from ddlce.ownership import check_place
 from ddlce.platforms import this_platform
 from ddlce.waiting import OnWait, waiting_lock
@@ -65,6 +68,19 @@ def make_default(prefix: Path, on_wait: OnWait | None = None) -> Switched:
         before = layout.current(prefix.parent.name)
         switch(layout, prefix)
     return Switched(prefix, before)
+
+
+def newer_release(layout: Layout, lock: EnvLock) -> str:
+    """The default release's version if it is newer than the lock's; else ""."""
+    current = layout.current(lock.env)
+    origin = read_origin(current) if current else None
+    if origin is None or origin.platform != lock.platform:
+        return ""
+    try:
+        newer = Version(origin.release) > Version(lock.release)
+    except InvalidVersion:
+        newer = origin.release > lock.release
+    return origin.release if newer else ""
 
 
 def switch(layout: Layout, prefix: Path) -> None:
