@@ -171,6 +171,16 @@ def test_two_at_once_write_one_image(user: Site, base: Path, tmp_path: Path) -> 
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".image")]
 
 
+def test_the_definition_for_apptainer_takes_all_from_the_layout() -> None:
+    """Apptainer is on no machine of ours. It has no list of packages, variables or files."""
+    path = Path(__file__).parents[2] / "docs" / "kubernetes" / "Apptainerfile"
+    lines = [line for line in path.read_text().splitlines() if line and line[0] != "#"]
+    header = lines[: lines.index("%arguments")]
+    assert header == ["Bootstrap: oci", "From: {{ IMAGE }}"]
+    sections = [line for line in lines if line.startswith("%")]
+    assert sections == ["%arguments", "%runscript", "%test", "%help"]
+
+
 def test_what_is_no_base(user: Site, base: Path, tmp_path: Path) -> None:
     def refused(code: int, said: str) -> str:
         out = tmp_path / "out"
