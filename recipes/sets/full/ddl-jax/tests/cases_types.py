@@ -26,9 +26,18 @@ def rows(name: str, n: int = 3 * SIZE) -> np.ndarray:
 @case
 def test_ddl_carries_them() -> None:
     assert os.environ["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] == "mpi"
-    before = collectives()
-    mapped(lambda x: lax.psum(x, "i"), rows("float32"))
-    assert collectives() == before + (SIZE > 1), (before, collectives())
+    functions = [
+        lambda x: lax.psum(x, "i"),
+        lambda x: lax.pmax(x, "i"),
+        lambda x: lax.psum_scatter(x[0], "i", tiled=True),
+        lambda x: lax.all_gather(x, "i", tiled=True),
+        lambda x: lax.all_to_all(x, "i", 1, 1, tiled=True),
+    ]
+    for name in [*WHOLE, *FLOATS]:
+        for number, function in enumerate(functions):
+            before = collectives()
+            mapped(function, rows(name))
+            assert collectives() == before + (SIZE > 1), (name, number)
 
 
 @case

@@ -101,11 +101,14 @@ DDL_API int MPIABI_Allgather(const void* send, int send_count, abi::Handle send_
   const auto mpi_send_type = abi::value<MPI_Datatype>(send_type);
   const auto mpi_recv_type = abi::value<MPI_Datatype>(recv_type);
   const Group* const group = find_group(comm);
-  if (group == nullptr || send == MPI_IN_PLACE || mpi_send_type != MPI_BYTE) {
+  const bool is_even = group != nullptr && send != MPI_IN_PLACE && send_count == recv_count &&
+                       mpi_send_type == mpi_recv_type;
+  if (!is_even) {
     return MPI_Allgather(send, send_count, mpi_send_type, recv, recv_count, mpi_recv_type,
                          abi::value<MPI_Comm>(comm));
   }
   if (is_cut(send_count)) return refuse_cut("allgather");
-  return result_of(ddl_comm_allgather(group->ddl, send, recv, send_count));
+  const std::size_t nbytes = send_count * size_of(mpi_send_type);
+  return result_of(ddl_comm_allgather(group->ddl, send, recv, nbytes));
 }
 }
