@@ -69,6 +69,41 @@ def test_the_coordinator_of_one_host_listens_on_loopback_alone(ddlrun: Run) -> N
     assert all(place.endswith("0100007F") for place in places), places
 
 
+#: Rank 0's service listens late, and a client that is made before would be refused.
+LATE_SERVICE = """
+import socket, time
+from jaxlib import _jax
+make_service, make_client = (getattr(_jax, f"get_distributed_runtime_{name}")
+                             for name in ("service", "client"))
+def service(*args, **words):
+    time.sleep(0.5)
+    return make_service(*args, **words)
+def client(address, *args, **words):
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host, int(port)), timeout=5).close()
+    print("it listens")
+    return make_client(address, *args, **words)
+_jax.get_distributed_runtime_service, _jax.get_distributed_runtime_client = service, client
+"""
+AGAIN = """
+try:
+    jax.distributed.initialize()
+except RuntimeError as error:
+    print("again:", error)
+"""
+
+
+def test_no_rank_asks_for_the_coordinator_before_it_listens(ddlrun: Run) -> None:
+    """gRPC would try again after a second; a second call is an error on all ranks, at once."""
+    gloo = {"JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo"}  # for ddl's, jax must come before jaxlib
+    call = "jax.distributed.initialize()\n"
+    code = LATE_SERVICE + TEN_LINES.replace(call, call + AGAIN)
+    result = ddlrun(2, code=code, env=FIRST | gloo)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("it listens") == 2, result.stdout
+    assert result.stdout.count("should only be called once") == 2, result.stdout
+
+
 @pytest.mark.parametrize(
     "variables",
     [

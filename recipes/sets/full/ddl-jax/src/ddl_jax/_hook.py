@@ -25,8 +25,9 @@ TRAMPOLINE = "MPITRAMPOLINE_LIB"
 
 
 def activate() -> None:
-    """Prepare this process for `import jax`."""
-    sys.meta_path.insert(0, _Finder())
+    """Prepare this process for `import jax`; once, though venvs read their .pth files twice."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
 
 
 def library() -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from jax._src import clusters
+from jaxlib import _jax
 
 from ddl_jax import _hook
 
@@ -26,9 +27,8 @@ def register() -> None:
     types = clusters.ClusterEnv._cluster_types
     types.remove(DdlCluster)
     types.insert(0, DdlCluster)
+    _jax.get_distributed_runtime_client = _after_service(_jax.get_distributed_runtime_client)
     if os.environ.get(_hook.TRAMPOLINE) == _hook.library():
-        from jaxlib import _jax
-
         from ddl_jax import _programs
 
         _jax.make_mpi_collectives = _starting_ddl(_jax.make_mpi_collectives)
@@ -39,6 +39,8 @@ class DdlCluster(clusters.ClusterEnv):  # type: ignore[misc]
     """The ranks of `ddlrun`, of mpiexec, or of srun with an MPI."""
 
     name = "ddl"
+    #: What `get_coordinator_address` has told: all ranks are in `initialize`, or have been.
+    coordinator: str | None = None
 
     @classmethod
     def is_env_present(cls) -> bool:
@@ -62,9 +64,10 @@ class DdlCluster(clusters.ClusterEnv):  # type: ignore[misc]
             if ddl.rank() == 0:
                 port[0] = _hold_port(host if is_local else "")
             ddl.broadcast(port, root=0)
+        cls.coordinator = f"{host}:{port[0]}"
         if is_local:  # JAX would listen on every address of the host
-            os.environ.setdefault("JAX_COORDINATOR_BIND_ADDRESS", f"{host}:{port[0]}")
-        return f"{host}:{port[0]}"
+            os.environ.setdefault("JAX_COORDINATOR_BIND_ADDRESS", cls.coordinator)
+        return cls.coordinator
 
     @classmethod
     def get_process_count(cls) -> int:
@@ -108,6 +111,23 @@ def _hold_port(host: str) -> int:
     _held.append(holder)
     port: int = holder.getsockname()[1]
     return port
+
+
+def _after_service(make: Callable[..., Any]) -> Callable[..., Any]:
+    """`make`, which makes a rank's client of the coordinator, once that listens.
+
+    A client that comes earlier is refused, and gRPC tries again no sooner than after a second.
+    """
+
+    @wraps(make)
+    def get_distributed_runtime_client(address: str, *args: Any, **words: Any) -> Any:
+        if address == DdlCluster.coordinator:
+            import ddl
+
+            ddl.barrier()  # rank 0 has started its service
+        return make(address, *args, **words)
+
+    return get_distributed_runtime_client
 
 
 def _starting_ddl(make: Callable[[], Any]) -> Callable[[], Any]:
