@@ -10,6 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from harness import RANK, SIZE, case, everyone, given, refused, same
+from jax._src import dispatch
+from jax._src.interpreters import pxla
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
 TYPES = [
     *("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
@@ -172,6 +176,79 @@ def test_the_order_is_that_of_the_program() -> None:
             same(result, np.full(number + 1, SIZE))
 
 
+def late(x: jax.Array, rounds: int) -> jax.Array:
+    """Ones, after a while. XLA runs little programs at once, so there are products first."""
+    square = x[:, None] * x[None, :]
+    start = (square @ square).sum(0) * 0 + x
+    return jax.lax.fori_loop(0, rounds, lambda _, y: jnp.sin(y) + 1, start) * 0 + 1
+
+
+@case
+def test_programs_keep_the_order_of_their_thread() -> None:
+    """Of one device, of all, and without results; all are dispatched before the first has run."""
+    world = Mesh(jax.devices(), "d")
+    whole = np.ones((SIZE, 70), np.float32)
+    spread = jax.make_array_from_callback(
+        whole.shape, jax.NamedSharding(world, P("d")), lambda index: whole[index]
+    )
+    of_one = jax.jit(lambda x, rounds: dj.allreduce(late(x, rounds)))
+    of_all = jax.jit(
+        jax.shard_map(
+            lambda x: dj.allreduce(late(x[0], 10)), mesh=world, in_specs=P("d"), out_specs=P("d")
+        )
+    )
+    of_none = jax.jit(lambda x: jax.lax.cond(late(x, 10)[0] > 0, dj.barrier, lambda: None))
+    long, short, some = jnp.ones(100), jnp.ones(50), jnp.ones(3)
+    for turn in range(6):
+        rounds = 100_000 if turn % SIZE == RANK else 0
+        results = [of_one(long, rounds), of_one(short, 0), of_all(spread), of_one(long, rounds)]
+        of_none(short)
+        results += [of_one(short, 0), of_all(spread)]
+        gathered = dj.allgather(some)
+        for result in results:
+            same(result.addressable_shards[0].data[:3], np.full(3, SIZE))
+        same(gathered, np.ones((SIZE, 3)))
+
+
+@case
+def test_a_program_of_one_device_is_dispatched_like_any_other() -> None:
+    """JAX's way in Python takes longer than a small allreduce."""
+    x, by_python = jnp.ones(9), []
+    run = pxla.ExecuteReplicated.__call__
+
+    def counted(self: Any, *args: Any) -> Any:
+        by_python.append(self)
+        return run(self, *args)
+
+    pxla.ExecuteReplicated.__call__ = counted
+    try:
+        program = jax.jit(lambda x: dj.allreduce(x) + 1)
+        for _ in range(4):
+            same(program(x), np.full(9, SIZE + 1))
+    finally:
+        pxla.ExecuteReplicated.__call__ = run
+    assert len(by_python) == 1, len(by_python)
+
+
+@case
+def test_the_end_of_effects_is_waited_for() -> None:
+    done = calls()
+    jax.jit(lambda x: dj.allreduce(late(x, 100_000)))(jnp.ones(100))
+    jax.effects_barrier()
+    assert calls() == done + 1
+
+
+@case
+def test_exported_programs() -> None:
+    """One program calls another that was exported, and keeps the order."""
+    ours = [jax.export.DisabledSafetyCheck.custom_call("ddl_collective")]
+    double = jax.jit(lambda x: dj.allreduce(x) * 2)
+    exported = jax.export.export(double, disabled_checks=ours)(jnp.ones(4))
+    assert exported.ordered_effects
+    result = jax.jit(lambda x: exported.call(dj.allreduce(x)))(jnp.ones(4))
+    same(result, np.full(4, 2 * SIZE * SIZE))
+
+
 @case
 def test_scan_and_cond() -> None:
     @jax.jit
@@ -202,9 +279,6 @@ def test_while_loops() -> None:
 
 @case
 def test_shard_map() -> None:
-    from jax.sharding import Mesh
-    from jax.sharding import PartitionSpec as P
-
     local = Mesh(jax.local_devices(), "d")
     run = jax.shard_map(dj.allreduce, mesh=local, in_specs=P("d"), out_specs=P("d"))
     same(jax.jit(run)(mine(8)), everyone(8).sum(0))
@@ -261,3 +335,14 @@ def test_ranks_that_disagree() -> None:
     if SIZE > 1:
         refused(lambda: np.asarray(dj.allreduce(jnp.ones(3 + RANK))), "did not make the same call")
         same(dj.allreduce(jnp.ones(3)), np.full(3, SIZE))
+        other = lambda: np.asarray(dj.allreduce(jnp.ones(3)))  # noqa: E731
+        for without_result in dj.barrier, late_barrier:
+            refused(without_result if RANK == 0 else other, "did not make the same call")
+        dispatch.runtime_tokens.clear()  # JAX keeps the error of an effect
+
+
+def late_barrier() -> None:
+    """By a program without results, whose error JAX's tokens keep."""
+    meet = lambda x: jax.lax.cond(late(x, 10)[0] > 0, dj.barrier, lambda: None)  # noqa: E731
+    jax.jit(meet)(jnp.ones(50))
+    jax.effects_barrier()

@@ -1,7 +1,8 @@
 """The primitive behind `ddl.jax`: one call of ddl inside a compiled program.
 
 All calls have one ordered effect. JAX hands its token from one to the next, through calls, loops
-and branches, so XLA carries them out in the order in which the program was traced.
+and branches, so XLA carries them out in the order in which the program was traced. `_order.py` has
+the order of programs.
 
 Shapes: `allgather` gives (size, *x.shape). `reducescatter` takes (size, *rest) and gives rest, and
 `alltoall` takes and gives (size, *rest).
@@ -21,6 +22,8 @@ from jax._src import effects
 from jax._src.core import abstract_token
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
+
+from ddl_jax import _order
 
 TARGET = "ddl_collective"
 
@@ -42,6 +45,7 @@ for allowed in (
     effects.shardable_ordered_effects,
 ):
     allowed.add_type(CollectiveEffect)
+_order.keep(EFFECT)
 
 collective_p = core.Primitive("ddl_collective")
 #: The number of ranks of each group: a program that is loaded elsewhere shall find the same.

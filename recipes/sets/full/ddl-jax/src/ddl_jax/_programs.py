@@ -59,7 +59,11 @@ def watch() -> None:
 def wait() -> None:
     """Wait for all programs of this thread, also those whose results nobody holds any more."""
     jax.block_until_ready(jax.live_arrays())
-    # A CPU client runs each thread's programs in their order.
+    wait_for_device()
+
+
+def wait_for_device() -> None:
+    """Wait for what this thread has dispatched: a CPU client runs it in its order."""
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         jax.block_until_ready(jnp.zeros(()) + 0)
 
