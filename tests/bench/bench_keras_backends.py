@@ -3,11 +3,13 @@
     python tests/bench/bench_keras_backends.py
     python tests/bench/bench_keras_backends.py --prefix ENVIRONMENT --batches 4 --rounds 1
 
-Each way trains on one rank and on several of this host, with one thread a rank and made-up images
-of 32 x 32. `ddp` is PyTorch's loop around Keras' network, on backend ddl. A way's efficiency is the
-images per second of all ranks, by their number and by those of one rank. Jobs take turns, and a
-figure is the median of the jobs'. Writes tests/bench/out/keras_backends.json; ends with 1 and names
-each backend whose efficiency is below 0.95 of that of DistributedDataParallel.
+Each way trains on one rank and on several of this host, with made-up images of 32 x 32. A rank has
+the same cores wherever it is: its share of those of several, also where it is the only one. XLA
+computes on all cores that it finds, whatever its flags say of threads. `ddp` is PyTorch's loop
+around Keras' network, on backend ddl. A way's efficiency is the images per second of all ranks, by
+their number and by those of one rank. Jobs take turns, and a figure is the median of the jobs'.
+Writes tests/bench/out/keras_backends.json; ends with 1 and names each backend whose efficiency is
+below 0.95 of that of DistributedDataParallel.
 """
 
 from __future__ import annotations
@@ -29,11 +31,6 @@ BAR = 0.95
 #: Each way's backend of Keras.
 WAYS = {"jax": "jax", "torch": "torch", "ddp": "torch"}
 EPOCHS = 3
-#: A rank computes by one thread, also where it is the only one.
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-}
 
 Speeds = dict[tuple[str, int], float]
 
@@ -107,13 +104,28 @@ def images_per_second(prefix: Path, way: str, ranks: int, options: argparse.Name
     from bench.command import answer_of_ranks
 
     program = [__file__, "--as-rank", way, "--batches", str(options.batches)]
+    cores = share_of_cores(os.sched_getaffinity(0), ranks, options.ranks)
     command = [
+        *("taskset", "-c", ",".join(map(str, cores))),
         *(prefix / "bin" / "ddlrun", "-H", f"localhost:{ranks}"),
         *(prefix / "bin" / "python", *program, "--batch-size", str(options.batch_size)),
     ]
-    env = os.environ | ONE_THREAD | {"KERAS_BACKEND": WAYS[way]}
+    threads = str(len(cores) // ranks)
+    env = os.environ | {"OMP_NUM_THREADS": threads, "KERAS_BACKEND": WAYS[way]}
     seconds = answer_of_ranks(command, f"{way} on {ranks} ranks", env, options.limit)["seconds"]
     return float(ranks * options.batches * options.batch_size / seconds)
+
+
+def share_of_cores(cores: set[int], ranks: int, most: int) -> list[int]:
+    """The cores of `ranks` ranks where each has as many as it has among `most` of them.
+
+    Raises:
+        ValueError: there are not so many.
+    """
+    each = len(cores) // most
+    if each == 0:
+        raise ValueError(f"there are {len(cores)} cores for {most} ranks; ask for fewer by --ranks")
+    return sorted(cores)[: each * ranks]
 
 
 def efficiency(speeds: Speeds, way: str, ranks: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.bench_keras_backends import checks, efficiency
+from bench.bench_keras_backends import checks, efficiency, share_of_cores
 from bench.check import missed
 
 
@@ -23,3 +23,11 @@ def test_each_backend_that_falls_short_is_named() -> None:
     assert missed(checks(speeds(90, 172), 2)) == [
         "Keras on jax, 2 ranks: 0.50 of the efficiency of DistributedDataParallel; at least 0.95"
     ]
+
+
+def test_one_rank_has_the_cores_that_it_has_beside_others() -> None:
+    cores = {0, 1, 4, 5, 6}
+    assert share_of_cores(cores, 2, 2) == [0, 1, 4, 5]
+    assert share_of_cores(cores, 1, 2) == [0, 1]
+    with pytest.raises(ValueError, match="there are 5 cores for 8 ranks"):
+        share_of_cores(cores, 1, 8)
