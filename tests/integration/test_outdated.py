@@ -112,6 +112,37 @@ def test_a_package_that_pip_has_lost_does_not_hide_the_others(
     assert "error: pypi:held: " in ran.stderr
 
 
+def test_withdrawn_wheels_are_named(
+    locked: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As PEP 592 has it; pip takes them no more, unless by their exact version."""
+    make_wheel(locked, "free", "1.8")
+    page = tmp_path / "index.html"
+    withdrawn, mark = ("free-1.9", "parted-1.0+"), ' data-yanked="broken"'
+    lines = [
+        f'<a href="{path.as_uri()}"{mark * path.name.startswith(withdrawn)}>{path.name}</a>\n'
+        for path in sorted(locked.glob("*.whl"))
+    ]
+    page.write_text("<!DOCTYPE html>\n" + "".join(lines))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(page))
+    held = tmp_path / "held.txt"
+    held.write_text("free<1\n")
+    monkeypatch.setenv("PIP_CONSTRAINT", str(held))
+    ran = ddlce(settings, "outdated", "--withdrawn")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == [
+        "withdrawn pypi:free: 1.9: broken",
+        "withdrawn pypi:parted (+cpu): 1.0+cpu: broken",
+        "5 packages asked for, 0 of them with a newer version, 0 for security, 2 withdrawn",
+    ]
+    assert json.loads(ddlce(settings, "outdated", "--json").stdout)["withdrawn"] == []
+    (locked / "holder-1.0-py3-none-any.whl").unlink()
+    page.write_text(page.read_text().replace("holder-1.0", "other-1.0"))
+    ran = ddlce(settings, "outdated", "--withdrawn", "pypi:holder")
+    assert ran.returncode == 4
+    assert "whether wheels were withdrawn" in ran.stderr
+
+
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt on this machine")
 def test_security_updates_of_debian_come_first(
     tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch

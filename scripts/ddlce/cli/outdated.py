@@ -25,6 +25,10 @@ def outdated(
             metavar="[SOURCE]...", help="Locked packages, e.g. 'pypi:jupyter*'; all by default."
         ),
     ] = None,
+    withdrawn: Annotated[
+        bool,
+        typer.Option("--withdrawn", help="Name wheels that their authors have withdrawn, too."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Show locked sources that have newer versions, security updates first.
@@ -34,9 +38,12 @@ def outdated(
     from ddlce.upkeep.outdated import find_outdated
 
     with err.status("asking pip and apt"):
-        answer = find_outdated(load_settings(), patterns or ())
+        answer = find_outdated(load_settings(), patterns or (), withdrawn=withdrawn)
     if json:
         print_json(asdict(answer))
+    for gone in () if json else answer.withdrawn:
+        where = f" ({gone.place.where})" if gone.place.where else ""
+        out.print(f"withdrawn {gone.place.spec}{where}: {gone.locked}: {gone.reason}", markup=False)
     for each in () if json else answer.outdated:
         place = each.place
         where = f" ({place.where})" if place.where else ""
@@ -50,6 +57,7 @@ def outdated(
         out.print(
             f"{answer.asked} packages asked for, {len(answer.outdated)} of them with a newer "
             f"version, {security} for security"
+            + (f", {len(answer.withdrawn)} withdrawn" if withdrawn else "")
         )
     if answer.unknown:
         alike: dict[str, list[str]] = defaultdict(list)

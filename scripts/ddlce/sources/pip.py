@@ -32,6 +32,11 @@ CONSTRAINT = re.compile(r"(?m)^\S*\.constraint='(.*)'$")
 #: A version as PEP 440 has it.
 VERSION = re.compile(VERSION_PATTERN, re.VERBOSE | re.IGNORECASE)
 
+#: pip's warning of a version that was withdrawn.
+YANKED = re.compile(
+    r"is a yanked version: '(?P<name>[^']+)' candidate .*\nReason for being yanked: (?P<reason>.*)"
+)
+
 #: How `pip index versions` begins the line that matters.
 VERSIONS = "Available versions: "
 
@@ -174,6 +179,44 @@ def pip_versions(
     named = lines[0].removeprefix(VERSIONS).replace(" ", "").split(",")
     # An older pip reads one in any file's name: `0.8.1.macosx-10.5-x86_64`, of a binary's archive.
     return [version for version in named if VERSION.fullmatch(version)]
+
+
+def pip_withdrawn(
+    requirements: Sequence[str], folder: Path, stop: Event, target: Target
+) -> dict[str, str]:
+    """Which of some exact versions their authors have withdrawn (PEP 592).
+
+    pip's report says it only since 2024; its warnings always have.
+
+    Args:
+        requirements: `name==version`, each name once.
+        folder: an empty folder.
+        target: what the wheels are for.
+
+    Returns:
+        Canonical name → the reason, in the authors' words.
+
+    Raises:
+        DownloadError: one of them cannot be had any more, or the registry cannot be reached.
+        MachineError: this Python has no pip.
+    """
+    wanted, temporary = folder / ".wanted", folder / ".tmp"
+    wanted.write_text("".join(f"{line}\n" for line in requirements))
+    temporary.mkdir(exist_ok=True)
+    command = [
+        *own_python("-m", "pip", "install", "--dry-run", "--no-deps", "--ignore-installed"),
+        *("--quiet", "--no-input", "--no-cache-dir", "--only-binary=:all:"),
+        *("--ignore-requires-python", "--requirement", str(wanted)),
+        *("--target", str(folder / ".target")),
+        *_wheel_target(target),
+    ]
+    # What is locked was chosen already: constraints of this machine's are about other choices.
+    env = {**os.environ, "TMPDIR": str(temporary), "PIP_CONSTRAINT": ""}
+    try:
+        said = run_client(command, folder, lambda _: None, stop, env)
+    except DownloadError as error:
+        raise _explained(error.reason, "locked versions") from None
+    return {canonicalize_name(found["name"]): found["reason"] for found in YANKED.finditer(said)}
 
 
 def pip_constraints(folder: Path, stop: Event) -> dict[str, SpecifierSet]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import count
 from threading import Event
 
 from packaging.specifiers import SpecifierSet
@@ -24,7 +25,7 @@ from ddlce.settings import SOURCES_LOCK, Settings
 from ddlce.sources.apt import Apt, newer
 from ddlce.sources.client import DownloadError
 from ddlce.sources.locking import load_lock
-from ddlce.sources.pip import ANY, pip_constraints, pip_versions
+from ddlce.sources.pip import ANY, pip_constraints, pip_versions, pip_withdrawn
 from ddlce.wheels.depends import applying, marker_environment
 
 #: pips at once: each waits for the registry most of the time.
@@ -81,6 +82,15 @@ class Outdated:
 
 
 @dataclass(frozen=True)
+class Withdrawn:
+    """A locked wheel that its authors have withdrawn, with the reason in their words."""
+
+    place: Place
+    locked: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Answer:
     """What the clients say.
 
@@ -88,18 +98,23 @@ class Answer:
         asked: the number of packages.
         outdated: security updates first, then by name.
         unknown: of which packages the client knows nothing, → its words.
+        withdrawn: wheels whose locked version was withdrawn by its authors, if that was asked.
     """
 
     asked: int
     outdated: tuple[Outdated, ...]
     unknown: dict[str, str]
+    withdrawn: tuple[Withdrawn, ...] = ()
 
 
-def find_outdated(settings: Settings, patterns: Sequence[str] = ()) -> Answer:
+def find_outdated(
+    settings: Settings, patterns: Sequence[str] = (), *, withdrawn: bool = False
+) -> Answer:
     """Ask pip and apt for newer versions of what is locked.
 
     Args:
         patterns: which packages, as `pypi:torch*` or `debian-source:*`; all by default.
+        withdrawn: ask for withdrawn wheels, too.
 
     Raises:
         InputError: a pattern fits no locked package.
@@ -118,7 +133,13 @@ def find_outdated(settings: Settings, patterns: Sequence[str] = ()) -> Answer:
     ]
     ordered = sorted(outdated, key=lambda o: (not o.security, o.place.spec, o.place.where))
     unknown = {p.spec: e.reason for p, e in found.items() if isinstance(e, DownloadError)}
-    return Answer(len(found), tuple(ordered), unknown)
+    gone: list[Withdrawn] = []
+    if withdrawn:
+        try:
+            gone = ask_withdrawn(settings, chosen)
+        except DownloadError as error:
+            unknown["whether wheels were withdrawn"] = error.reason
+    return Answer(len(found), tuple(ordered), unknown, tuple(gone))
 
 
 def choose(locked: dict[Place, Source], patterns: Sequence[str]) -> dict[Place, Source]:
@@ -204,6 +225,28 @@ def _ask_pip(
         except BaseException:
             stop.set()
             raise
+
+
+def ask_withdrawn(settings: Settings, chosen: dict[Place, Source]) -> list[Withdrawn]:
+    """The locked wheels that were withdrawn. pip is asked for each platform, once for each name."""
+    asked: dict[tuple[str, int], dict[str, Place]] = defaultdict(dict)
+    for place in chosen:
+        if place.client == "pypi-wheel":
+            subdir, name = place.subdir or BUILD_PLATFORM, canonicalize_name(place.package)
+            turn = next(n for n in count() if name not in asked[subdir, n])
+            asked[subdir, turn][name] = place
+    found = []
+    for (subdir, _), places in asked.items():
+        wanted = [f"{name}=={chosen[place].version}" for name, place in places.items()]
+        with scratch(settings.sources, ".ask-") as folder:
+            target = target_of(settings.recipes, subdir)
+            said = pip_withdrawn(wanted, folder, Event(), target)
+        found += [
+            Withdrawn(place, chosen[place].version, said[name])
+            for name, place in places.items()
+            if name in said
+        ]
+    return sorted(found, key=lambda each: (each.place.spec, each.place.where))
 
 
 def _ask_apt(
