@@ -312,6 +312,14 @@ def test_programs_with_other_functions_are_told_of(ddlrun: Run) -> None:
     assert re.search(words, result.stderr), result.stderr
 
 
+def test_waiting_for_effects_starts_no_client(ddlrun: Run) -> None:
+    """JAX would refuse to initialize the job afterwards."""
+    early = "import ddl.jax, jax\njax.effects_barrier()\n"
+    result = ddlrun(2, code=early + TEN_LINES)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("total 2 of") == 2, result.stdout
+
+
 SUSPENDED = """
 import os, signal, time
 size, rank = jax.process_count(), jax.process_index()

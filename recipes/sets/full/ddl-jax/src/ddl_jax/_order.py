@@ -17,7 +17,7 @@ from functools import wraps
 from typing import Any
 
 import jax
-from jax._src import effects
+from jax._src import effects, xla_bridge
 from jax._src.interpreters import mlir
 
 from ddl_jax import _programs
@@ -57,7 +57,8 @@ def keep(effect: effects.Effect) -> None:
     @wraps(barrier)
     def effects_barrier() -> None:
         barrier()
-        _programs.wait_for_device()
+        if xla_bridge.backends_are_initialized() and "cpu" in xla_bridge.backends():
+            _programs.wait_for_device()
 
     mlir.lower_jaxpr_to_module = lower_jaxpr_to_module
     mlir.jaxpr_subcomp = jaxpr_subcomp
