@@ -201,8 +201,8 @@ def test_a_machine_without_certificates(tmp_path: Path) -> None:
     """rattler panics where it finds none; an empty Debian has none."""
     build(tmp_path / "store", one="1")
     shutil.copytree(tmp_path / "store", tmp_path / "channel")
-    code = "import sys; from pathlib import Path; from ddlce.engine.index import index_channel"
-    code += "; index_channel(Path(sys.argv[1]))"
+    code = "import os, sys; from pathlib import Path; from ddlce.engine.index import index_channel"
+    code += "; index_channel(Path(sys.argv[1])); os._exit(0)"  # as programs with rattler end
     cage = ["bwrap", "--die-with-parent", "--unshare-net", "--dev-bind", "/", "/"]
     cage += ["--tmpfs", "/etc/ssl", "--unsetenv", "SSL_CERT_FILE", "--unsetenv", "SSL_CERT_DIR"]
     subprocess.run([*cage, sys.executable, "-c", code, tmp_path / "channel"], check=True)

@@ -41,6 +41,36 @@ def test_libraries_of_another_python(tmp_path: Path, library: str) -> None:
     assert hint == "hint:  unset LD_LIBRARY_PATH"
 
 
+#: The interpreter of a program in which rattler has run must not shut down.
+WITH_RATTLER = """
+import atexit, os, rattler
+from ddlce.cli.app import run_designed
+from ddlce.errors import InputError
+atexit.register(os.abort)
+def work():
+    print("done", end="")
+    {end}
+run_designed(work)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("pass", 0),
+        ("raise SystemExit(3)", 3),
+        ("raise SystemExit", 0),
+        ("raise InputError('no')", 2),
+    ],
+)
+def test_where_rattler_has_run_no_interpreter_shuts_down(end: str, status: int) -> None:
+    program = WITH_RATTLER.format(end=end)
+    done = run_program(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    )
+    assert (done.returncode, done.stdout) == (status, "done"), done.stderr
+
+
 def test_names_between_colons_stay_what_they_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

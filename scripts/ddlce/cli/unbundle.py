@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from shlex import quote
 
@@ -63,5 +62,3 @@ def say(done: Installed) -> None:
 if __name__ == "__main__":
     os.umask(0o022)
     run_designed(main)
-    sys.stdout.flush()
-    os._exit(0)  # rattler's runtime may abort while an interpreter shuts down: see engine/worker.py
