@@ -241,17 +241,13 @@ def test_examples_add_packages_that_are_not_there(name: str) -> None:
             assert not any(f"\n  {package}:" in table for table in tables), package
 
 
-#: An environment that a site's own build locks → the one whose frameworks it has.
-UNLOCKED = {"ddl-ce-full-gpu": "ddl-ce-gpu", "ddl-ce-rapids": "ddl-ce-gpu"}
-
-
 def test_modules_are_those_of_the_locks() -> None:
     """The table of modules has each environment, and the versions and CUDA that are locked."""
     page = (REPO / "docs/user/start.md").read_text()
     rows = re.findall(r"^\|[^|]+\| `([\w-]+)` \|[^|]*\| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)
     assert [module for module, *_ in rows] == sorted(p.stem for p in (REPO / "envs").glob("*.yaml"))
     for module, torch, tensorflow in rows:
-        lock = EnvLock.load(REPO / f"envs/locks/{UNLOCKED.get(module, module)}.linux-64.lock")
+        lock = EnvLock.load(REPO / f"envs/locks/{module}.linux-64.lock")
         packages = {package.name: package for package in lock.packages}
         cuda = packages["cuda-version"].version if "cuda-version" in packages else None
         assert torch == _of(packages["pytorch"]) + (f", GPU: CUDA {cuda}" if cuda else "")
