@@ -26,6 +26,10 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 RANKS = int(os.environ.get("WORLD_SIZE", "1"))
 
+# The simulation computes by PyTorch's kernels for the CPU, which has none for fused attention.
+torch.backends.cuda.enable_flash_sdp(False)
+torch.backends.cuda.enable_mem_efficient_sdp(False)
+
 
 class Words(Dataset[dict[str, object]]):
     """Sentences of eight words."""
