@@ -71,6 +71,24 @@ def test_where_rattler_has_run_no_interpreter_shuts_down(end: str, status: int) 
     assert (done.returncode, done.stdout) == (status, "done"), done.stderr
 
 
+@pytest.mark.parametrize("flush", [False, True])
+def test_where_rattler_has_run_a_full_disk_is_told_once(flush: bool) -> None:
+    """At the end, or by the work itself: what it could not write is still in the buffer then."""
+    program = WITH_RATTLER.format(end="pass").replace('end=""', f"flush={flush}")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.count("error: ") == 1
+    assert "no space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_names_between_colons_stay_what_they_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -158,4 +158,9 @@ def _leave(status: int) -> None:
         sys.stderr.flush()
     except BrokenPipeError:
         status = 141
+    except OSError as error:
+        if status == 0:  # else an error has been told, perhaps this one
+            told = explain_os_error(error)
+            print_error(told)
+            status = told.exit_code
     os._exit(status)
