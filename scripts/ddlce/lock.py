@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +103,20 @@ def _manifest_path(settings: Settings, env: str) -> Path:
 def lock_path(settings: Settings, env: str, platform: str, release: str = "") -> Path:
     """Where the lock of an environment lies; an earlier release's is in a folder of its own."""
     return locks_folder(settings) / release / f"{env}.{platform}.lock"
+
+
+def locks_of(settings: Settings, envs: Sequence[str]) -> list[EnvLock]:
+    """The locks of some environments, for all of their platforms that have one.
+
+    Raises:
+        InputError: a manifest or a lock is wrong.
+    """
+    paths = [
+        lock_path(settings, env, platform)
+        for env in envs
+        for platform in read_manifest(settings, env).platforms
+    ]
+    return [EnvLock.load(path) for path in paths if path.is_file()]
 
 
 def locks_folder(settings: Settings) -> Path:

@@ -72,7 +72,8 @@ def release(
     if missing:
         raise WorkError(f"{len(missing)} of {len(checks)} things are missing", "see above")
     if tag:
-        done = [f"wrote {path}" for path in _bundles(settings, chosen, channel, bundles)]
+        written = _bundles(settings, chosen, channel, bundles) if bundles else []
+        done = [f"wrote {path}" for path in written]
         version = steps.version_of(settings, chosen)
         steps.tag(settings, version, datetime.now(UTC).date())
         for line in () if json else (*done, f"tagged {version}"):
@@ -108,12 +109,11 @@ def _add_part(settings: Settings, envs: Sequence[str], *, json: bool) -> None:
 
 
 def _bundles(
-    settings: Settings, envs: Sequence[str], channel: str | None, folder: Path | None
+    settings: Settings, envs: Sequence[str], channel: str | None, folder: Path
 ) -> list[str]:
     """Write them all, so that a release which cannot be handed over gets no tag."""
     from ddlce.cli.bundle import write
-    from ddlce.upkeep.release import locks_of
+    from ddlce.lock import locks_of
 
     packages = Path(channel) if channel else settings.channel
-    locks = locks_of(settings, envs) if folder else []
-    return [write(settings, lock, packages, folder).path for lock in locks if folder]
+    return [write(settings, lock, packages, folder).path for lock in locks_of(settings, envs)]

@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 from ddlce.errors import InputError
 from ddlce.files import write_atomic
-from ddlce.lock import lock_path, locks_folder, read_manifest
+from ddlce.lock import lock_path, locks_folder, locks_of
 from ddlce.lockdiff import Change, Difference, compare
 from ddlce.model.envlock import EnvLock
 from ddlce.settings import Settings
@@ -95,16 +95,14 @@ def _with(text: str, version: str, points: Iterable[str]) -> str:
 
 
 def _differences(settings: Settings, envs: Sequence[str]) -> Iterator[Difference]:
-    for env in envs:
-        for platform in read_manifest(settings, env).platforms:
-            now = lock_path(settings, env, platform)
-            if now.is_file() and (before := _before(settings, now)):
-                yield compare(before, EnvLock.load(now))
+    for lock in locks_of(settings, envs):
+        if before := _before(settings, lock):
+            yield compare(before, lock)
 
 
-def _before(settings: Settings, now: Path) -> EnvLock | None:
+def _before(settings: Settings, lock: EnvLock) -> EnvLock | None:
     """The lock of the newest release that is older than a lock's."""
-    release = _version(EnvLock.load(now).release)
+    release, now = _version(lock.release), lock_path(settings, lock.env, lock.platform)
     older = [
         (version, path)
         for path in locks_folder(settings).glob(f"*/{now.name}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ddlce.errors import InputError, MachineError, WorkError
 from ddlce.files import sha256_file, write_atomic
-from ddlce.lock import lock_env, lock_path, locks_folder, read_manifest
+from ddlce.lock import lock_env, locks_folder, locks_of, read_manifest
 from ddlce.model.envlock import EnvLock
 from ddlce.report import read_smoke
 from ddlce.settings import Settings, release_folder
@@ -98,20 +98,6 @@ def tag(settings: Settings, version: str, today: date) -> str:
     _git(settings, "commit", "--quiet", "-m", f"Release {version}", "--", CHANGELOG)
     _git(settings, "tag", "--annotate", "-m", f"DDL-CE {version}", version)
     return version
-
-
-def locks_of(settings: Settings, envs: Sequence[str]) -> list[EnvLock]:
-    """The locks of some environments, for all of their platforms that have one.
-
-    Raises:
-        InputError: a manifest or a lock is wrong.
-    """
-    paths = [
-        lock_path(settings, env, platform)
-        for env in envs
-        for platform in read_manifest(settings, env).platforms
-    ]
-    return [EnvLock.load(path) for path in paths if path.is_file()]
 
 
 def _changed(settings: Settings) -> str:
