@@ -64,7 +64,8 @@ def upload(folder: Path, where: Upload, on_wait: OnWait | None = None) -> None:
 
     Raises:
         MachineError: there is no such program, or the files cannot be gathered.
-        WorkError: the command failed; what readers ask first is then still the old one.
+        WorkError: the command failed. What readers ask first was to come last, so they find the
+            old state, unless it was that which failed.
     """
     with waiting_lock(folder / ".lock", on_wait):
         names = [*_names(folder)]
@@ -105,5 +106,5 @@ def _send(folder: Path, names: list[str], where: Upload) -> None:
         lines = (ran.stderr.strip() or ran.stdout.strip()).splitlines() or ["it said nothing"]
         raise WorkError(
             f"{shlex.join(where.words)} ended with {ran.returncode}: {lines[-1]}",
-            f"{where.to} has the old state; mend it, and give the same command again",
+            f"{where.to} has the new state in part; mend it, and give the same command again",
         )
