@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from support.run import run
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -44,11 +45,9 @@ def test_a_patch_applies_to_the_source_as_it_is(source: Path, patch: Path, tmp_p
     else:
         copy.mkdir()
         shutil.copy(source, copy)
-    done = subprocess.run(
+    done = run(
         ["git", "apply", "--check", patch],
         cwd=copy,
         env={"GIT_CEILING_DIRECTORIES": str(tmp_path), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
     )
     assert done.returncode == 0, f"{source} has changed: refresh {patch}\n{done.stderr}"

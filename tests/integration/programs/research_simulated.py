@@ -18,10 +18,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from ddl_ce_smoke.research.lightning_module import BATCH, Regression
+from ddl_ce_smoke.research.unedited_trainer import Words
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from peft import LoraConfig, get_peft_model
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 RANKS = int(os.environ.get("WORLD_SIZE", "1"))
@@ -29,17 +30,6 @@ RANKS = int(os.environ.get("WORLD_SIZE", "1"))
 # The simulation computes by PyTorch's kernels for the CPU, which has none for fused attention.
 torch.backends.cuda.enable_flash_sdp(False)
 torch.backends.cuda.enable_mem_efficient_sdp(False)
-
-
-class Words(Dataset[dict[str, object]]):
-    """Sentences of eight words."""
-
-    def __len__(self) -> int:
-        return 64
-
-    def __getitem__(self, index: int) -> dict[str, object]:
-        words = torch.randint(50, (8,), generator=torch.Generator().manual_seed(index))
-        return {"input_ids": words, "labels": words}
 
 
 def gpt() -> nn.Module:
