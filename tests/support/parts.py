@@ -72,6 +72,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         ),
         *(
             "patches",
+            "pip_prefix",
             "recipes",
             "repack",
             "settings",

@@ -8,6 +8,7 @@ import sys
 import venv
 from pathlib import Path
 
+from ddlce.locks import locked
 from support.run import run
 
 REQUIREMENTS = Path(__file__).parents[1] / "bench" / "lab" / "requirements"
@@ -26,6 +27,8 @@ def cache() -> Path:
 def pip_prefix(name: str, *more: str) -> Path:
     """An environment with the packages of `NAME.txt` in `REQUIREMENTS`; made when it is not there.
 
+    It is made in its place, since it has its own path in it: whoever comes meanwhile waits.
+
     Args:
         name: of the file.
         more: options for pip, always the same ones with one name.
@@ -33,12 +36,15 @@ def pip_prefix(name: str, *more: str) -> Path:
     wanted = REQUIREMENTS / f"{name}.txt"
     prefix = cache() / f"{name}-{digest_of(wanted.read_bytes())}"
     done = prefix / "installed"
-    if not done.exists():
-        venv.create(prefix, clear=True)
-        pip = [sys.executable, "-m", "pip", "--python", str(prefix / "bin" / "python")]
-        options = ["install", "--quiet", "--disable-pip-version-check", "--require-hashes", *more]
-        run_or_complain([*pip, *options, "-r", str(wanted)], f"pip could not install {name}")
-        done.touch()
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    with locked(prefix.with_name(f".{prefix.name}.lock")):
+        if not done.exists():
+            venv.create(prefix, clear=True)
+            pip = [sys.executable, "-m", "pip", "--python", str(prefix / "bin" / "python")]
+            options = ("install", "--quiet", "--disable-pip-version-check", "--require-hashes")
+            command = [*pip, *options, *more, "-r", str(wanted)]
+            run_or_complain(command, f"pip could not install {name}")
+            done.touch()
     return prefix
 
 
