@@ -11,11 +11,12 @@ FOREIGN = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LD_PRELOAD")
 def main() -> None:
     """Run the CLI; a module that cannot be loaded ends it with one message and exit code 3."""
     try:
+        from ddlce.cli.app import end_process
         from ddlce.cli.app import main as run
     except Exception as error:  # a module of another Python may fail in any way
         _end(error)
     try:
-        run()
+        end_process(run)
     except ImportError as error:  # most modules are loaded when a command needs them
         _end(error)
 

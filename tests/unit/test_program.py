@@ -44,13 +44,23 @@ def test_libraries_of_another_python(tmp_path: Path, library: str) -> None:
 #: The interpreter of a program in which rattler has run must not shut down.
 WITH_RATTLER = """
 import atexit, os, rattler
-from ddlce.cli.app import run_designed
+from ddlce.cli.app import end_process, run_designed
 from ddlce.errors import InputError
 atexit.register(os.abort)
 def work():
     print("done", end="")
     {end}
-run_designed(work)
+end_process(lambda: run_designed(work))
+"""
+
+
+#: It looks at how a command ends.
+CALLER = """
+try:
+    run_designed(work)
+except SystemExit as ended:
+    print(" after", ended.code, end="", flush=True)
+os._exit(0)
 """
 
 
@@ -69,6 +79,16 @@ def test_where_rattler_has_run_no_interpreter_shuts_down(end: str, status: int) 
         [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(SCRIPTS)}
     )
     assert (done.returncode, done.stdout) == (status, "done"), done.stderr
+
+
+def test_who_calls_a_command_goes_on_after_it() -> None:
+    """As tests do, in one process: only the program's own end is the process's."""
+    program = WITH_RATTLER.replace("end_process(lambda: run_designed(work))", CALLER)
+    program = program.format(end="raise SystemExit(3)").replace("atexit.register(os.abort)", "")
+    done = run_program(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    )
+    assert (done.returncode, done.stdout) == (0, "done after 3"), done.stderr
 
 
 @pytest.mark.parametrize("flush", [False, True])

@@ -118,18 +118,41 @@ def main() -> None:
     run_designed(program())
 
 
+def end_process(work: Callable[[], object]) -> NoReturn:
+    """Do a program's work, as the last thing that this process does.
+
+    Where rattler has run, the interpreter is not shut down: rattler's threads may abort in it. A
+    command that had made an index ended so, with its work done, in one run of eighty.
+    """
+    status: object = 0
+    try:
+        work()
+    except SystemExit as end:
+        status = end.code or 0
+    if "rattler" not in sys.modules or not isinstance(status, int):
+        raise SystemExit(status)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        status = 141
+    except OSError as error:
+        if status == 0:  # else an error has been told, perhaps this one
+            told = explain_os_error(error)
+            print_error(told)
+            status = told.exit_code
+    os._exit(status)
+
+
 def run_designed(work: Callable[[], object]) -> None:
     """Run a program's work; every error becomes one message and an exit status."""
     try:
         work()
-        _leave(0)
     except DdlceError as error:
         _end(error)
     except SystemExit as end:
         if end.code == 130:  # what typer makes of Ctrl-C
             err.print(INTERRUPTED)
-        if end.code is None or isinstance(end.code, int):
-            _leave(end.code or 0)
         raise
     except KeyboardInterrupt:
         err.print(INTERRUPTED)
@@ -142,25 +165,4 @@ def run_designed(work: Callable[[], object]) -> None:
 
 def _end(error: DdlceError) -> NoReturn:
     print_error(error)
-    _leave(error.exit_code)
     sys.exit(error.exit_code)
-
-
-def _leave(status: int) -> None:
-    """End without shutting down the interpreter, in which rattler's threads may abort.
-
-    A command that had made an index ended so, with its work done, in one run of eighty.
-    """
-    if "rattler" not in sys.modules:
-        return
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except BrokenPipeError:
-        status = 141
-    except OSError as error:
-        if status == 0:  # else an error has been told, perhaps this one
-            told = explain_os_error(error)
-            print_error(told)
-            status = told.exit_code
-    os._exit(status)

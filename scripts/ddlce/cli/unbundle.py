@@ -10,7 +10,7 @@ from shlex import quote
 from rich.markup import escape
 
 from ddlce.bundle.install import Installed, Stage, install_bundle, smoke_quickly
-from ddlce.cli.app import run_designed
+from ddlce.cli.app import end_process, run_designed
 from ddlce.cli.common import out
 from ddlce.cli.env._common import progress_bar, say_waiting
 from ddlce.cli.signed import require_signed
@@ -61,4 +61,4 @@ def say(done: Installed) -> None:
 
 if __name__ == "__main__":
     os.umask(0o022)
-    run_designed(main)
+    end_process(lambda: run_designed(main))
