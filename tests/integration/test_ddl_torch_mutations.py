@@ -18,9 +18,7 @@ SOURCES = Path(__file__).parents[2] / "recipes" / "ddl-torch" / "src"
 #: What is taken out of the code that orders ddl's streams with the program's.
 WAITS = {
     "ddl waits for the program's stream": "  asked_->block(stream);\n",
-    "the program's stream is asked": (
-        "  asked_->record(VirtualGuardImpl(device_.type()).getStream(device_));\n"
-    ),
+    "the program's stream is asked": "  asked_->record(stream);\n",
     "a call ends when the GPU is done": "  stream.synchronize();\n",
 }
 
