@@ -39,13 +39,7 @@ def test_what_is_in_it_without_a_driver(prefix: Path) -> None:
     assert checked.returncode == 0, checked.stdout
 
 
-#: Lightning makes its DDP on a stream of its own: whose fault it is, is not known yet.
-OTHERWISE = pytest.mark.xfail(strict=True, reason="two ranks of Lightning learn something else")
-
-
-@pytest.mark.parametrize(
-    "program", ["trainer", "adapter", pytest.param("lightning", marks=OTHERWISE)]
-)
+@pytest.mark.parametrize("program", ["trainer", "adapter", "lightning"])
 def test_two_gpus_learn_what_one_cpu_learns(
     prefix: Path, simulated: dict[str, str], tmp_path: Path, program: str
 ) -> None:

@@ -22,7 +22,7 @@ from ddl_ce_smoke.research.unedited_trainer import Words
 from lightning.pytorch.plugins.environments import LightningEnvironment
 from peft import LoraConfig, get_peft_model
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 RANKS = int(os.environ.get("WORLD_SIZE", "1"))
@@ -81,10 +81,13 @@ def by_lightning(device: str) -> Iterable[nn.Parameter]:
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
+        use_distributed_sampler=False,  # its own shuffles, and one rank's does not
     )
     model = Regression()
     data = TensorDataset(x, x.sum(1, keepdim=True).sin())
-    trainer.fit(model, DataLoader(data, BATCH // RANKS))
+    rank = int(os.environ.get("RANK", "0"))
+    sampler = DistributedSampler(data, RANKS, rank, shuffle=False)
+    trainer.fit(model, DataLoader(data, BATCH // RANKS, sampler=sampler))
     if device == "cuda":
         assert trainer.strategy.root_device.type == "cuda"
     return model.parameters()
