@@ -60,7 +60,7 @@ def main() -> None:
     work, chain = sum(own.values()), max(known.values())
     rows = []
     print(f"{len(own)} recipes, {work:.0f} s of CPU, the longest chain {chain:.0f} s")
-    print(f"{'cores':>5} {'bound':>6} {'known':>6} {'idle':>5} {'unknown':>8} {'idle':>5}   seconds")
+    print("seconds\ncores  bound  known  idle  unknown  idle")
     for cores in options.cores:
         times = [replay(plan, own, first, cores) for first in (known, unknown)]
         idle = [1 - work / (cores * seconds) for seconds in times]
