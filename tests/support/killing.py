@@ -95,9 +95,16 @@ class Machine:
         )
 
     def run(
-        self, argv: list[str], env: dict[str, str], cwd: Path, *, at: int = 0, code: int = 0
+        self,
+        argv: list[str],
+        env: dict[str, str],
+        cwd: Path,
+        *,
+        at: int = 0,
+        code: int = 0,
+        program: str = "",
     ) -> Ended:
-        """Run `ddlce ARGV`.
+        """Run `ddlce ARGV`, or another program.
 
         Args:
             argv: its arguments.
@@ -106,10 +113,12 @@ class Machine:
             at: before which call it is killed, from 1; 0: not at all.
             code: instead of being killed, this call fails with it. ENOSPC: so do all later ones
                 that take space.
+            program: the other program's path.
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         job = {"argv": argv, "env": env, "cwd": str(cwd), "at": at, "code": code}
+        job["program"] = program
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
         return Ended(**json.loads(self.process.stdout.readline()))
@@ -164,6 +173,8 @@ def _child(job: dict[str, Any], output: int, parent: socket.socket) -> NoReturn:
         listener = _listen()
         socket.send_fds(parent, [b"x"], [listener])
         os.close(listener)
+        if job["program"]:
+            os.execve(job["program"], [job["program"], *job["argv"]], job["env"])
         from ddlce.__main__ import main
 
         main()

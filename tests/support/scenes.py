@@ -15,10 +15,13 @@ from pathlib import Path
 
 from ddlce.engine.index import index_channel
 from ddlce.engine.variants import VARIANTS
+from ddlce.env.layout import Layout
+from ddlce.env.verify import verify
 from ddlce.files import sha256_file
 from ddlce.model.envlock import EnvLock
 from ddlce.publish.listing import Listing
 from ddlce.settings import Settings
+from support.bundles import run_bundle, working_bundle
 from support.killing import Ended, Machine
 from support.minichannel import PLACEHOLDER, Pkg, pack
 from support.minienv import Site
@@ -53,10 +56,11 @@ class Scene:
     Attributes:
         name: of the command.
         folder: in which all of it is.
-        argv: of `ddlce`.
+        argv: of `ddlce`, or of the program.
         env: its whole environment.
         done: the exit status of a run after it has been done, where it is not 0.
         whole: looks at the folder after a kill, and raises where something is half-made.
+        program: the path of another program than `ddlce`.
     """
 
     name: str
@@ -65,6 +69,7 @@ class Scene:
     env: dict[str, str]
     done: int = 0
     whole: Callable[[Path], None] = field(default=lambda folder: None)
+    program: str = ""
 
     def keep(self) -> None:
         """Remember the folder as it is now."""
@@ -83,7 +88,7 @@ class Scene:
 
     def run(self, machine: Machine, at: int = 0, code: int = 0) -> Ended:
         """Run the command under the machine."""
-        return machine.run(self.argv, self.env, self.folder, at=at, code=code)
+        return machine.run(self.argv, self.env, self.folder, at=at, code=code, program=self.program)
 
 
 def snapshot(folder: Path) -> dict[str, str]:
@@ -308,6 +313,27 @@ def _site_is_whole(folder: Path) -> None:
             assert sha256_file(path) == package.sha256
 
 
+def bundle(folder: Path) -> Scene:
+    """`sh FILE --root ROOT`, a bundle beside an older release that another one has installed."""
+    (lock, older), (_, newer) = (
+        working_bundle(folder / "made", release) for release in ("2026.11", "2026.12")
+    )
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(folder / "home"), **_extra(folder)}
+    argv = ["--root", str(folder / "root"), "--no-smoke"]
+    done = run_bundle(older, *argv, folder=folder)
+    assert done.returncode == 0, done.stderr
+    there = Layout(folder / "root").prefix(lock.env, lock.release, lock.digest)
+
+    def whole(folder: Path) -> None:
+        assert (there / "etc/toy").is_file()
+        for origin in folder.glob("root/envs/*/[!.]*/conda-meta/ddl-ce.origin"):
+            assert verify(origin.resolve().parents[1]).ok
+        for link in (*folder.glob("root/envs/*/current"), *folder.glob("root/conda/envs/*")):
+            assert link.resolve().is_dir(), f"{link} leads nowhere"
+
+    return Scene("bundle", folder, [str(newer), *argv], env, whole=whole, program="/bin/sh")
+
+
 SCENES: dict[str, Callable[[Path], Scene]] = {
     "lock": lock,
     "create": create,
@@ -321,4 +347,5 @@ SCENES: dict[str, Callable[[Path], Scene]] = {
     "overlay": overlay,
     "fetch": fetch,
     "publish": published,
+    "bundle": bundle,
 }

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from ddlce.model.envlock import EnvLock
 from ddlce.trees import remove_tree
 from support.bundles import run_bundle, working_bundle
 from support.minienv import everything
+from support.run import run
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +162,51 @@ def test_killed_at_many_moments_and_run_again(older: tuple[EnvLock, Path], folde
     done = install(older[1], root, folder=folder)
     assert done.returncode == 0, done
     installed(root, older[0])
+
+
+#: Run in a small file system of its own, as each of its lines says.
+FULL_DISK = """
+disk=$1 file=$2; shift 2
+for left in "$@"; do
+  # Behind the check for free space: the first program that the bundle starts then takes it.
+  mkdir -p "$disk/bin"
+  cat >"$disk/bin/tar" <<END
+#!/bin/sh
+free=\\$(df -Pk $disk | tail -n 1 | awk '{print \\$4}')
+head -c \\$(((free - $left) * 1024)) /dev/zero >$disk/filler
+exec /bin/tar "\\$@"
+END
+  chmod 755 "$disk/bin/tar"
+  said=$(PATH=$disk/bin:$PATH sh "$file" --root "$disk/root" --no-smoke 2>&1)
+  echo "full $left $? $(echo "$said" | cut -d : -f 1 | tr '\\n' ' ')"
+  echo "$said" >&2
+  ls -d "$disk"/root/.unpack-* "$disk"/root/envs/mini/current 2>/dev/null
+  rm "$disk/filler"
+  sh "$file" --root "$disk/root" --no-smoke >/dev/null && echo resumed
+  ls -d "$disk"/root/envs/mini/2* "$disk"/root/envs/mini/.[!.]* 2>/dev/null | wc -l
+  "$PYTHON" -P -m ddlce env verify "$disk"/root/envs/mini/current >/dev/null && echo whole
+  chmod -R u+w "$disk/root" && rm -r "$disk/root" "$disk/bin"
+done
+"""
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
+def test_resumed_after_the_disk_was_full(older: tuple[EnvLock, Path], folder: Path) -> None:
+    """So many KiB are left when it begins to write: it stops early, later, and not at all."""
+    disk = folder / "disk"
+    disk.mkdir()
+    left = [*map(str, (0, 400, 1500, 3000))]
+    cage = ["bwrap", "--die-with-parent", "--dev-bind", "/", "/"]
+    cage += ["--size", str(32 << 20), "--tmpfs", str(disk)]
+    done = run(
+        [*cage, "sh", "-c", FULL_DISK, "sh", disk, older[1], *left],
+        env={**os.environ, "PATH": "/usr/bin:/bin", "PYTHON": sys.executable, "HOME": str(disk)},
+    )
+    said = done.stdout.splitlines()
+    expected = []
+    for kib in left:
+        expected += [f"full {kib} 3 error hint ", "resumed", "1", "whole"]
+    assert said == expected, done.stdout + done.stderr
 
 
 def test_a_damaged_bundle_beside_a_release(

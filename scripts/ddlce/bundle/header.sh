@@ -44,6 +44,11 @@ check() { # every byte of the file; no redirection, which a changed byte could t
   case $found in "$wanted") checked=${#found} ;; *) damaged; exit 4 ;; esac
 }
 
+unpack() { # folder, what cannot be done otherwise; from its input
+  said=$(tar -xf - -C "$1" 2>&1) ||
+    fail "$2: $(say "$said" | head -n 1)" "free some space, or choose another folder" 3
+}
+
 part() { # first byte, bytes
   tail -c "+$(($1 + 1))" "$file" | head -c "$2"
 }
@@ -57,8 +62,8 @@ extract() { # what, folder
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
   enough "$stage" "$((size / 1024))" "choose another folder"
-  part "$((start + first))" "$((size - 65 - start - first))" | tar -xf - -C "$stage" &&
-    mv "$stage/channel" "$2" || fail "cannot write $2" "see the message above" 3
+  part "$((start + first))" "$((size - 65 - start - first))" | unpack "$stage" "cannot write $2" || exit 3
+  mv "$stage/channel" "$2" || fail "cannot write $2" "see the message above" 3
   say "$2 is a channel: file://$(cd "$2" && pwd -P)"
 }
 
@@ -142,11 +147,11 @@ install() {
   say '#!/bin/sh' >"$stage/try" && chmod 755 "$stage/try"
   "$stage/try" 2>/dev/null || fail "$root is on a file system that is mounted noexec" \
     "choose another root with --root" 3
-  { part "$start" "$first"; head -c 1024 /dev/zero; } | tar -xf - -C "$stage" ||
-    fail "cannot unpack into $stage" "see tar's message above" 3
+  { part "$start" "$first"; head -c 1024 /dev/zero; } | unpack "$stage" "cannot unpack into $stage" || exit 3
   unset LD_LIBRARY_PATH PYTHONHOME PYTHONPATH
-  "$stage/boot/bin/python" -I -S "$stage/boot/unpack.py" "$file" "$((start + first))" "$stage" ||
-    fail "the packages in $file cannot be unpacked" "see the message above" 3
+  said=$("$stage/boot/bin/python" -I -S "$stage/boot/unpack.py" "$file" "$((start + first))" "$stage" 2>&1) ||
+    fail "the packages in $file cannot be unpacked: $(say "$said" | tail -n 1)" \
+      "free some space, or copy the file again; what was unpacked is gone" 3
   "$stage/python/bin/python" -I -m ddlce.cli.unbundle "$file" --channel-at "$((start + first))" \
     --stage "$stage" --root "$root" $options
 }
