@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,10 +10,15 @@ import sys
 import venv
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ddlce.files import sha256_file
+from ddlce.trees import remove_tree
+from support.bundles import run_bundle, toys
+from support.minichannel import Pkg
 from support.minienv import Site, as_served, served, toy_site
 from support.run import run
 
@@ -136,12 +142,13 @@ def test_the_wheel_is_whole(made: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not shutil.which("make"), reason="needs make")
 def test_make_dist_twice(tmp_path: Path) -> None:
-    """On a small release; its bundle and SBOMs have tests of their own."""
-    maker = toy_site(tmp_path / "maker")
+    """The whole of a small release, whose bundle then installs by the site's files alone."""
+    maker = toy_site(tmp_path / "maker", *toys_of_a_bundle())
     for name in ("pyproject.toml", "LICENSE", "scripts"):
         (maker.repo / name).symlink_to(TREE / name)
     shutil.copyfile(TREE / "Makefile", maker.repo / "Makefile")
     (maker.repo / ".venv").symlink_to(TREE / ".venv")
+    (maker.repo / "sources.lock").write_text("sources: []\n")
     found = []
     for _ in range(2):
         shutil.rmtree(maker.repo / "dist", ignore_errors=True)
@@ -149,10 +156,40 @@ def test_make_dist_twice(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr + done.stdout
         found.append(as_served(maker.repo / "dist"))
     assert found[0] == found[1]
-    names = ("ddlce.pyz", "releases.json", "channel/metadata/1.targets.json")
-    assert {f"site/{name}" for name in names} <= {*found[0]}
-    targets = (maker.repo / "dist/site/channel/metadata/1.targets.json").read_text()
-    assert '"ddlce.pyz"' in targets
+
+    name, top = "mini-2026.11-linux-64", maker.repo / "dist/site"
+    metadata = top / "channel" / "metadata"
+    signed = json.loads((metadata / "1.targets.json").read_text())["signed"]["targets"]
+    (bundle,) = top.rglob(f"{name}.run")
+    sboms = [bundle.with_name(f"{name}.{kind}.json") for kind in ("cdx", "spdx")]
+    for path in (bundle, *sboms, top / "ddlce.pyz", top / "releases.json"):
+        assert signed[path.name]["hashes"]["sha256"] == sha256_file(path)
+    assert "toy" in {part["name"] for part in json.loads(sboms[0].read_text())["components"]}
+    locks = [lock for lock in signed if lock.endswith(".lock")]
+    assert len(locks) == 2, "sources.lock, and the release's"
+
+    trusted = tmp_path / "settings.yaml"
+    root, rules = metadata / "1.root.json", {"metadata": str(metadata)}
+    trusted.write_text(json.dumps({"signatures": {"root": str(root), **rules}}))
+    checking = {**maker.env(), "DDLCE_SETTINGS": str(trusted)}
+    done = run([sys.executable, "-m", "ddlce", "keys", "check", bundle], env=checking)
+    assert done.returncode == 0, done.stderr
+    done = run_bundle(bundle, "--root", tmp_path / "root", "--no-smoke", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "root/channel/sbom").iterdir()} == {
+        path.name for path in sboms
+    }
+    remove_tree(tmp_path / "root")
+    remove_tree(maker.root)
+
+
+def toys_of_a_bundle() -> list[Pkg]:
+    """Packages that install themselves; each says that it was made from nothing."""
+    made_from = {"info/ddl-ce.json": '{"inputs": {}}'}
+    packages = toys("linux-64", working=True)
+    for package in packages:
+        package.files |= made_from
+    return [replace(p, depends=["ddlce"]) if p.name == "toy" else p for p in packages]
 
 
 def make_dist(maker: Site) -> subprocess.CompletedProcess[str]:
@@ -161,7 +198,7 @@ def make_dist(maker: Site) -> subprocess.CompletedProcess[str]:
         env={
             **maker.env(),
             "ENVS": "mini",
-            "OPTIONS": f"--channel {maker.channel} --no-bundle --no-sbom",
+            "OPTIONS": f"--channel {maker.channel}",
             "SOURCE_DATE_EPOCH": "1790000000",
         },
         cwd=maker.repo,
