@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(not possible(), reason="this kernel asks no supe
 #: Of the short form: each command is disturbed about so often.
 POINTS = 3
 #: Fetching without them is only slower: a note that a file was hashed, and what was downloaded so
-#: far, which the next run removes.
-NOTES = re.compile(r"^cache/sources/[^/]+/\.(verified$|partial)")
+#: far, which the next run removes. So it does with what a bundle has unpacked, where `rm` failed.
+NOTES = re.compile(r"^cache/sources/[^/]+/\.(verified$|partial)|^root/\.unpack-")
 #: How many calls there are → which of them, from 1, and the error code: `Machine.run`.
 Choose = Callable[[int], list[tuple[int, int]]]
 FAULTS = {"killed": 0, "no space": errno.ENOSPC, "broken disk": errno.EIO}

@@ -174,6 +174,7 @@ def _child(job: dict[str, Any], output: int, parent: socket.socket) -> NoReturn:
         socket.send_fds(parent, [b"x"], [listener])
         os.close(listener)
         if job["program"]:
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as a shell has it; Python ignores it
             os.execve(job["program"], [job["program"], *job["argv"]], job["env"])
         from ddlce.__main__ import main
 

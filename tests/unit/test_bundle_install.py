@@ -167,18 +167,19 @@ def test_killed_at_many_moments_and_run_again(older: tuple[EnvLock, Path], folde
 #: Run in a small file system of its own, as each of its lines says.
 FULL_DISK = """
 disk=$1 file=$2; shift 2
-for left in "$@"; do
-  # Behind the check for free space: the first program that the bundle starts then takes it.
+for moment in "$@"; do
+  program=${moment% *} left=${moment#* }
+  # Behind the check for free space: this program, when the bundle starts it, takes all but so much.
   mkdir -p "$disk/bin"
-  cat >"$disk/bin/tar" <<END
+  cat >"$disk/bin/$program" <<END
 #!/bin/sh
 free=\\$(df -Pk $disk | tail -n 1 | awk '{print \\$4}')
-head -c \\$(((free - $left) * 1024)) /dev/zero >$disk/filler
-exec /bin/tar "\\$@"
+head -c \\$(((free - $left) * 1024)) /dev/zero >>$disk/filler
+exec /bin/$program "\\$@"
 END
-  chmod 755 "$disk/bin/tar"
+  chmod 755 "$disk/bin/$program"
   said=$(PATH=$disk/bin:$PATH sh "$file" --root "$disk/root" --no-smoke 2>&1)
-  echo "full $left $? $(echo "$said" | cut -d : -f 1 | tr '\\n' ' ')"
+  echo "$moment: $? $(echo "$said" | cut -d : -f 1 | tr '\\n' ' ')"
   echo "$said" >&2
   ls -d "$disk"/root/.unpack-* "$disk"/root/envs/mini/current 2>/dev/null
   rm "$disk/filler"
@@ -192,21 +193,22 @@ done
 
 @pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
 def test_resumed_after_the_disk_was_full(older: tuple[EnvLock, Path], folder: Path) -> None:
-    """So many KiB are left when it begins to write: it stops early, later, and not at all."""
+    """When it starts a program, so many KiB are left: it stops sooner or later."""
     disk = folder / "disk"
     disk.mkdir()
-    left = [*map(str, (0, 400, 1500, 3000))]
+    moments = ["mkdir 0", "tar 0", "tar 400", "tar 1500", "tar 3000"]
     cage = ["bwrap", "--die-with-parent", "--dev-bind", "/", "/"]
     cage += ["--size", str(32 << 20), "--tmpfs", str(disk)]
     done = run(
-        [*cage, "sh", "-c", FULL_DISK, "sh", disk, older[1], *left],
+        [*cage, "sh", "-c", FULL_DISK, "sh", disk, older[1], *moments],
         env={**os.environ, "PATH": "/usr/bin:/bin", "PYTHON": sys.executable, "HOME": str(disk)},
     )
     said = done.stdout.splitlines()
     expected = []
-    for kib in left:
-        expected += [f"full {kib} 3 error hint ", "resumed", "1", "whole"]
+    for moment in moments:
+        expected += [f"{moment}: 3 error hint ", "resumed", "1", "whole"]
     assert said == expected, done.stdout + done.stderr
+    assert "noexec" not in done.stderr
 
 
 def test_a_damaged_bundle_beside_a_release(

@@ -144,7 +144,8 @@ install() {
   trap 'rm -rf "$stage"; [ "$above" = "$root" ] || rmdir "$root" 2>/dev/null' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
-  say '#!/bin/sh' >"$stage/try" && chmod 755 "$stage/try"
+  { say '#!/bin/sh' >"$stage/try"; } 2>/dev/null && chmod 755 "$stage/try" ||
+    fail "$stage/try cannot be written" "free some space, or choose another root with --root" 3
   "$stage/try" 2>/dev/null || fail "$root is on a file system that is mounted noexec" \
     "choose another root with --root" 3
   { part "$start" "$first"; head -c 1024 /dev/zero; } | unpack "$stage" "cannot unpack into $stage" || exit 3

@@ -9,6 +9,7 @@ bytecode holds the prefix of the environment it was compiled in, and stays there
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
@@ -23,6 +24,10 @@ from ddlce.files import sha256_file
 from ddlce.runner import Runner
 
 JOBS = 2
+
+#: What compileall says of a file that the system does not let it write; of one that is no Python,
+#: it says other things.
+UNWRITTEN = re.compile(r"^\w+Error: \[Errno (\d+)\] (.*)$", re.MULTILINE)
 
 
 def compile_bytecode(
@@ -40,7 +45,8 @@ def compile_bytecode(
         How many files were compiled. Templates and tests that are not valid Python are left.
 
     Raises:
-        WorkError: the environment's python does not run.
+        WorkError: the environment's python does not run, or not to the end.
+        OSError: a file cannot be written.
     """
     tag = _python_tag(records)
     if tag is None:
@@ -66,17 +72,29 @@ def compile_bytecode(
 
 
 def _compileall(staging: Path, final: Path, names: list[str], runner: Runner) -> str:
-    """Compile these files in `JOBS` processes; returns the last complaint."""
+    """Compile these files in `JOBS` processes; returns the last complaint.
+
+    Raises:
+        WorkError: a process was killed.
+        OSError: a file cannot be written.
+    """
     # -I -S: no user site, no .pth files, nothing but the interpreter and its library.
     # -B: what compileall itself imports would otherwise be cached with a timestamp.
     # compileall's own -j works on folders only, and would compile again what packages brought.
-    command = [*_python(staging, final), "-I", "-S", "-B", "-m", "compileall", "-qq"]
+    command = [*_python(staging, final), "-I", "-S", "-B", "-m", "compileall", "-q"]
     command += ["--invalidation-mode", "timestamp"]
     command = runner([*command, "-s", str(staging), "-p", str(final), "-i", "-"])
 
     def run(part: list[str]) -> str:
         files = "".join(f"{staging / name}\n" for name in part)
         done = subprocess.run(command, input=files, text=True, capture_output=True, check=False)
+        if failed := UNWRITTEN.search(done.stdout):
+            raise OSError(int(failed[1]), failed[2])
+        if done.returncode < 0:
+            raise WorkError(
+                f"the environment's python was killed by signal {-done.returncode}",
+                "look for what killed it, such as a lack of memory, and do it again",
+            )
         return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
 
     with ThreadPoolExecutor(JOBS) as pool:
