@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import json
 import os
 import shutil
-import subprocess
-import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +17,7 @@ from ddlce.env.relink import plan_links
 from ddlce.oci.layers import divide
 from ddlce.platforms import BUILD_PLATFORM
 from support.minienv import Site, as_served, everything
+from support.ocibase import small_base
 from support.run import run
 
 pytestmark = pytest.mark.skipif(
@@ -32,67 +28,10 @@ needs_umoci = pytest.mark.skipif(
 )
 
 
-def libraries(*programs: str) -> set[str]:
-    """The programs, and the libraries of this system that they need."""
-    found = set(programs)
-    for program in programs:
-        for word in subprocess.check_output(["ldd", program], text=True).split():
-            if word.startswith("/"):
-                found.add(word)
-    return found
-
-
-def c_library() -> set[str]:
-    """All that programs may ask of glibc, as every system has it."""
-    (folder,) = {Path(path).parent for path in libraries("/bin/dash") if "/libc.so" in path}
-    return {
-        str(path)
-        for name in ("dl", "m", "pthread", "rt", "util")
-        for path in folder.glob(f"lib{name}.so.*")
-    }
-
-
-def put(blobs: Path, data: bytes, media: str) -> dict[str, Any]:
-    digest = hashlib.sha256(data).hexdigest()
-    (blobs / digest).write_bytes(data)
-    name = f"application/vnd.oci.image.{media}"
-    return {"mediaType": name, "digest": f"sha256:{digest}", "size": len(data)}
-
-
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An image with a shell and a C library, made by hand of this system's files."""
-    folder = tmp_path_factory.mktemp("base") / "small"
-    blobs = folder / "blobs" / "sha256"
-    blobs.mkdir(parents=True)
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-        python = [str(path) for path in Path(sys.base_prefix, "lib").glob("libpython3*.so*")]
-        for path in sorted(libraries("/bin/dash", sys.executable, *python) | c_library()):
-            tar.add(os.path.realpath(path), path)
-        link = tarfile.TarInfo("bin/sh")
-        link.type, link.linkname = tarfile.SYMTYPE, "dash"
-        tar.addfile(link)
-    plain = stream.getvalue()
-    layer = put(blobs, gzip.compress(plain), "layer.v1.tar+gzip")
-    config = {
-        "architecture": "amd64",
-        "os": "linux",
-        "config": {"Env": ["PATH=/bin", "LANG=C.UTF-8"], "Labels": {"vendor": "us"}},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(plain).hexdigest()}"]},
-        "history": [{"created_by": "by hand"}],
-    }
-    manifest = {
-        "schemaVersion": 2,
-        "config": put(blobs, json.dumps(config).encode(), "config.v1+json"),
-        "layers": [layer],
-    }
-    described = put(blobs, json.dumps(manifest).encode(), "manifest.v1+json")
-    described["annotations"] = {"org.opencontainers.image.ref.name": "1"}
-    index = {"schemaVersion": 2, "manifests": [described]}
-    (folder / "index.json").write_text(json.dumps(index))
-    (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-    return folder
+    return small_base(tmp_path_factory.mktemp("base") / "small")
 
 
 def oci(user: Site, base: Path, out: Path) -> dict[str, Any]:

@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from securesystemslib.dsse import Envelope
+from securesystemslib.exceptions import VerificationError
 
 from ddlce.engine.index import index_channel
+from ddlce.files import sha256_file
 from ddlce.model.envlock import EnvLock
+from ddlce.trust.keys import load_public
 from ddlce.trust.names import lock_name
 from support.minichannel import Pkg, pack
 from support.minienv import Site, as_served, everything, served, toy_site
@@ -89,6 +93,42 @@ def test_a_release_is_installed_with_no_tree(user: Site, url: str, www: Path) ->
     assert "is there already" in user.ddlce(*create(user, url)).stdout
     done = user.ddlce("module", "mini")
     assert done.returncode == 0, done.stderr
+
+
+def test_statements_say_what_each_package_was_made_of(tmp_path: Path) -> None:
+    """They are signed by the release key, and the list of signed files names them."""
+    inputs = {"file recipe.yaml": f"-{'a' * 64}", "engine": "1.2"}
+    said = {"digest": "d" * 64, "recipe": "toys", "inputs": inputs}
+    toy = Pkg("toy", files={"etc/toy": "toy\n", "info/ddl-ce.json": json.dumps(said)})
+    maker, keeper = toy_site(tmp_path / "maker", toy), Keeper(tmp_path / "keys")
+    keeper.root("anna", "ben")
+    www = tmp_path / "www"
+    publish(maker, www, "--sign", keeper.key("release"), "--metadata", keeper.metadata)
+    (path,) = (www / "releases").glob("*/mini-2026.11-linux-64.intoto.jsonl")
+    (line,) = path.read_text().splitlines()
+    envelope = Envelope.from_dict(json.loads(line))
+    envelope.verify([load_public(keeper.key("release.pub"))], 1)
+    with pytest.raises(VerificationError):
+        envelope.verify([load_public(keeper.key("thief.pub"))], 1)
+    statement = json.loads(envelope.payload)
+    lock = EnvLock.load(maker.lock)
+    assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
+    assert statement["subject"] == [
+        {
+            "name": "linux-64/toy-1.0-h0_0.conda",
+            "digest": {"sha256": lock.packages[0].sha256},
+            "annotations": {"size": lock.packages[0].size},
+        }
+    ]
+    definition = statement["predicate"]["buildDefinition"]
+    assert definition["externalParameters"] == {"recipe": "toys", "platform": "linux-64"}
+    assert definition["internalParameters"] == {"digest": "d" * 64}
+    assert definition["resolvedDependencies"] == [
+        {"name": "engine", "annotations": {"value": "1.2"}},
+        {"name": "file recipe.yaml", "digest": {"sha256": "a" * 64}},
+    ]
+    targets = json.loads((www / "channel/metadata/1.targets.json").read_text())
+    assert targets["signed"]["targets"][path.name]["hashes"]["sha256"] == sha256_file(path)
 
 
 def test_a_folder_is_a_site_too(user: Site, www: Path, published: None) -> None:

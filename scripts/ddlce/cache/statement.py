@@ -14,6 +14,7 @@ from ddlce.files import sha256_file
 from ddlce.plan import Step
 
 if TYPE_CHECKING:
+    from securesystemslib.dsse import Envelope
     from securesystemslib.signer import CryptoSigner, Key
 
 PAYLOAD = "application/vnd.in-toto+json"
@@ -59,18 +60,40 @@ def make_statement(
         seconds: that its build took; 0 where that is not known.
         signers: the builder's keys.
     """
-    from securesystemslib.dsse import Envelope
-
     subjects = []
     for output in step.outputs:
         path = store / output.subdir / output.filename
-        subjects.append(
-            {
-                "name": f"{output.subdir}/{output.filename}",
-                "digest": {"sha256": sha256_file(path)},
-                "annotations": {"size": path.stat().st_size},
-            }
-        )
+        name = f"{output.subdir}/{output.filename}"
+        subjects.append(subject(name, sha256_file(path), path.stat().st_size))
+    external = {"recipe": step.recipe.name, "platform": step.subdir}
+    internal = {"digest": step.digest, "seconds": seconds}
+    envelope = provenance(subjects, external, internal, step.parts, signers)
+    return json.dumps(envelope.to_dict(), indent=1, sort_keys=True).encode() + b"\n"
+
+
+def subject(name: str, sha256: str, size: int) -> dict[str, Any]:
+    """A package that a statement is about, by its path in the channel."""
+    return {"name": name, "digest": {"sha256": sha256}, "annotations": {"size": size}}
+
+
+def provenance(
+    subjects: Sequence[Mapping[str, Any]],
+    external: Mapping[str, str],
+    internal: Mapping[str, object],
+    parts: Mapping[str, str],
+    signers: Sequence[CryptoSigner],
+) -> Envelope:
+    """A signed statement on where packages come from.
+
+    Args:
+        subjects: the packages.
+        external: recipe and platform.
+        internal: the digest, and what else is known of the build.
+        parts: the named parts of the digest.
+        signers: who states it.
+    """
+    from securesystemslib.dsse import Envelope
+
     statement = {
         "_type": STATEMENT,
         "subject": subjects,
@@ -78,9 +101,9 @@ def make_statement(
         "predicate": {
             "buildDefinition": {
                 "buildType": f"{PROJECT}/recipe@v1",
-                "externalParameters": {"recipe": step.recipe.name, "platform": step.subdir},
-                "internalParameters": {"digest": step.digest, "seconds": seconds},
-                "resolvedDependencies": [_part(*each) for each in sorted(step.parts.items())],
+                "externalParameters": external,
+                "internalParameters": internal,
+                "resolvedDependencies": [_part(*each) for each in sorted(parts.items())],
             },
             "runDetails": {"builder": {"id": f"{PROJECT}/ddlce@{__version__}"}},
         },
@@ -88,7 +111,7 @@ def make_statement(
     envelope = Envelope(json.dumps(statement, sort_keys=True).encode(), PAYLOAD, {})
     for signer in signers:
         envelope.sign(signer)
-    return json.dumps(envelope.to_dict(), indent=1, sort_keys=True).encode() + b"\n"
+    return envelope
 
 
 def _part(name: str, value: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from ddlce.model.document import first_problem
 from ddlce.model.envlock import EnvLock
 from ddlce.ownership import check_place
 from ddlce.publish.listing import CONDARC, FOLDER, LISTING, Listed, Listing, listed
+from ddlce.publish.provenance import STATEMENTS, statements
 from ddlce.settings import Settings
 from ddlce.sharedchannel import fill, locked_file
 from ddlce.trees import remove_tree
@@ -105,7 +106,7 @@ def publish(
             )
         before = read_listing(folder)
         files = {p.file: locked_file(p, channel) for offer in offers for p in offer.lock.packages}
-        new = [_write_release(settings, folder, channel, offer) for offer in offers]
+        new = [_write_release(settings, folder, channel, offer, signing) for offer in offers]
         after = before.with_releases(new, keep, list(withdrawn))
         gone = [one for one in before.releases if one.name in withdrawn]
         _fill_channel(folder, after, [one for one in before.releases if one not in gone], files)
@@ -137,7 +138,9 @@ def read_listing(folder: Path) -> Listing:
         ) from error
 
 
-def _write_release(settings: Settings, folder: Path, channel: Path, offer: Offer) -> Listed:
+def _write_release(
+    settings: Settings, folder: Path, channel: Path, offer: Offer, signing: Signing
+) -> Listed:
     """Write the files of one release, each in one step."""
     lock = offer.lock
     place = folder / listed(lock, {}).folder
@@ -146,6 +149,10 @@ def _write_release(settings: Settings, folder: Path, channel: Path, offer: Offer
         CONDARC: (settings.tree / "channel" / CONDARC).read_text("utf-8"),
         **offer.sboms,
     }
+    if signing.signers:
+        files = {package.file: locked_file(package, channel) for package in lock.packages}
+        name = f"{lock.env}-{lock.release}-{lock.platform}{STATEMENTS}"
+        texts[name] = statements(lock, files, signing.signers)
     for name, text in texts.items():
         write_atomic(place / name, text)
     paths = [place / name for name in texts]
