@@ -58,3 +58,6 @@ def _make(target: Path) -> None:
         if not packages:
             pytest.skip(f"the mirror has no Apptainer: {done.stderr.strip()[-200:]}")
         subprocess.run(["dpkg", "-x", packages[0], target], check=True)
+    # It takes them into its containers.
+    (target / "etc/hosts").write_text("127.0.0.1 localhost\n")
+    (target / "etc/resolv.conf").touch()
