@@ -30,7 +30,8 @@ class Apptainer:
 
     def run(self, *words: str | Path) -> Ran:
         """Run `apptainer WORDS` as root, without a network."""
-        system = ("--bind", self.root, "/", "--proc", "/proc", "--dev", "/dev")
+        # With the machine's devices: an image is mounted by a loop device.
+        system = ("--bind", self.root, "/", "--proc", "/proc", "--dev-bind", "/dev", "/dev")
         more = ("--ro-bind", "/sys", "/sys", "--bind", self.folder, self.folder, "--cap-add", "ALL")
         alone = ("--unshare-net", "--die-with-parent", "--chdir", self.folder)
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
