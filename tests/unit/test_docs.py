@@ -9,9 +9,8 @@ from functools import cache
 from typing import Any
 
 import pytest
-import typer.main
 
-from ddlce.cli.app import app
+from ddlce.cli.app import program
 from ddlce.lock import read_manifest
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.platforms import BUILD_PLATFORM
@@ -52,7 +51,7 @@ def commands(text: str, program: str) -> Iterator[list[str]]:
 
 def check_ddlce(words: list[str]) -> str | None:
     """What is wrong with a `ddlce` command line, or None."""
-    command: Any = typer.main.get_command(app)
+    command: Any = program()
     rest = words[1:]
     while rest and hasattr(command, "commands") and not rest[0].startswith("-"):
         if rest[0] not in command.commands and hasattr(command, "itself"):

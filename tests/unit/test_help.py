@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from ddlce.cli.app import app, program
+from ddlce.cli.app import program
+from ddlce.cli.common import app
 
 
 def texts(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ddlce.cli.common import JsonOption, out, print_json
+from ddlce.cli.common import JsonOption, app, out, print_json
 from ddlce.errors import WorkError
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import Settings, load_settings
@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from ddlce.advisories.model import Finding, Part
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce advisories ddl-ce --from /data/osv")(advisories)
-
-
+@app.command(epilog="Example: ddlce advisories ddl-ce --from /data/osv")
 def advisories(
     data: Annotated[
         Path,

@@ -14,7 +14,7 @@ from ddlce.cli import lock
 from ddlce.cli import module as modules
 from ddlce.cli.build import JobsOption, default_jobs, run_build
 from ddlce.cli.cache import CacheOption
-from ddlce.cli.common import RootOption, out
+from ddlce.cli.common import RootOption, app, out
 from ddlce.cli.env.create import NoDefaultOption, install
 from ddlce.cli.env.default import default
 from ddlce.cli.index import print_index
@@ -23,11 +23,7 @@ from ddlce.platforms import BUILD_PLATFORM, this_platform
 from ddlce.settings import Settings, load_settings
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("all", epilog="Example: ddlce all --root /opt/ddl-ce")(build_all)
-
-
+@app.command("all", epilog="Example: ddlce all --root /opt/ddl-ce")
 def build_all(
     name: Annotated[str, typer.Argument(metavar="[ENV]", help="A manifest in envs/.")] = "ddl-ce",
     root: RootOption = None,

@@ -13,30 +13,15 @@ from rich.markup import escape
 from typer.main import get_command
 
 from ddlce import __version__
-from ddlce.cli.common import err
+from ddlce.cli.common import app, err
 from ddlce.errors import DdlceError, print_error
 from ddlce.files import explain_os_error
 from ddlce.programs import absolute_only
 from ddlce.settings import own_release
 
-EPILOG = (
-    "Exit codes: 0 done; 1 the work failed (build, test, verification); 2 bad input (recipe, "
-    "manifest, flag); 3 the machine (missing program, disk, permission); 4 a source (network, "
-    "checksum); 130 interrupted."
-)
-
-app = typer.Typer(
-    name="ddlce",
-    help="Build, serve, lock, install and test the DDL-CE distribution.",
-    epilog=EPILOG,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-
 INTERRUPTED = "interrupted; run the same command again to go on"
 
-#: In the order of the way of the data. Each module's `register(app)` adds its command.
+#: In the order of the way of the data. Each module adds its command to the program.
 COMMANDS = (
     "doctor",
     "lint",
@@ -88,7 +73,9 @@ def _root(
 
 
 for _name in COMMANDS:
-    importlib.import_module(f"ddlce.cli.{_name}").register(app)
+    importlib.import_module(f"ddlce.cli.{_name}")
+# A module that another one needs has come before its turn.
+app.registered_groups.sort(key=lambda group: COMMANDS.index(str(group.name)))
 
 
 def program() -> Any:

@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, RootOption, out, print_json
+from ddlce.cli.common import JsonOption, RootOption, app, out, print_json
 from ddlce.settings import load_settings
 
 if TYPE_CHECKING:
     from ddlce.audit.library import Release
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce audit mine/lib/libmine.so build/program")(audit)
-
-
+@app.command(epilog="Example: ddlce audit mine/lib/libmine.so build/program")
 def audit(
     files: Annotated[list[Path], typer.Argument(help="Shared libraries and programs.")],
     release: Annotated[

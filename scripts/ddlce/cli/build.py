@@ -14,6 +14,7 @@ from ddlce.cli.common import (
     JsonOption,
     PlatformOption,
     SetOption,
+    app,
     err,
     out,
     print_json,
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
     from ddlce.plan import Plan
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce build ddl --jobs 2")(build)
-
-
 JobsOption = Annotated[
     int, typer.Option("--jobs", "-j", min=0, help="Recipes to build at once; 0: one per CPU.")
 ]
@@ -41,6 +37,7 @@ def default_jobs() -> int:
     return len(os.sched_getaffinity(0))
 
 
+@app.command(epilog="Example: ddlce build ddl --jobs 2")
 def build(
     packages: Annotated[
         list[str] | None, typer.Argument(help="Recipes or packages; all by default.")

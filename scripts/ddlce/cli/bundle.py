@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from ddlce.cli.common import ChannelFolderOption, JsonOption, LockOption, out, print_json
+from ddlce.cli.common import ChannelFolderOption, JsonOption, LockOption, app, out, print_json
 from ddlce.cli.sbom import make
 from ddlce.ownership import check_place
 from ddlce.platforms import BUILD_PLATFORM
@@ -20,13 +20,7 @@ if TYPE_CHECKING:
     from ddlce.model.envlock import EnvLock
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce bundle ddl-ce --out dist && sh dist/ddl-ce-*.run --help")(
-        bundle
-    )
-
-
+@app.command(epilog="Example: ddlce bundle ddl-ce --out dist && sh dist/ddl-ce-*.run --help")
 def bundle(
     env: Annotated[str, typer.Argument(help="An environment that is locked.")] = "ddl-ce",
     lock: LockOption = None,

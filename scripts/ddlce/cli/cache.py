@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import CudaOption, PlatformOption, SetOption, err, out
+from ddlce.cli.common import CudaOption, PlatformOption, SetOption, app, err, out
 from ddlce.cli.keys import SignOption, load_signers
 from ddlce.errors import InputError, SourceError
 from ddlce.platforms import BUILD_PLATFORM
@@ -27,17 +27,15 @@ CacheOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group."""
-    group = typer.Typer(
-        help="Share built packages with other machines.",
-        no_args_is_help=True,
-        epilog="Example: ddlce cache push /srv/www/cache --sign builder",
-    )
-    group.command("push")(push)
-    app.add_typer(group, name="cache")
+cache = typer.Typer(
+    help="Share built packages with other machines.",
+    no_args_is_help=True,
+    epilog="Example: ddlce cache push /srv/www/cache --sign builder",
+)
+app.add_typer(cache, name="cache")
 
 
+@cache.command("push")
 def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The cache's folder.")],
     sign: SignOption,

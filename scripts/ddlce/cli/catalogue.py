@@ -7,16 +7,12 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, RootOption, out, print_json
+from ddlce.cli.common import JsonOption, RootOption, app, out, print_json
 from ddlce.errors import InputError
 from ddlce.settings import load_settings
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce catalogue transformers caffe")(catalogue)
-
-
+@app.command(epilog="Example: ddlce catalogue transformers caffe")
 def catalogue(
     names: Annotated[
         list[str] | None,

@@ -1,4 +1,4 @@
-"""What every command shares: consoles, JSON output, the --root option, error display."""
+"""What every command shares: the program, consoles, JSON output, the --root option."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+
+#: The program: each module of this package adds its command.
+app = typer.Typer(
+    name="ddlce",
+    help="Build, serve, lock, install and test the DDL-CE distribution.",
+    epilog="Exit codes: 0 done; 1 the work failed (build, test, verification); 2 bad input "
+    "(recipe, manifest, flag); 3 the machine (missing program, disk, permission); 4 a source "
+    "(network, checksum); 130 interrupted.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
 
 #: Results go to standard output, progress and errors to standard error.
 out = Console(emoji=False, highlight=False, soft_wrap=True)

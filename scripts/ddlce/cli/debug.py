@@ -6,18 +6,12 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import CudaOption, PlatformOption, SetOption, err
+from ddlce.cli.common import CudaOption, PlatformOption, SetOption, app, err
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import load_settings
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce debug openssl   (then, inside: bash -x conda_build.sh)")(
-        debug
-    )
-
-
+@app.command(epilog="Example: ddlce debug openssl   (then, inside: bash -x conda_build.sh)")
 def debug(
     package: Annotated[str, typer.Argument(help="The recipe or package.")],
     fresh: Annotated[

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, RootOption, err, out, print_json
+from ddlce.cli.common import JsonOption, RootOption, app, err, out, print_json
 from ddlce.errors import MachineError
 from ddlce.settings import load_settings
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 COLOURS = {"ok": "green", "missing": "bold red", "optional": "yellow"}
 
 
+@app.command()
 def doctor(
     root: RootOption = None,
     as_json: JsonOption = False,
@@ -76,8 +77,3 @@ def _show(checks: list[Check]) -> None:
         state = f"[{COLOURS[check.state]}]{check.state}[/]"
         table.add_row(state, escape(check.name), escape(check.found), escape(check.why))
     out.print(table)
-
-
-def register(app: typer.Typer) -> None:
-    """Add `ddlce doctor`."""
-    app.command()(doctor)

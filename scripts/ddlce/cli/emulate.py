@@ -8,19 +8,16 @@ from typing import Annotated
 
 import typer
 
+from ddlce.cli.common import app
 from ddlce.settings import load_settings
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Example: ddlce emulate /opt/power-env/bin/python -c 'import torch'. "
-        "Exit status: the command's own.",
-        # What follows COMMAND belongs to it, options too.
-        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    )(emulate)
-
-
+@app.command(
+    epilog="Example: ddlce emulate /opt/power-env/bin/python -c 'import torch'. "
+    "Exit status: the command's own.",
+    # What follows COMMAND belongs to it, options too.
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 def emulate(
     command: Annotated[
         list[str], typer.Argument(metavar="COMMAND...", help="A program and its arguments.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import OUT, CudaOption, JsonOption, SetOption, err, out, print_json
+from ddlce.cli.common import OUT, CudaOption, JsonOption, SetOption, app, err, out, print_json
 from ddlce.cli.signed import require_signed
 from ddlce.errors import InputError
 from ddlce.settings import SOURCES_LOCK
@@ -17,11 +17,7 @@ if TYPE_CHECKING:
     from ddlce.sources import Fetched
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(fetch)
-
-
+@app.command()
 def fetch(
     packages: Annotated[
         list[str] | None,

@@ -8,20 +8,17 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, RootOption, out, print_json
+from ddlce.cli.common import JsonOption, RootOption, app, out, print_json
+
+image = typer.Typer(
+    help="Make container images of releases.",
+    no_args_is_help=True,
+    epilog="Example: ddlce image oci ddl-ce --base debian:12 --out image",
+)
+app.add_typer(image, name="image")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group."""
-    group = typer.Typer(
-        help="Make container images of releases.",
-        no_args_is_help=True,
-        epilog="Example: ddlce image oci ddl-ce --base debian:12 --out image",
-    )
-    group.command()(oci)
-    app.add_typer(group, name="image")
-
-
+@image.command()
 def oci(
     name: Annotated[
         str | None,

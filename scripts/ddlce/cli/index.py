@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import typer
-
-from ddlce.cli.common import JsonOption, PlatformOption, RootOption, out, print_json
+from ddlce.cli.common import JsonOption, PlatformOption, RootOption, app, out, print_json
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import Settings, load_settings
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce index")(index)
-
-
+@app.command(epilog="Example: ddlce index")
 def index(
     subdir: PlatformOption = BUILD_PLATFORM, root: RootOption = None, json: JsonOption = False
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import ChannelFolderOption, out
+from ddlce.cli.common import ChannelFolderOption, app, out
 from ddlce.errors import InputError, MachineError
 from ddlce.settings import load_settings
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 keys = typer.Typer(
     help="Make keys, say whose signatures count, sign releases, check files.", no_args_is_help=True
 )
+app.add_typer(keys, name="keys")
 
 MetadataOption = Annotated[
     Path | None,
@@ -31,11 +32,6 @@ DaysOption = Annotated[int, typer.Option(min=1, help="Until the signatures expir
 
 #: How long the signatures on releases and files are good, where the signer does not say it.
 SIGNED_DAYS = 90
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(keys, name="keys")
 
 
 @keys.command()

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, err, out, print_json
+from ddlce.cli.common import JsonOption, app, err, out, print_json
 from ddlce.errors import InputError
 from ddlce.settings import load_settings
 
 
+@app.command()
 def lint(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[PKG]...", help="Recipes; default: all.")
@@ -65,8 +66,3 @@ def _explain(rule_id: str) -> None:
     out.print(f"{rule.id} {rule.name} ({rule.level})\n\n{rule.doc}", markup=False)
     if rule.smithy:
         out.print(f"\nCovers conda-smithy's {', '.join(rule.smithy)}.", markup=False)
-
-
-def register(app: typer.Typer) -> None:
-    """Add `ddlce lint`."""
-    app.command()(lint)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from ddlce.cli.common import JsonOption, RootOption, err, out, print_json
+from ddlce.cli.common import JsonOption, RootOption, app, err, out, print_json
 from ddlce.cli.group import ITSELF, OrItself
 from ddlce.errors import InputError
 from ddlce.model.envlock import EnvLock
@@ -25,15 +25,13 @@ ChannelOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command, and what stands beside it."""
-    help_line = "Solve a manifest for each of its platforms and write envs/locks/."
-    group = typer.Typer(cls=OrItself, help=help_line)
-    group.command(ITSELF, epilog="Example: ddlce lock ddl-ce --check")(lock)
-    group.command(epilog="Example: ddlce lock diff ddl-ce/2026.11-0123abcd new.lock")(diff)
-    app.add_typer(group, name="lock")
+group = typer.Typer(
+    cls=OrItself, help="Solve a manifest for each of its platforms and write envs/locks/."
+)
+app.add_typer(group, name="lock")
 
 
+@group.command(ITSELF, epilog="Example: ddlce lock ddl-ce --check")
 def lock(
     env: Annotated[str, typer.Argument(help="A manifest in envs/.")] = "ddl-ce",
     check: Annotated[
@@ -71,6 +69,7 @@ def lock(
         raise typer.Exit(1)
 
 
+@group.command(epilog="Example: ddlce lock diff ddl-ce/2026.11-0123abcd new.lock")
 def diff(
     old: Annotated[str, typer.Argument(help="A lock file, or an installed release.")],
     new: Annotated[str, typer.Argument(help="The same, to compare with it.")],

@@ -8,15 +8,11 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import OUT, JsonOption, RootOption, out, print_json
+from ddlce.cli.common import OUT, JsonOption, RootOption, app, out, print_json
 from ddlce.cli.env._common import say_waiting
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("module")(module)
-
-
+@app.command()
 def module(
     env: Annotated[
         str, typer.Argument(metavar="[PREFIX|ENV]", help="The environment: its name or its path.")

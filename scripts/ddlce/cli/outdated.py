@@ -8,16 +8,12 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, err, out, print_json
+from ddlce.cli.common import JsonOption, app, err, out, print_json
 from ddlce.errors import SourceError
 from ddlce.settings import load_settings
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce outdated 'debian-source:*' pypi:torch")(outdated)
-
-
+@app.command(epilog="Example: ddlce outdated 'debian-source:*' pypi:torch")
 def outdated(
     patterns: Annotated[
         list[str] | None,

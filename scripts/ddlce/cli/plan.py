@@ -7,16 +7,12 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ddlce.cli.common import CudaOption, JsonOption, PlatformOption, SetOption, out, print_json
+from ddlce.cli.common import CudaOption, JsonOption, PlatformOption, SetOption, app, out, print_json
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import load_settings
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce plan --explain ddl")(plan)
-
-
+@app.command(epilog="Example: ddlce plan --explain ddl")
 def plan(
     packages: Annotated[
         list[str] | None, typer.Argument(help="Recipes or packages; all by default.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import ChannelFolderOption, JsonOption, out, print_json
+from ddlce.cli.common import ChannelFolderOption, JsonOption, app, out, print_json
 from ddlce.cli.keys import SIGNED_DAYS, DaysOption, MetadataOption, SignOption, load_signers
 from ddlce.ownership import check_place
 from ddlce.platforms import BUILD_PLATFORM
@@ -29,13 +29,7 @@ ByOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce publish /srv/www/ddl ddl-ce ddl-ce-full --sign release")(
-        publish
-    )
-
-
+@app.command(epilog="Example: ddlce publish /srv/www/ddl ddl-ce ddl-ce-full --sign release")
 def publish(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The site's folder.")],
     envs: Annotated[

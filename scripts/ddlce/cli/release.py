@@ -9,16 +9,12 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, RootOption, err, out, print_json
+from ddlce.cli.common import JsonOption, RootOption, app, err, out, print_json
 from ddlce.errors import InputError, WorkError
 from ddlce.settings import Settings, load_settings
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce release --again ../second/packages --tag")(release)
-
-
+@app.command(epilog="Example: ddlce release --again ../second/packages --tag")
 def release(
     envs: Annotated[
         list[str] | None,

@@ -7,16 +7,12 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, out, print_json
+from ddlce.cli.common import JsonOption, app, out, print_json
 from ddlce.files import write_atomic
 from ddlce.settings import load_settings
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce report --out platforms.md")(report)
-
-
+@app.command(epilog="Example: ddlce report --out platforms.md")
 def report(
     env: Annotated[str, typer.Argument(help="A manifest in envs/; its platforms are told.")] = (
         "ddl-ce"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import ChannelFolderOption, JsonOption, LockOption, err, out, print_json
+from ddlce.cli.common import ChannelFolderOption, JsonOption, LockOption, app, err, out, print_json
 from ddlce.errors import MachineError
 from ddlce.model.envlock import EnvLock
 from ddlce.ownership import check_place
@@ -15,11 +15,7 @@ from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import Settings, load_settings
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: ddlce sbom ddl-ce --out dist")(sbom)
-
-
+@app.command(epilog="Example: ddlce sbom ddl-ce --out dist")
 def sbom(
     env: Annotated[str, typer.Argument(help="An environment that is locked.")] = "ddl-ce",
     lock: LockOption = None,

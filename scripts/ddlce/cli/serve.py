@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import out
+from ddlce.cli.common import app, out
 from ddlce.errors import InputError
 from ddlce.settings import load_settings
 
 
+@app.command()
 def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free one.")] = 8040,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -50,8 +51,3 @@ def serve(
         port,
         ready=lambda url: out.print(f"serving {folder} at {url}; Ctrl-C ends it"),
     )
-
-
-def register(app: typer.Typer) -> None:
-    """Add `ddlce serve`."""
-    app.command()(serve)

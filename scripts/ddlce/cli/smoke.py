@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ddlce.cli.common import JsonOption, RootOption
+from ddlce.cli.common import JsonOption, RootOption, app
 from ddlce.settings import load_settings
 
 RanksOption = Annotated[
@@ -33,15 +33,11 @@ LongOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Example: ddlce smoke ddl-ce --ranks 1,2 --report smoke-report. "
-        "Exit status: 0 all passed; 1 something failed; 2 bad input; 3 the suite is not installed, "
-        "or the report cannot be written; 130 interrupted."
-    )(smoke)
-
-
+@app.command(
+    epilog="Example: ddlce smoke ddl-ce --ranks 1,2 --report smoke-report. "
+    "Exit status: 0 all passed; 1 something failed; 2 bad input; 3 the suite is not installed, "
+    "or the report cannot be written; 130 interrupted."
+)
 def smoke(
     env: Annotated[str, typer.Argument(help="An environment's name, or any prefix.")] = "ddl-ce",
     report: Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddlce.cli.common import CudaOption, JsonOption, SetOption, err, out, print_json
+from ddlce.cli.common import CudaOption, JsonOption, SetOption, app, err, out, print_json
 from ddlce.errors import InputError, WorkError
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.settings import Settings, load_settings
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 sources = typer.Typer(
     help="Make, renew and check the entries of sources.lock.", no_args_is_help=True
 )
+app.add_typer(sources, name="sources")
 
 PIP_CHOOSES = (
     "--with-dependencies lets pip choose: it takes none of --file, --url, --sha256, --beside and "
@@ -58,11 +59,6 @@ WithoutOption = Annotated[
 LinesOption = Annotated[
     str, typer.Option("--set", help="The set that gets the lines; all builds by default.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.add_typer(sources, name="sources")
 
 
 @sources.command()
