@@ -11,6 +11,7 @@ from typing import Any
 from mkdocs.structure.files import File
 
 from figures import with_pictures
+from module_map import page as page_of_modules
 
 REPO = Path(__file__).parents[2]
 
@@ -26,11 +27,12 @@ LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages from the root, and the programs that the site shows figures with."""
+    """Add the pages from the root and of the code, and the programs that show figures."""
     for page, name in PAGES.items():
         files.append(File.generated(config, page, content=(REPO / name).read_text()))
     catalogue = json.loads((ASSETS / "catalogue.json").read_text())
     files.append(File.generated(config, "catalogue.md", content=catalogue_page(catalogue)))
+    files.append(File.generated(config, "modules.md", content=page_of_modules()))
     for path in (*sorted(ASSETS.glob("*.js")), *sorted(Path(__file__).parent.glob("*.css"))):
         files.append(File.generated(config, f"assets/{path.name}", abs_src_path=str(path)))
     return files

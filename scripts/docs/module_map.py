@@ -1,8 +1,8 @@
-"""The page docs/modules.md: each module's first sentence, and the constants that it has.
+"""The site's page of modules: each module's first sentence, and the constants that it has.
 
-    python tests/support/module_map.py
+    python scripts/docs/module_map.py
 
-Writes the page from the code. A module is a file, or a header and a source of one name.
+Prints the page, from the code. A module is a file, or a header and a source of one name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 REPO = Path(__file__).parents[2]
-PAGE = REPO / "docs" / "modules.md"
 
 OF_C = (".h", ".hpp", ".cc", ".c")
 SUFFIXES = (*OF_C, ".def", ".py", ".sh", ".template")
@@ -28,8 +27,8 @@ HEAD = """\
 
 Each folder with code, what each of its modules is for, and its constants: to find the place of a
 change. [The page of values](howto/value.md) leads to defaults, limits and timeouts by meaning.
-All of this comes from the first sentence of each module. `python tests/support/module_map.py`
-writes it anew, and a test compares. Tests are left out: their files are named for what they test.
+All of this comes from the first sentence of each module; `python scripts/docs/module_map.py`
+prints it. Tests are left out: their files are named for what they test.
 """
 
 COLUMNS = "\n| Module | What it is for | Constants |\n|---|---|---|\n"
@@ -156,4 +155,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    print(page(), end="")
