@@ -11,7 +11,6 @@ measurement: "unreachable", where by the same run's own figures no library could
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import re
@@ -37,7 +36,7 @@ from bench import (
     bench_types,
 )
 from bench.check import Check
-from bench.command import end, run_command
+from bench.command import asker, end, run_command
 from bench.lab import bar as lab_bar
 from bench.lab import bar_host
 from bench.lab.cell import Cell
@@ -248,9 +247,7 @@ def shortfalls(checks: list[Check], sources: dict[str, str]) -> list[str]:
 
 def main() -> None:
     """Reads, shows, ends."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--out", type=Path, default=HERE / "out", help="the folder with the JSON")
     ask.add_argument("--since", type=float, default=0, help="take no older figures; seconds, Unix")
     asked = ask.parse_args()

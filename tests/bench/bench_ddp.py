@@ -29,7 +29,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import Check, missed
-from bench.command import end, parse_size, run_command, write_report
+from bench.command import asker, end, parse_size, run_command, write_report
 from bench.environment import environment_with
 from bench.lab.bound import lower_bound
 from bench.lab.cell import Budget
@@ -53,9 +53,7 @@ HOROVOD = "Horovod on ddl vs MPI and Gloo in the lab"
 
 def parse_options() -> argparse.Namespace:
     """The command line."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--layouts", nargs="+", default=["racks-2x4"], help="default: racks-2x4")
     ask.add_argument("--orders", nargs="+", default=list(BAR["ddl"]), help="default: of the bar")
     ask.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)

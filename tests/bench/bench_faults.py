@@ -27,7 +27,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import Check, missed
-from bench.command import end, run_command, write_report
+from bench.command import asker, end, run_command, write_report
 from bench.environment import environment_with
 from bench.lab.faults import WAYS, Fault, run_fault
 from bench.lab.layout import Layout, parse_layout
@@ -41,9 +41,7 @@ LATE = 1.0
 
 def parse_options() -> argparse.Namespace:
     """The command line."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--layouts", nargs="+", default=["ragged-2+1", "racks-2x2x2"])
     ask.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     ask.add_argument("--turns", type=int, default=3, help="faults of each kind; default: 3")

@@ -27,7 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import answer_of_ranks, parse_size, run_command, write_report
+from bench.command import answer_of_ranks, asker, parse_size, run_command, write_report
 
 OUT = Path(__file__).parent / "out" / "fusion.json"
 NUMBER = 200
@@ -164,9 +164,7 @@ def measure(
 
 def parse_options() -> argparse.Namespace:
     """The command line."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--ranks", nargs="+", type=int, default=[2, 4])
     ask.add_argument("--hosts", nargs="+", type=int, default=[1, 2])
     ask.add_argument("--fusion-bytes", nargs="+", type=parse_size, default=[1 << 20])

@@ -32,7 +32,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import missed
-from bench.command import end, parse_size, run_command, write_report
+from bench.command import asker, end, parse_size, run_command, write_report
 from bench.distance import MORE_TURNS, Batch, Distances, Watch, watch
 from bench.environment import built
 from bench.lab.bar_host import BEYOND_CACHES, Medians, host_checks
@@ -229,9 +229,7 @@ class Runs:
 
 def main() -> None:
     """Runs, prints, writes, compares with the bar."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--ranks", nargs="+", type=int, default=[2, 4])
     ask.add_argument("--sizes", nargs="+", type=parse_size, default=SIZES)
     ask.add_argument("--peers", nargs="+", default=NAMES)

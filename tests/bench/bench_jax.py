@@ -131,7 +131,7 @@ def plain_mpich(prefix: Path, folder: Path) -> Path:
 
 def run_job(prefix: Path, kind: str, ranks: int, sizes: list[int], plain: Path) -> dict[int, float]:
     """Seconds per call by bytes, as rank 0 of a job found them."""
-    from bench.command import json_in
+    from bench.command import answer_of_ranks
 
     env = {name: value for name, value in os.environ.items() if not name.startswith("DDL_")}
     if kind == "psum by gloo":
@@ -140,18 +140,9 @@ def run_job(prefix: Path, kind: str, ranks: int, sizes: list[int], plain: Path) 
         env |= {CHOICE: "mpi", "MPITRAMPOLINE_LIB": str(plain)}
     number = "1" if kind == "dispatch" else str(ranks)
     program = [__file__, "--as-rank", kind, "--sizes", *map(str, sizes)]
-    launcher = [str(prefix / "bin" / "ddlrun"), "-H", f"localhost:{number}"]
-    done = subprocess.run(
-        [*launcher, str(prefix / "bin" / "python"), *program],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    answer = json_in(done.stdout)
-    if answer is None:
-        raise RuntimeError(f"{kind} on {number} ranks failed:\n{done.stdout}{done.stderr}")
+    launcher = [prefix / "bin" / "ddlrun", "-H", f"localhost:{number}"]
+    command = [*launcher, prefix / "bin" / "python", *program]
+    answer = answer_of_ranks(command, f"{kind} on {number} ranks", env)
     return {int(nbytes): seconds for nbytes, seconds in answer.items()}
 
 

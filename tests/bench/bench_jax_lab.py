@@ -25,7 +25,7 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import Check, missed
-from bench.command import end, parse_size, run_command, write_report
+from bench.command import asker, end, parse_size, run_command, write_report
 from bench.environment import environment_with, research
 from bench.lab.bound import COLLECTIVES, bound_of
 from bench.lab.cell import Budget, Cell, outcome_of
@@ -44,9 +44,7 @@ WAYS = {"ddl": {}, "gloo": {"JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo"}}
 
 def parse_options() -> argparse.Namespace:
     """The command line."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--layouts", nargs="+", default=["racks-2x4"], help="default: racks-2x4")
     ask.add_argument("--orders", nargs="+", default=["sorted", "interleaved"])
     ask.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=list(COLLECTIVES))

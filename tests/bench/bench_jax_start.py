@@ -14,7 +14,6 @@ one.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import sys
@@ -29,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.check import Check, missed
-from bench.command import answer_of_ranks, end, ended_cpu_seconds, run_command, write_report
+from bench.command import answer_of_ranks, asker, end, ended_cpu_seconds, run_command, write_report
 from bench.environment import environment_with, research
 
 OUT = Path(__file__).parent / "out" / "jax_start.json"
@@ -97,9 +96,7 @@ def checks(one: list[Start], several: list[Start], ranks: int) -> list[Check]:
 
 def main() -> None:
     """Measure, print the table, write the JSON, compare with the bar."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = asker(__doc__)
     parser.add_argument("--prefix", type=Path, help="an environment with ddl-jax")
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)

@@ -31,7 +31,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import end, run_command, write_report
+from bench.command import asker, end, run_command, write_report
 from bench.environment import environment_with
 from ddlce.smoke import clean_environment
 
@@ -65,9 +65,7 @@ class Training:
 
 def parse_options() -> argparse.Namespace:
     """The command line."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--models", nargs="+", default=["lenet", "trivial"])
     ask.add_argument("--ranks", nargs="+", type=int, default=[2, 4])
     ask.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))

@@ -35,7 +35,7 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import missed
-from bench.command import end, parse_size, run_command, write_report
+from bench.command import asker, end, parse_size, run_command, write_report
 from bench.lab.bar import JUDGED, checks
 from bench.lab.bound import lower_bound
 from bench.lab.cell import Budget, Cell, measure
@@ -54,9 +54,7 @@ CHANCES = 3
 
 def parse_options() -> argparse.Namespace:
     """The command line; what it does not say is as the extent has it."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--layouts", nargs="+", default=[], help="default: of the bar")
     ask.add_argument("--orders", nargs="+", default=[], help="default: of the bar")
     ask.add_argument("--sizes", nargs="+", type=parse_size, help="default: 4M or 8M")

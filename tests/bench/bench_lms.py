@@ -30,7 +30,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import end, run_command, write_report
+from bench.command import asker, end, run_command, write_report
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "recipes/lms-torch/src"
@@ -54,9 +54,7 @@ GIB = 1 << 30
 
 def parse_options() -> argparse.Namespace:
     """The command line."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--cases", nargs="+", choices=["mlp", *CASES], default=list(CASES))
     ask.add_argument("--device", choices=["simulated", "cuda"], default="simulated")
     ask.add_argument("--ratios", nargs="+", type=float, default=[0.95, 1.5, 2, 4], help="D/M")

@@ -26,7 +26,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import Check, missed
-from bench.command import end, run_command, write_report
+from bench.command import asker, end, run_command, write_report
 from bench.environment import environment_with
 from bench.lab import slurm as slurms
 from bench.lab.layout import parse_layout
@@ -40,9 +40,7 @@ ROW = "Interrupted jobs go on"
 
 def parse_options() -> argparse.Namespace:
     """The command line."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--cycles", type=int, default=100, help="interruptions; default: 100")
     ask.add_argument("--latest", type=float, default=4.0, help="seconds from a start; default: 4")
     ask.add_argument("--pause", type=float, default=0.02, help="seconds of a step; default: 0.02")

@@ -26,7 +26,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import parse_size, run_command, write_report
+from bench.command import asker, parse_size, run_command, write_report
 from bench.environment import built
 from bench.lab.bound import GOODPUT
 from bench.lab.cell import Budget, measure
@@ -76,9 +76,7 @@ class Row:
 
 def parse_options() -> argparse.Namespace:
     """The command line."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--layouts", nargs="+", help="default: seven layouts and orders")
     ask.add_argument("--orders", nargs="+", default=["sorted"], help="of --layouts")
     ask.add_argument("--sizes", nargs="+", type=parse_size, default=[1 << 20, 4 << 20])

@@ -41,7 +41,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import Check, missed
-from bench.command import end, run_command, write_report
+from bench.command import asker, end, run_command, write_report
 from bench.lab import slurm as lab_slurm
 from bench.lab.layout import parse_layout
 from bench.lab.network import Lab, bring_up, why_not
@@ -237,9 +237,7 @@ def checks(found: dict[str, Way]) -> list[Check]:
 
 def main() -> None:
     """Measure, print the table, write the JSON."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--repeat", type=int, default=3, help="turns of each way")
     ask.add_argument("--layout", default="racks-2x4", help="of the lab")
     ask.add_argument("--specs", nargs="+", default=["ddl"], help="packages of the release")

@@ -11,7 +11,6 @@ than 1.2 times as long as mpiexec.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -24,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rich.console import Console
 from rich.table import Table
 
-from bench.command import end, run_command, write_report
+from bench.command import asker, end, run_command, write_report
 from bench.environment import environment_with
 
 OUT = Path(__file__).parent / "out" / "start.json"
@@ -66,9 +65,7 @@ def launch(prefix: Path, launcher: str, ranks: int) -> tuple[float, float]:
 
 def main() -> None:
     """Measure, print the table, write the JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = asker(__doc__)
     parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2, 4, 8, 16, 32, 64])
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--prefix", type=Path, help="the environment (default: the built one)")

@@ -31,7 +31,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import answer_of_ranks, end, parse_size, run_command, write_report
+from bench.command import answer_of_ranks, asker, end, parse_size, run_command, write_report
 
 OUT = Path(__file__).parent / "out" / "timeline.json"
 SIZES = [4, 4 << 10, 64 << 10, 4 << 20]
@@ -141,9 +141,7 @@ def measure(
 
 def parse_options() -> argparse.Namespace:
     """The command line."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--ranks", nargs="+", type=int, default=[1, 2])
     ask.add_argument("--hosts", nargs="+", type=int, default=[1, 2])
     ask.add_argument("--sizes", nargs="+", type=parse_size, default=SIZES)

@@ -12,7 +12,6 @@ that is slower than the bar: 0.9 of float32's bytes per second.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
@@ -28,7 +27,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import Check, missed
-from bench.command import end, parse_size, run_command, write_report
+from bench.command import asker, end, parse_size, run_command, write_report
 from bench.distance import MORE_TURNS, Batch, Distances, Watch, watch
 from bench.environment import environment_with
 
@@ -115,9 +114,7 @@ def checks(times: Times) -> list[Check]:
 
 def main() -> None:
     """Runs, prints, writes, compares with the bar."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     sizes = [64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
     ask.add_argument("--ranks", nargs="+", type=int, default=[2])
     ask.add_argument("--sizes", nargs="+", type=parse_size, default=sizes)

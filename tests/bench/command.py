@@ -20,6 +20,13 @@ from bench.lab.namespaces import LabError
 HERE = Path(__file__).parent
 
 
+def asker(doc: str | None) -> argparse.ArgumentParser:
+    """A command line without options yet, whose help shows a script's docstring as written."""
+    return argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
 def parse_size(text: str) -> int:
     """Bytes, from 65536, 64K or 4M."""
     match = re.fullmatch(r"(\d+)([KM]?)", text)

@@ -12,7 +12,6 @@ simulated. Ends with 1 where a step did not end well.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import subprocess
@@ -24,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import commit, machine, run_command
+from bench.command import asker, commit, machine, run_command
 
 HERE = Path(__file__).parent
 RECIPES = HERE.parents[1] / "recipes"
@@ -193,9 +192,7 @@ def folder_with_pytest(out: Path) -> Path:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = asker(__doc__)
     parser.add_argument("--prefix", type=Path, required=True, help="the environment")
     parser.add_argument("--out", type=Path, required=True, help="a folder for what is found")
     parser.add_argument("--quick", action="store_true", help="only show that every step runs")

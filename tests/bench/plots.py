@@ -8,14 +8,13 @@ this says so and draws nothing.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import run_command
+from bench.command import asker, run_command
 from bench.lab.peers.install import LAB
 from support.pip import Unavailable, pip_prefix
 
@@ -24,9 +23,7 @@ HERE = Path(__file__).parent
 
 def main() -> None:
     """Draws what there is."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--out", type=Path, default=HERE / "out", help="the folder with the JSON")
     folder = ask.parse_args().out
     files = [folder / name for name in ("lab.json", "host.json") if (folder / name).exists()]

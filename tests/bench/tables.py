@@ -8,7 +8,6 @@ row, as `bar.py` judges it. What it means is to be written by whoever measured i
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -20,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import bar, bench_ddp, bench_types
 from bench.bench_host import LIMITS
-from bench.command import run_command
+from bench.command import asker, run_command
 from bench.lab.cell import Cell
 from bench.lab.report import best, median, sections, size_text
 from bench.lab.training import Training
@@ -152,9 +151,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Found], Lines]]] = {
 
 def main() -> None:
     """Prints all of it."""
-    ask = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    ask = asker(__doc__)
     ask.add_argument("--out", type=Path, default=HERE / "out", help="the folder with the JSON")
     folder = ask.parse_args().out
     checks, sources = bar.read_all(folder, since=0)
