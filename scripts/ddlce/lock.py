@@ -162,10 +162,6 @@ def channel_addresses(names: list[str], own: str) -> dict[str, str]:
 def channel_address(text: str | Path, argument: str = "--channel") -> str:
     """A channel given as folder or URL, as URL.
 
-    Args:
-        text: the folder or URL.
-        argument: the option that gave it.
-
     Raises:
         InputError: it looks like a URL, and is none.
     """

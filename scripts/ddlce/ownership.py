@@ -37,7 +37,6 @@ def check_place(place: Path, what: str, *, site: bool = False) -> None:
     Nothing is made: of a folder that is not there yet, the ones above it are looked at.
 
     Args:
-        place: the folder.
         what: the name of its role, for the message: "the root".
         site: it is only read, so its own owner is whom the user has chosen to rely on.
 

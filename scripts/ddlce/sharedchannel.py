@@ -32,7 +32,6 @@ def fill(
     """Make the channel have the packages of these locks; call it under the channel's lock.
 
     Args:
-        channel: its folder.
         releases: those that users choose from.
         others: those whose packages stay beside the index.
         files: name → file of packages that the channel may not have yet.

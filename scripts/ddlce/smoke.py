@@ -63,8 +63,6 @@ def smoke_command(
 
     Args:
         env: an environment's or clone's name, ENV/RELEASE-DIGEST, or any conda prefix.
-        arguments: of ddlce-smoke.
-        environ: the caller's variables.
         platform: the release that this platform's lock of `env` names.
 
     Raises:
@@ -90,7 +88,6 @@ def pass_once(settings: Settings, prefix: Path, platform: str | None = None) -> 
     """Run the suite of a release with a report, unless it has passed before.
 
     Args:
-        prefix: the release.
         platform: its platform, if that is not this machine's.
 
     Returns:

@@ -12,7 +12,6 @@ def absolute(path: str | Path, argument: str) -> Path:
     """A path with the home in it filled in, from `/`.
 
     Args:
-        path: as it was written.
         argument: where: an option, a variable, or what the path is for.
 
     Raises:

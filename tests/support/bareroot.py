@@ -24,12 +24,8 @@ def alone(
     """Run a command in that root, in a folder that it may write.
 
     Args:
-        prefix: the release.
-        folder: the current one.
-        command: the words.
         shell: the root has one, and a few programs for it.
         wheels: the root has the libraries that wheels of programs need.
-        variables: all of the environment.
     """
     root: list[str | Path] = ["bwrap", "--unshare-all", "--die-with-parent", "--clearenv"]
     root += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", "/home/user"]

@@ -127,9 +127,6 @@ def run_bundle(
     """Run `sh FILE OPTIONS` with only the system's programs, from the folder.
 
     Args:
-        file: the bundle.
-        options: of it.
-        folder: where it is run.
         shell: the program that reads it.
         user: run as this user, without any privilege.
         caged: nothing of the machine can be changed but the folder and the file: a damaged script

@@ -95,8 +95,6 @@ def launch_torch(
         prefix: the environment whose ddlrun and Python to use.
         ranks: how many; None: as ddlrun finds.
         simulated: of `simulate_torch` or `simulate_release`, with what else the ranks have.
-        words: Python's arguments.
-        options: of ddlrun besides.
         within: makes another command of ddlrun's, that runs it.
     """
     count = ("-np", ranks) if ranks else ()

@@ -51,11 +51,8 @@ def launch_simulated(
         library: the folder of `build_cuda_variant`.
         cuda: of `build_cudasim`.
         program: its name without `.py`.
-        arguments: for it.
-        n: the ranks.
         hosts: how many they pretend to be on; 0: the one.
         gpus: of each host; ranks take them in turn.
-        variables: more of the environment.
     """
     environment = {
         **clean_environment(prefix, os.environ),

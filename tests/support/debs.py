@@ -82,7 +82,6 @@ def make_deb(path: Path, files: Members, control: Mapping[str, str] | None = Non
     """Write a binary package.
 
     Args:
-        path: the file to write.
         files: name below / → member; pairs, where a name comes twice.
         control: fields of the control file.
     """

@@ -22,7 +22,6 @@ def pretend(root: Path, true: str, floor: str) -> list[Path]:
     """Change every ELF file below `root`.
 
     Args:
-        root: the root file system.
         true: the release of its glibc.
         floor: the release that it is to be like.
 

@@ -23,8 +23,6 @@ def on_gpu_host(folder: Path, gpus: int, command: Sequence[str | Path]) -> list[
 
     Args:
         folder: an empty one, for the driver's files.
-        gpus: how many.
-        command: the program and its arguments.
     """
     for number in range(gpus):
         of_gpu = folder / "nvidia" / "gpus" / f"0000:0{number + 1}:00.0"

@@ -107,9 +107,6 @@ class Machine:
         """Run `ddlce ARGV`, or another program.
 
         Args:
-            argv: its arguments.
-            env: all of its environment.
-            cwd: where.
             at: before which call it is killed, from 1; 0: not at all.
             code: instead of being killed, this call fails with it. ENOSPC: so do all later ones
                 that take space.

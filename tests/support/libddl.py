@@ -22,7 +22,6 @@ def build_libddl(prefix: Path, folder: Path, *options: str, flags: Iterable[str]
         prefix: the environment whose MPI and libraries to use.
         folder: where to build; what was compiled before comes from the cache.
         options: for CMake; `-DDDL_TESTS=ON` for the unit tests.
-        flags: for the compiler.
     """
     # The tests' sources are beside the library's, as CMakeLists.txt expects them.
     for part in ("src", "tests"):

@@ -21,7 +21,6 @@ def import_graph(package: Path, base: Path | None = None) -> Graph:
     Imports inside functions count; those for type checkers alone do not.
 
     Args:
-        package: the package's folder.
         base: the folder from which modules are named; the one above by default.
     """
     base = base or package.parent

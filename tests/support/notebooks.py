@@ -56,8 +56,6 @@ def run_cells(python: Path, kernel: str, cells: list[str], home: Path) -> list[d
 
     Args:
         python: of an environment with nbclient.
-        kernel: the kernel's name.
-        cells: the code of each.
         home: whose data folder has the kernel.
     """
     done = run(

@@ -30,7 +30,6 @@ def pip_prefix(name: str, *more: str) -> Path:
     It is made in its place, since it has its own path in it: whoever comes meanwhile waits.
 
     Args:
-        name: of the file.
         more: options for pip, always the same ones with one name.
     """
     wanted = REQUIREMENTS / f"{name}.txt"

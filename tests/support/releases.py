@@ -14,7 +14,6 @@ def installed(env: str, made_by: str) -> Path:
     """The prefix of an environment's current release; the test is skipped where there is none.
 
     Args:
-        env: the environment's name.
         made_by: the command that makes it, for the reason.
     """
     current = Layout(load_settings().root).current(env)

@@ -11,10 +11,5 @@ Ran = subprocess.CompletedProcess[str]
 
 
 def run(command: str | Sequence[Any], **options: Any) -> Ran:
-    """Run a program to its end; what it wrote is text, and its status is the caller's to judge.
-
-    Args:
-        command: the program and its words.
-        options: further ones of `subprocess.run`.
-    """
+    """Run a program to its end; what it wrote is text, and its status is the caller's to judge."""
     return subprocess.run(command, capture_output=True, text=True, **{"check": False, **options})

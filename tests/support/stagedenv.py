@@ -23,7 +23,6 @@ def install_small_release(folder: Path, specs: tuple[str, ...] = ("ddl",)) -> Si
     """A site of its own with the release `stage`, of the channel that `make` has built.
 
     Args:
-        folder: for all of it.
         specs: the packages that it has, beside their dependencies.
     """
     site = Site(folder, str(load_settings().channel))

@@ -50,7 +50,6 @@ def machine_programs(
     Args:
         path: the folders of the machine's programs, or those that the user names instead.
         loaders: variables of the dynamic loader without which our own Python may not start.
-        more: names of other programs.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in (*PROGRAMS, *more):

@@ -39,7 +39,6 @@ def boot_files(
     """The members of the first part that are the Python's.
 
     Args:
-        said: what the bundle is.
         packages: of the lock, with their files.
     """
     plain = re.compile("|".join((LIBRARY, COMPILED, INTERPRETER)).format(python=said.python))

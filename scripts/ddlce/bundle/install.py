@@ -86,11 +86,8 @@ def install_bundle(
     """Install the bundle's release under a root, beside those that are there.
 
     Args:
-        stage: the bundle.
-        root: `--root`.
         older: allow it where a newer release is the default one, which it stays.
         candidate: if it is new, users see nothing of it until `ddlce env default`.
-        progress: called for each package.
         on_wait: called once when another process is at work under the root.
 
     Raises:
@@ -170,11 +167,8 @@ def index_releases(
     it under the channel's lock.
 
     Args:
-        layout: of the root.
-        channel: under it.
         files: name → file of packages that it may not have yet.
         fresh: the lock of a release that is to be installed.
-        candidate: that one is a candidate.
     """
     offered = [prefix for prefix in layout.releases() if not layout.is_candidate(prefix)]
     new = [fresh] if fresh else []

@@ -66,9 +66,7 @@ def write_bundle(
 
     Args:
         settings: the tree with the condarc template.
-        lock: what it is to install.
         channel: the folder with the locked packages.
-        folder: where it goes.
         sboms: name → text, for the channel in it.
 
     Raises:

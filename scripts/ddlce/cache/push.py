@@ -30,8 +30,6 @@ def push(
 
     Args:
         plan: those of its steps that are built are pushed.
-        store: with their packages.
-        folder: the cache.
         signers: the builder's keys.
         report: called with the name of each recipe that is pushed.
 

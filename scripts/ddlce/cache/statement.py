@@ -55,8 +55,6 @@ def make_statement(
     """State what was built.
 
     Args:
-        step: as it was planned.
-        store: the folder with its packages.
         seconds: that its build took; 0 where that is not known.
         signers: the builder's keys.
     """

@@ -49,9 +49,6 @@ def take(
     """Bring into the store what the plan would build and the cache has.
 
     Args:
-        plan: what is to be built.
-        store: where packages go.
-        cache: where they come from.
         refuse: called with each step whose entry is refused, and why. It is to be built here.
 
     Returns:

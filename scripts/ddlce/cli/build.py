@@ -79,11 +79,8 @@ def run_build(
     """Take from a cache, fetch and build what the plan says; returns seconds by built recipe.
 
     Args:
-        settings: with the tree and the store.
-        plan: the steps.
         jobs: how many recipes may build at once.
         keep_going: after a failure, build what still can be.
-        cache: the option `--cache`.
 
     Raises:
         WorkError: a package failed; it carries the last lines of the log.

@@ -75,8 +75,6 @@ def take_cached(settings: Settings, plan: Plan, named: str | None) -> Plan:
     """The plan, after what a cache has of it was taken; says what was refused, and why.
 
     Args:
-        settings: with the store.
-        plan: what is to be built.
         named: by the option; None: by the settings file, if it names one.
 
     Raises:

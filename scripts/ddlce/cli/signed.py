@@ -17,7 +17,6 @@ def require_signed(settings: Settings, files: Mapping[str, str]) -> None:
     """Check files where the settings file says whose signatures are wanted.
 
     Args:
-        settings: with the cache.
         files: name in the metadata → sha256 in hex.
 
     Raises:
@@ -35,8 +34,6 @@ def require_signed_packages(
     """Check packages that no lock names, where the settings file says whose signatures are wanted.
 
     Args:
-        settings: with the cache.
-        packages: that are to be installed.
         channels: name → address.
 
     Raises:

@@ -118,7 +118,6 @@ def publish_index(
     hold it. The last generation is, too, for who is reading it. Call it under the channel's lock.
 
     Args:
-        channel: the channel's folder.
         packages: (subdir, path of the .conda file) of every package.
         kept: the same of files that stay beside them, in no index.
         timeless: make the same bytes whenever it is made, see `make_timeless`.

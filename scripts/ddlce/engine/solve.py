@@ -43,7 +43,6 @@ def solve(
     """The packages that satisfy `specs`, sorted by name.
 
     Args:
-        specs: match specs.
         channels: name → URL, in order of priority.
         platform: conda subdir; `noarch` is always searched too.
         virtual_packages: name → version of what the target machine has. The machine that

@@ -60,8 +60,6 @@ def call(
 
     Args:
         module: what calls `serve`.
-        request: its argument.
-        progress: called while it works.
 
     Raises:
         WorkerError: the worker's function raised.

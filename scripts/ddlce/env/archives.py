@@ -88,7 +88,6 @@ def read_archives(
     """What each package must have in the environment at `prefix`.
 
     Args:
-        packages: of the lock.
         channels: name → address of each channel.
     """
     python = next((p for p in packages if p.name == "python"), None)

@@ -34,7 +34,6 @@ def show_to_conda(pkgs: Path, records: list[Record]) -> None:
     Where the channel has moved since a package was unpacked, it is found under the new URL.
 
     Args:
-        pkgs: the cache, open for writing.
         records: of the packages that were just installed from it.
     """
     urls_file = pkgs / URLS

@@ -39,8 +39,6 @@ def finish(
 
     Args:
         prefix: the environment, or the folder that becomes it.
-        command: what the user typed.
-        records: all packages that it has.
         specs: what this command asked for; all that the origin names by default.
         variables: what conda sets when it activates the environment; none leaves them as they are.
     """

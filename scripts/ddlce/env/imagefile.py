@@ -102,7 +102,6 @@ def write_image(
     """Write an image under a hidden name, then rename it.
 
     Args:
-        content: what it holds.
         name: the begin of its own name; see `WrittenImage.path`.
 
     Raises:

@@ -58,8 +58,6 @@ def install_specs(
     does not come back.
 
     Args:
-        prefix: a clone.
-        specs: match specs.
         channel: another address of our own channel than the one it was installed from.
         check: refuses packages that the clone does not have yet.
 
@@ -102,7 +100,6 @@ def specs_of_others(records: list[Record], specs: list[str]) -> list[str]:
     """Specs that keep the packages which conda, mamba or another lock have put into a clone.
 
     Args:
-        records: all that the clone has.
         specs: what it is asked to contain; what these lead to may go when it is needed no more.
 
     Returns:
@@ -156,7 +153,6 @@ def _note(
     """Update the clone's origin and history after a change.
 
     Args:
-        specs: those of this change.
         known: the packages that it had, as `name-version-build`.
 
     Returns:

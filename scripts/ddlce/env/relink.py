@@ -73,7 +73,6 @@ def plan_links(source: Path, target: Path, records: list[Record], pkgs: Path) ->
 
     Args:
         target: the prefix that the clone's files will name.
-        records: the source's packages.
         pkgs: the read-only cache of the source's release; its content was checked then.
 
     Raises:
@@ -95,7 +94,6 @@ def link_files(
     """Carry out the plans in the empty folder `staging`.
 
     Args:
-        staging: the new prefix.
         sharing: counts how the files were made.
 
     Raises:

@@ -49,7 +49,6 @@ class Sharing:
         """Make `name`, which is not there yet, the same as `file`.
 
         Args:
-            file: what the release has.
             name: what the clone gets; writable for its owner where it is no hard link.
             mtime_ns: the time that bytecode was compiled for, where `file` is a Python source.
 

@@ -27,7 +27,6 @@ def put_in_order(prefix: Path, cache: Path) -> list[Record]:
     Call it under the clone's lock.
 
     Args:
-        prefix: the clone.
         cache: the package cache that it was installing from.
 
     Returns:

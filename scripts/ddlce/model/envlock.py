@@ -66,7 +66,6 @@ class LockedPackage(_Strict):
         """A package of a channel's index or of an environment.
 
         Args:
-            record: the fields.
             where: what it was read from, for the message.
 
         Raises:

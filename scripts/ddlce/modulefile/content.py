@@ -89,7 +89,6 @@ def environment_changes(prefix: Path, env: Origin) -> list[Change]:
 
     Args:
         prefix: a complete environment of ours.
-        env: what it is.
 
     Raises:
         InputError: its activation does what no modulefile can do; names the script.

@@ -117,7 +117,6 @@ def withdraw_modulefiles(layout: Layout, name: str, on_wait: OnWait | None = Non
 
     Args:
         layout: of the root that they were under.
-        name: of the environment.
 
     Raises:
         MachineError: a folder cannot be written.

@@ -51,8 +51,6 @@ def make_oci(source: Path, base: str, folder: Path, progress: OnProgress | None 
     Args:
         source: the prefix of a complete release.
         base: `DIR` or `DIR:TAG`, the layout of an image with glibc and a shell.
-        folder: the new layout.
-        progress: called while files are packed.
 
     Raises:
         InputError: `source` is no release, the folder is there already, or the base is not usable.

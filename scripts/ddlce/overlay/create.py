@@ -63,7 +63,6 @@ def make_overlay(
 
     Args:
         name: a name in the folder of clones, or a path.
-        release: the release's prefix.
 
     Raises:
         InputError: the name is not usable, there is something at its place, it is inside of the

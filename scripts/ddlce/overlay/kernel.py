@@ -150,9 +150,7 @@ def write_kernel(
     """Write the kernel spec of an environment; returns its folder.
 
     Args:
-        environment: what the kernel runs in.
         name: of the kernel; the environment's by default.
-        into: the folder of kernel specs.
         force: take the place of a kernel for something else.
 
     Raises:

@@ -86,7 +86,6 @@ def activate_text(prefix: Path, release: Path, env: str, changes: Iterable[Chang
     """The script.
 
     Args:
-        prefix: the overlay's.
         release: the release's prefix.
         env: the name of the release's environment, as CONDA_DEFAULT_ENV has it.
         changes: what the release's module changes, see `environment_changes`.

@@ -178,7 +178,6 @@ def make_cross_plan(settings: Settings, subdir: str, native: Plan) -> Plan:
 
     Args:
         subdir: the target, e.g. "linux-ppc64le".
-        native: the plan of the build platform.
 
     Raises:
         InputError: as `make_plan`; also a wrong table of what is absent.
@@ -219,7 +218,6 @@ def add_steps(
     """A target's plan with further recipes, and the native steps that they need.
 
     Args:
-        plan: what is planned already.
         pool: the target's packages, those of the plan and those to be added.
         recipes: those of the pool that may be added; what the plan has is not.
         owners: package → the recipe of the pool that makes it.

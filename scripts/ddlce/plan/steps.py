@@ -46,7 +46,6 @@ class StepMaker:
         """A step, marked for reuse where the store has its packages.
 
         Args:
-            recipe: what it builds.
             outputs: the recipe's, without a digest.
             below: what it is built on → the digest of that.
             after: the steps that must be done before.

@@ -79,9 +79,7 @@ def publish(
 
     Args:
         settings: the tree with the condarc template.
-        folder: the site's.
         offers: the releases. One with the name of a release that is there takes its place.
-        channel: the folder with their packages.
         keep: how many releases of each environment and platform stay; 0: all.
         withdrawn: names of releases that go, such as `ddl-ce-2026.11-linux-64`.
 

@@ -91,7 +91,6 @@ def of_library(path: str, package: str) -> Carried | None:
     """The library that an ELF file is, if another project has made it.
 
     Args:
-        path: of the file.
         package: the name of its package, which its own libraries have in theirs.
     """
     if "/site-packages/" not in path:

@@ -59,8 +59,6 @@ def collect(lock: EnvLock, channel: Path, tree: Tree) -> list[Component]:
     """The components of a lock's release, in its order.
 
     Args:
-        lock: the release.
-        channel: the folder with its packages.
         tree: the tree that it was built from.
 
     Raises:

@@ -18,8 +18,6 @@ def make_sboms(settings: Settings, lock: EnvLock, channel: Path) -> dict[str, st
 
     Args:
         settings: the tree that it was built from.
-        lock: the release.
-        channel: the folder with its packages.
 
     Raises:
         InputError: there is no tree.

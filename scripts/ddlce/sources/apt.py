@@ -326,7 +326,6 @@ def in_suite(name: str, text: str, ours: str, suite: str, area: str = "") -> str
     Args:
         name: its file name: `*.sources` is deb822, anything else one line per source.
         ours: the machine's suite, "bookworm".
-        suite: the wanted one.
         area: of the archive, in the place of the machine's own.
     """
     swap = {ours + kind: suite + kind for kind in ("", "-updates", "-security")}

@@ -22,7 +22,6 @@ def deb_member(path: Path, part: str) -> Iterator[tarfile.TarFile]:
     """One tarball of a package, open for reading.
 
     Args:
-        path: a .deb file.
         part: "data" or "control".
 
     Raises:

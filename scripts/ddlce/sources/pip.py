@@ -70,7 +70,6 @@ def pip_resolve(
         requirements: in the form of PEP 508.
         constraints: name → the version that it must have, if it is chosen at all.
         folder: an empty folder.
-        target: what the wheels are for.
 
     Raises:
         DownloadError: nothing fits, or the registry cannot be reached.
@@ -158,7 +157,6 @@ def pip_versions(
     Args:
         folder: an empty folder.
         sdist: those that have a source distribution, instead of a wheel.
-        target: what a wheel is for.
 
     Raises:
         DownloadError: pip finds none.
@@ -191,7 +189,6 @@ def pip_withdrawn(
     Args:
         requirements: `name==version`, each name once.
         folder: an empty folder.
-        target: what the wheels are for.
 
     Returns:
         Canonical name → the reason, in the authors' words.

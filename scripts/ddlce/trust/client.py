@@ -29,7 +29,6 @@ def check_signed(wanted: Signatures, cache: Path, files: Mapping[str, str]) -> N
     """Make sure that files are signed by whom this machine trusts, now.
 
     Args:
-        wanted: whose signatures.
         cache: the user's cache, where it is kept what was seen before.
         files: name in the metadata → sha256 in hex.
 

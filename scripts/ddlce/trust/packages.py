@@ -26,9 +26,7 @@ def check_packages(
     """Make sure that packages are in the index of our channel that this machine's trusted sign.
 
     Args:
-        wanted: whose signatures.
         cache: the user's cache, where it is kept what was seen before.
-        packages: that are to be installed.
         channels: name → address.
 
     Raises:

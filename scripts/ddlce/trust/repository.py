@@ -113,7 +113,6 @@ def cosign(
     """Add signatures to the draft of a root; returns how many are missing still.
 
     Args:
-        folder: the channel's metadata.
         signers: root keys; none, to look only.
         show: called with lines that say what the draft is, before it is signed.
 
@@ -191,7 +190,6 @@ def sign_files(
     """Sign files beside those that are signed already; all signatures are made anew.
 
     Args:
-        folder: the channel's metadata.
         files: name in the metadata → file.
         signers: the release keys.
         days: until the signatures expire.

@@ -56,7 +56,6 @@ def compare_holes(
     """Look up the parts of both locks.
 
     Args:
-        data: the folder with advisories.
         sboms: the folder with the locks' SBOMs.
         statements: what this tree says of holes, which counts for both.
 

@@ -77,7 +77,6 @@ def checks(cells: list[Cell], quick: bool = False) -> list[Check]:
     """Everything that libddl reaches, and what it has to.
 
     Args:
-        cells: all that was measured.
         quick: as continuous integration demands, of every layout and size.
     """
     found: list[Check] = []

@@ -44,7 +44,6 @@ def bound_of(collective: str, layout: Layout, nbytes: int) -> float:
 
     Args:
         collective: one of `COLLECTIVES`.
-        layout: the cluster.
         nbytes: what each rank has, or what `all_gather` gives it.
     """
     if collective == "psum":

@@ -80,11 +80,7 @@ def outcome_of(lab: Lab, cell: Cell, hosts: list[str], started: Start, budget: B
     """The cell with what a worker has reported, or with why it has not.
 
     Args:
-        lab: the lab.
         cell: of which the layout, the order and so on are known.
-        hosts: where each rank has to be.
-        started: what starts the worker.
-        budget: its limit.
     """
     outcome = run_on(lab, "h0", started.command, started.env, budget.limit)
     if failure := failure_of(outcome, budget.limit):

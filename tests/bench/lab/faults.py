@@ -92,7 +92,6 @@ def told_at_end(outcome: Outcome, fault: Path, ended: Path) -> dict[int, str]:
     """The last words of ranks that MPI has ended, as if they had reported them.
 
     Args:
-        outcome: of the job.
         fault: the file that was made at the moment of the fault.
         ended: the folder with a file for each rank that was made when it had ended.
     """

@@ -120,7 +120,6 @@ def rank_order(layout: Layout, order: str) -> list[int]:
     """The host of every rank.
 
     Args:
-        layout: the cluster.
         order: `sorted` fills a host, then the next of its rack; `interleaved` goes round the
             racks, and takes a host's second rank when every host has one, as a launcher does that
             spreads ranks over nodes; `random:SEED` shuffles the ranks.

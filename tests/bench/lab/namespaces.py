@@ -50,13 +50,7 @@ def processes(namespaces: list[Path]) -> list[int]:
 
 
 def wait_until(what: Callable[[], object], seconds: float, pause: float = 0.01) -> bool:
-    """Whether it came true in time.
-
-    Args:
-        what: is asked again and again.
-        seconds: how long.
-        pause: seconds between two questions.
-    """
+    """Whether it came true in time."""
     end = time.monotonic() + seconds
     while not what():
         if time.monotonic() > end:

@@ -155,7 +155,6 @@ def bring_up(layout: Layout, disk_mb: int = 0) -> Iterator[Lab]:
     """A lab of this layout; when the block ends, in whatever way, nothing of it is left.
 
     Args:
-        layout: what it looks like.
         disk_mb: the size of a private disk (tmpfs) of each host; 0: none. All hosts see the
             machine's own disk as well, as a shared file system.
 

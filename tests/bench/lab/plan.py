@@ -82,9 +82,7 @@ def cells_of(
     """Layouts and orders.
 
     Args:
-        extent: of `EXTENTS`.
         given: layouts of the command line, in place of the extent's own.
-        drawn: more layouts.
         orders: of the command line, in place of a layout's own.
     """
     given, drawn, orders = list(given), list(drawn), tuple(orders)

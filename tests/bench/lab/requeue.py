@@ -71,7 +71,6 @@ class Training:
     """A job that trains until its number of steps is known, which `finish` says.
 
     Args:
-        slurm: where.
         prefix: an environment with ddl.
         name: of its folder.
         pause: seconds of each step.
@@ -150,7 +149,6 @@ class Training:
         """Interrupt the job, look at what is left, and have it run again.
 
         Args:
-            way: one of WAYS.
             moment: seconds to wait before, from the start of the job.
         """
         self._until(lambda: self.state() == "RUNNING", "the job's start")

@@ -50,7 +50,6 @@ def failure_of(outcome: Outcome, limit: float, line: int = 0) -> str:
     """Why a worker has nothing to report, or "".
 
     Args:
-        outcome: the worker's.
         limit: the seconds that it had.
         line: which line of its complaint says why: 0, the first, or -1, the last.
     """
@@ -73,11 +72,8 @@ def run_on(
     """Runs a command on a host; nothing of it, on any host, outlives this call.
 
     Args:
-        lab: the lab.
         host: where, as `h0`.
-        command: the program and its arguments.
         env: its whole environment, PATH and HOME aside.
-        limit: the seconds after which it is killed.
         grace: the seconds that what it has started has to end after it.
     """
     begin = time.monotonic()

@@ -75,12 +75,7 @@ class Slurm:
     folder: Path
 
     def run(self, *command: str | Path, limit: float = 120) -> Result:
-        """Run one of Slurm's commands, or a program that calls some, on the first host.
-
-        Args:
-            command: the program and its arguments.
-            limit: seconds after which it is killed.
-        """
+        """Run one of Slurm's commands, or a program that calls some, on the first host."""
         words = shlex.join(map(str, command))
         return subprocess.run(
             [str(self.lab.launcher), self.lab.names[0], f"cd {self.folder} && exec {words}"],
@@ -162,7 +157,6 @@ def slurm_in(lab: Lab, cpus: int = 2) -> Iterator[Slurm]:
     """Slurm on all hosts of the lab; when the block ends, no daemon of it is left.
 
     Args:
-        lab: a lab that is up.
         cpus: of each host, as Slurm counts them; the hosts share this machine's.
 
     Raises:

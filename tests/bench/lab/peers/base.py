@@ -50,7 +50,6 @@ class Peer(Protocol):
         Args:
             lab: the lab; files go into its folder.
             hosts: the host of each rank.
-            arguments: the worker's.
 
         Raises:
             CannotStart: what goes before has failed.
