@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from ddlce.modulefile.writer import HOME, ModuleWriter
@@ -173,6 +173,7 @@ class LuaWriter(ModuleWriter):
     folder = "lua"
     suffix = ".lua"
     default_file = ".modulerc.lua"
+    path_editors = ("prepend_path", "append_path")
 
     def header(self) -> str:
         return PRELUDE
@@ -180,6 +181,9 @@ class LuaWriter(ModuleWriter):
     def quote(self, value: str) -> str:
         parts = ['"' + "".join(map(_escape, part)) + '"' for part in value.split(HOME)]
         return " .. home .. ".join(parts).removeprefix('"" .. ').removesuffix(' .. ""')
+
+    def call(self, function: str, arguments: Iterable[str]) -> str:
+        return f"{function}({', '.join(arguments)})"
 
     def comment(self, text: str) -> None:
         self.add(f"\n-- {text}")
@@ -194,12 +198,6 @@ class LuaWriter(ModuleWriter):
         inside = ", ".join(f"{name}/{version}" for name, version in packages)
         self.add(f"if extensions then\n   extensions({self.quote(inside)})\nend")
 
-    def family(self, name: str) -> None:
-        self.add(f"family({self.quote(name)})")
-
-    def conflict(self, names: Sequence[str]) -> None:
-        self.add(f"conflict({', '.join(map(self.quote, names))})")
-
     def require(self, path: PurePath, message: str) -> None:
         condition = f"loading and not isFile({self.quote(str(path))})"
         self.add(f"if {condition} then\n   LmodError({self.quote(message)})\nend")
@@ -211,27 +209,6 @@ class LuaWriter(ModuleWriter):
     def refuse_while_set(self, name: str, message: str) -> None:
         condition = f'loading and (os.getenv({self.quote(name)}) or "") ~= ""'
         self.add(f"if {condition} then\n   LmodError({self.quote(message)})\nend")
-
-    def pushenv(self, name: str, value: str) -> None:
-        self.add(f"push({self.quote(name)}, {self.quote(value)})")
-
-    def conda_level(self, prefix: PurePath, name: str) -> None:
-        self.add(f"conda_level({self.quote(str(prefix))}, {self.quote(name)})")
-
-    def unless_env(self, name: str, value: str) -> None:
-        self.add(f"push_unless_set({self.quote(name)}, {self.quote(value)})")
-
-    def prepend_path(
-        self, name: str, elements: Sequence[str], delim: str = ":", *, tail: bool = False
-    ) -> None:
-        self._edit("prepend_path", name, elements, delim, delim if tail else "")
-
-    def append_path(self, name: str, elements: Sequence[str], delim: str = ":") -> None:
-        self._edit("append_path", name, elements, delim, "")
-
-    def _edit(self, edit: str, name: str, elements: Sequence[str], delim: str, tail: str) -> None:
-        arguments = [self.quote(text) for text in (name, delim.join(elements), delim, tail)]
-        self.add(f"edit_path({edit}, {', '.join(arguments)})")
 
     @classmethod
     def default_version(cls, name: str, version: str) -> str:

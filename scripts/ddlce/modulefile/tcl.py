@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from ddlce.modulefile.writer import HOME, ModuleWriter
@@ -171,12 +171,16 @@ class TclWriter(ModuleWriter):
     folder = "tcl"
     suffix = ""
     default_file = ".modulerc"
+    path_editors = ("prepend-path", "append-path")
 
     def header(self) -> str:
         return PRELUDE
 
     def quote(self, value: str) -> str:
         return f'"{_escape(value)}"'
+
+    def call(self, function: str, arguments: Iterable[str]) -> str:
+        return " ".join([function, *arguments])
 
     def comment(self, text: str) -> None:
         self.add(f"\n# {text}")
@@ -192,12 +196,6 @@ class TclWriter(ModuleWriter):
         guard = "if {[versioncmp $::ModuleToolVersion 5.6] >= 0} {"
         self.add(f"{guard}\n   provide {inside}\n}}")
 
-    def family(self, name: str) -> None:
-        self.add(f"family {self.quote(name)}")
-
-    def conflict(self, names: Sequence[str]) -> None:
-        self.add(f"conflict {' '.join(map(self.quote, names))}")
-
     def require(self, path: PurePath, message: str) -> None:
         condition = f"[loading] && ![file exists {self.quote(str(path))}]"
         refusal = f"puts stderr {self.quote(message)}\n   break"
@@ -209,27 +207,6 @@ class TclWriter(ModuleWriter):
     def refuse_while_set(self, name: str, message: str) -> None:
         condition = f"[loading] && [getenv {self.quote(name)}] ne {{}}"
         self.add(f"if {{{condition}}} {{\n   puts stderr {self.quote(message)}\n   break\n}}")
-
-    def pushenv(self, name: str, value: str) -> None:
-        self.add(f"push {self.quote(name)} {self.quote(value)}")
-
-    def conda_level(self, prefix: PurePath, name: str) -> None:
-        self.add(f"conda_level {self.quote(str(prefix))} {self.quote(name)}")
-
-    def unless_env(self, name: str, value: str) -> None:
-        self.add(f"push_unless_set {self.quote(name)} {self.quote(value)}")
-
-    def prepend_path(
-        self, name: str, elements: Sequence[str], delim: str = ":", *, tail: bool = False
-    ) -> None:
-        self._edit("prepend-path", name, elements, delim, delim if tail else "")
-
-    def append_path(self, name: str, elements: Sequence[str], delim: str = ":") -> None:
-        self._edit("append-path", name, elements, delim, "")
-
-    def _edit(self, edit: str, name: str, elements: Sequence[str], delim: str, tail: str) -> None:
-        arguments = [self.quote(text) for text in (name, delim.join(elements), delim, tail)]
-        self.add(f"edit_path {edit} {' '.join(arguments)}")
 
     @classmethod
     def default_version(cls, name: str, version: str) -> str:

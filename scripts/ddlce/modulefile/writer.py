@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 #: Stands for the user's home inside a value; no environment variable can hold a NUL itself.
@@ -29,6 +29,8 @@ class ModuleWriter(ABC):
     suffix: str
     #: The file beside it that names the default version.
     default_file: str
+    #: Its own commands that put elements before and after those of a variable.
+    path_editors: tuple[str, str]
 
     def __init__(self) -> None:
         self._blocks: list[str] = [self.header()]
@@ -40,6 +42,13 @@ class ModuleWriter(ABC):
     def add(self, block: str) -> None:
         """Append a statement."""
         self._blocks.append(block.rstrip("\n") + "\n")
+
+    def _call(self, function: str, *values: str, bare: Sequence[str] = ()) -> None:
+        self.add(self.call(function, [*bare, *map(self.quote, values)]))
+
+    @abstractmethod
+    def call(self, function: str, arguments: Iterable[str]) -> str:
+        """A call of a command, or of a procedure of the header's; expressions as arguments."""
 
     @abstractmethod
     def header(self) -> str:
@@ -65,13 +74,13 @@ class ModuleWriter(ABC):
     def extensions(self, packages: Sequence[tuple[str, str]]) -> None:
         """The (name, version) pairs that are inside, for `module spider` and for `provide`."""
 
-    @abstractmethod
     def family(self, name: str) -> None:
         """At most one loaded module is of this family."""
+        self._call("family", name)
 
-    @abstractmethod
     def conflict(self, names: Sequence[str]) -> None:
         """Refuse to load beside any of these modules."""
+        self._call("conflict", *names)
 
     @abstractmethod
     def require(self, path: PurePath, message: str) -> None:
@@ -85,22 +94,21 @@ class ModuleWriter(ABC):
     def refuse_while_set(self, name: str, message: str) -> None:
         """Refuse to load while a variable is set and not empty."""
 
-    @abstractmethod
     def pushenv(self, name: str, value: str) -> None:
         """Set a variable."""
+        self._call("push", name, value)
 
-    @abstractmethod
     def conda_level(self, prefix: PurePath, name: str) -> None:
         """Be the first level of conda's stack of environments (`CONDA_SHLVL` 1).
 
         Source: conda 24.7, `conda/activate.py`.
         """
+        self._call("conda_level", str(prefix), name)
 
-    @abstractmethod
     def unless_env(self, name: str, value: str) -> None:
         """Set a variable only if the user has not set it."""
+        self._call("push_unless_set", name, value)
 
-    @abstractmethod
     def prepend_path(
         self, name: str, elements: Sequence[str], delim: str = ":", *, tail: bool = False
     ) -> None:
@@ -112,10 +120,13 @@ class ModuleWriter(ABC):
             tail: where the variable was not set, end it with an empty element, which stands
                 for the system's own default (as `man` reads MANPATH).
         """
+        bare, values = self.path_editors[:1], delim.join(elements)
+        self._call("edit_path", name, values, delim, delim if tail else "", bare=bare)
 
-    @abstractmethod
     def append_path(self, name: str, elements: Sequence[str], delim: str = ":") -> None:
         """Put elements after those of a variable."""
+        bare, values = self.path_editors[1:], delim.join(elements)
+        self._call("edit_path", name, values, delim, "", bare=bare)
 
     @classmethod
     @abstractmethod
