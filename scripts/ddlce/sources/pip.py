@@ -78,21 +78,15 @@ def pip_resolve(
     wanted, held, answer = (folder / name for name in (".wanted", ".held", ".answer"))
     wanted.write_text("".join(f"{line}\n" for line in requirements))
     held.write_text("".join(f"{name}=={version}\n" for name, version in constraints.items()))
-    temporary = folder / ".tmp"
-    temporary.mkdir(exist_ok=True)
-    command = [
-        *own_python("-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"),
+    words = [
+        *("install", "--dry-run", "--ignore-installed", "--quiet"),
         *("--no-input", "--no-cache-dir", "--only-binary=:all:", "--report", str(answer)),
         # pip wants a folder for another platform's files; a dry run writes none.
         *("--target", str(folder / ".target")),
         *("--requirement", str(wanted), "--constraint", str(held)),
         *_wheel_target(target),
     ]
-    env = {**os.environ, "TMPDIR": str(temporary), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    try:
-        run_client(command, folder, report, stop, env)
-    except DownloadError as error:
-        raise _explained(error.reason, ", ".join(requirements)) from None
+    _run_pip(words, folder, stop, ", ".join(requirements), report)
     metadata = [item["metadata"] for item in json.loads(answer.read_text())["install"]]
     return [
         Resolved(each["name"], each["version"], tuple(each.get("requires_dist", ())))
@@ -123,26 +117,20 @@ def pip_download(
         DownloadError: pip could not deliver.
         MachineError: this Python has no pip.
     """
-    temporary = folder / ".tmp"
-    temporary.mkdir(exist_ok=True)
     wanted = folder / ".requirement.txt"
     wanted.write_text(requirement + (f" --hash=sha256:{sha256}" if sha256 else "") + "\n")
     # A locked file was chosen already; its hash says all.
     any_python = ["--ignore-requires-python"] if sha256 else []
     # Of this package alone: to read its metadata pip may build with Cython, whose wheel will do.
     kind = ["--no-binary", requirement.partition("==")[0]] if sdist else ["--only-binary=:all:"]
-    command = [
-        *own_python("-m", "pip", "download", "--quiet", "--no-input", "--no-deps"),
+    words = [
+        *("download", "--quiet", "--no-input", "--no-deps"),
         *("--no-cache-dir", "--dest", str(folder), "--requirement", str(wanted)),
         *kind,
         *any_python,
         *([] if sdist else _wheel_target(target)),
     ]
-    env = {**os.environ, "TMPDIR": str(temporary), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    try:
-        run_client(command, folder, report, stop, env)
-    except DownloadError as error:
-        raise _explained(error.reason, requirement) from None
+    _run_pip(words, folder, stop, requirement, report)
     files = [path for path in folder.iterdir() if not path.name.startswith(".")]
     if len(files) != 1:
         raise DownloadError(f"pip delivered {len(files)} files for {requirement}", again=False)
@@ -162,15 +150,11 @@ def pip_versions(
         DownloadError: pip finds none.
         MachineError: this Python has no pip.
     """
-    command = [
-        *own_python("-m", "pip", "index", "versions", "--no-input", name),
+    words = [
+        *("index", "versions", name, "--no-input"),
         *(["--no-binary", name] if sdist else ["--only-binary=:all:", *_wheel_target(target)]),
     ]
-    env = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    try:
-        said = run_client(command, folder, lambda _: None, stop, env)
-    except DownloadError as error:
-        raise _explained(error.reason, name) from None
+    said = _run_pip(words, folder, stop, name)
     lines = [line for line in said.splitlines() if line.startswith(VERSIONS)]
     if not lines:
         raise DownloadError(f"pip names no versions of {name}", again=False)
@@ -197,22 +181,17 @@ def pip_withdrawn(
         DownloadError: one of them cannot be had any more, or the registry cannot be reached.
         MachineError: this Python has no pip.
     """
-    wanted, temporary = folder / ".wanted", folder / ".tmp"
+    wanted = folder / ".wanted"
     wanted.write_text("".join(f"{line}\n" for line in requirements))
-    temporary.mkdir(exist_ok=True)
-    command = [
-        *own_python("-m", "pip", "install", "--dry-run", "--no-deps", "--ignore-installed"),
+    words = [
+        *("install", "--dry-run", "--no-deps", "--ignore-installed"),
         *("--quiet", "--no-input", "--no-cache-dir", "--only-binary=:all:"),
         *("--ignore-requires-python", "--requirement", str(wanted)),
         *("--target", str(folder / ".target")),
         *_wheel_target(target),
     ]
     # What is locked was chosen already: constraints of this machine's are about other choices.
-    env = {**os.environ, "TMPDIR": str(temporary), "PIP_CONSTRAINT": ""}
-    try:
-        said = run_client(command, folder, lambda _: None, stop, env)
-    except DownloadError as error:
-        raise _explained(error.reason, "locked versions") from None
+    said = _run_pip(words, folder, stop, "locked versions", PIP_CONSTRAINT="")
     return {canonicalize_name(found["name"]): found["reason"] for found in YANKED.finditer(said)}
 
 
@@ -227,10 +206,7 @@ def pip_constraints(folder: Path, stop: Event) -> dict[str, SpecifierSet]:
     Raises:
         DownloadError, MachineError: as `pip_versions`.
     """
-    try:
-        said = run_client(own_python("-m", "pip", "config", "list"), folder, lambda _: None, stop)
-    except DownloadError as error:
-        raise _explained(error.reason, "its configuration") from None
+    said = _run_pip(["config", "list"], folder, stop, "its configuration")
     allowed: dict[str, SpecifierSet] = {}
     for value in CONSTRAINT.findall(said):
         for path in filter(Path.is_file, map(Path, value.split())):
@@ -238,6 +214,25 @@ def pip_constraints(folder: Path, stop: Event) -> dict[str, SpecifierSet]:
                 name = canonicalize_name(requirement.name)
                 allowed[name] = allowed.get(name, SpecifierSet()) & requirement.specifier
     return allowed
+
+
+def _run_pip(
+    words: Sequence[str],
+    folder: Path,
+    stop: Event,
+    asked: str,
+    report: OnBytes = lambda _: None,
+    **variables: str,
+) -> str:
+    """What pip says; its own files are in the folder, and an error names what was asked for."""
+    temporary = folder / ".tmp"
+    temporary.mkdir(exist_ok=True)
+    own = {"TMPDIR": str(temporary), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    env = {**os.environ, **own, **variables}
+    try:
+        return run_client(own_python("-m", "pip", *words), folder, report, stop, env)
+    except DownloadError as error:
+        raise _explained(error.reason, asked) from None
 
 
 def _requirements(text: str) -> Iterator[Requirement]:
