@@ -53,7 +53,7 @@ def fill(
 
 
 def locked_file(package: LockedPackage, channel: Path) -> Path:
-    """A locked package's file in a channel's folder, checked.
+    """A file of our own channel for a locked package, checked.
 
     Raises:
         InputError: the package is of another channel.
@@ -65,6 +65,15 @@ def locked_file(package: LockedPackage, channel: Path) -> Path:
             "handed over",
             "leave that channel out of the manifest, and lock again",
         )
+    return checked_file(package, channel)
+
+
+def checked_file(package: LockedPackage, channel: Path) -> Path:
+    """A locked package's file in a channel's folder, of whatever channel it is.
+
+    Raises:
+        SourceError: it is missing, or is not the locked one.
+    """
     path = channel / package.subdir / package.file
     if not path.is_file():
         raise SourceError(f"{path}: missing", "build and index it: ddlce build && ddlce index")

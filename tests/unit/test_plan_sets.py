@@ -8,31 +8,20 @@ import pytest
 import yaml
 
 from ddlce.errors import InputError
+from ddlce.model.recipe import Recipe
 from ddlce.model.source import SourcesLock
 from ddlce.plan import make_plan, with_all_built
 from ddlce.recipes.sets import known_wheels, load_set_recipes, set_names, set_of
-from ddlce.settings import load_settings
+from ddlce.settings import Settings, load_settings
 from ddlce.sources.locking import compare, set_sources
 from support.minitree import MiniTree
-from support.nvidiafiles import toolkit_wheel
-from support.wheelfiles import lock_wheel, make_wheel
-
-VARIANTS = 'python: ["3.11.* *_cpython"]\nc_stdlib_version: ["2.28"]\n'
+from support.nvidiafiles import CUDA_VERSION, toolkit_wheel
+from support.wheelfiles import VARIANTS, lock_wheel, make_wheel
 
 META = """\
 package: {name: ddl-ce-more, version: "1.0"}
 build: {number: 0, string: "h${{ digest }}_0", noarch: generic, script: build.sh}
 requirements: {run: [app, extra]}
-about: {license: MIT, license_file: LICENSE, summary: A toy., homepage: "https://example.org"}
-"""
-
-CUDA_VERSION = """\
-package: {name: cuda-version, version: "${{ cuda_compiler_version }}"}
-build:
-  number: 0
-  string: h${{ digest }}_0
-  noarch: generic
-  skip: cuda_compiler_version == "None"
 about: {license: MIT, license_file: LICENSE, summary: A toy., homepage: "https://example.org"}
 """
 
@@ -125,6 +114,21 @@ def test_a_set_stands_on_another(with_set: MiniTree, tmp_path: Path) -> None:
     assert set_sources(settings, but="most") == set()
     digests = {s.package: s.sha256 for s in SourcesLock.load(settings.sources_lock).sources}
     assert set_sources(settings, but="more") == {digests["beyond"]}
+
+
+def test_a_set_below_others_is_planned_once(
+    with_set: MiniTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_second_set(with_set, tmp_path, "set: more\n")
+    plan, planned = make_plan(with_set.settings), list[str]()
+
+    def noted(settings: Settings, name: str) -> dict[str, Recipe]:
+        planned.append(name)
+        return load_set_recipes(settings, name)
+
+    monkeypatch.setattr("ddlce.plan.beside.load_set_recipes", noted)
+    with_all_built(with_set.settings, plan)
+    assert planned == ["more", "most"]
 
 
 def test_sets_that_stand_on_each_other_are_refused(with_set: MiniTree, tmp_path: Path) -> None:

@@ -76,9 +76,13 @@ def add_set(settings: Settings, name: str, plan: Plan) -> Plan:
             f"leave --platform out: its noarch packages are there for {plan.subdir}, too",
         )
     for each in sets_below(settings, name):
-        recipes, cuda = load_set_recipes(settings, each), set_cuda(settings, each)
-        below = make_cuda_plan(settings, cuda, plan) if cuda else without_cuda(plan)
-        found = add_steps_beside(settings, recipes, below).steps
-        steps = {**found, **plan.steps, **{n: found[n] for n in recipes}}
-        plan = replace(plan, steps=steps)
+        plan = add_own_steps(settings, each, plan)
     return plan
+
+
+def add_own_steps(settings: Settings, name: str, plan: Plan) -> Plan:
+    """The plan with the packages of a set; those that it stands on are in it already."""
+    recipes, cuda = load_set_recipes(settings, name), set_cuda(settings, name)
+    below = make_cuda_plan(settings, cuda, plan) if cuda else without_cuda(plan)
+    found = add_steps_beside(settings, recipes, below).steps
+    return replace(plan, steps={**found, **plan.steps, **{n: found[n] for n in recipes}})

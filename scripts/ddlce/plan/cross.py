@@ -7,7 +7,7 @@ the build platform's: the same step, with the same digest, as in that platform's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from ddlce.absent import ABSENT, load_absent
 from ddlce.engine.render import Output
 from ddlce.errors import InputError
 from ddlce.model.recipe import Recipe
-from ddlce.plan.graph import find_owners, order_of, with_run_exports
+from ddlce.plan.graph import find_owners, order_of, reached_from, with_run_exports
 from ddlce.plan.model import Plan, Step
 from ddlce.plan.steps import StepMaker
 from ddlce.platforms import BUILD_PLATFORM, get_platform
@@ -104,12 +104,12 @@ class Ground:
             return [d for o in outputs if o.name == package for d in o.run_deps]
 
         start = [d for o in made for d in o.host_deps | o.run_deps | o.test_deps]
-        return {self._recipe(package) for package in _closure(start, run_deps)}
+        return {self._recipe(package) for package in reached_from(start, run_deps)}
 
     def helpers(self, made: Iterable[Output]) -> set[str]:
         """The native recipes of all that can be installed in the build environment."""
         start = [d for o in made for d in o.build_deps]
-        packages = _closure(start, lambda package: self._exporting[package].run_deps)
+        packages = reached_from(start, lambda package: self._exporting[package].run_deps)
         return {self.tools[package].name for package in packages}
 
     def native_steps(
@@ -159,18 +159,6 @@ class Ground:
         if _is_noarch(step) and step.name not in self.pool.own:
             return step.name
         return f"{step.name}@{BUILD_PLATFORM}"
-
-
-def _closure(start: Iterable[str], needs: Callable[[str], Iterable[str]]) -> set[str]:
-    """Packages with all that they need."""
-    reached: set[str] = set()
-    todo = [*start]
-    while todo:
-        package = todo.pop()
-        if package not in reached:
-            reached.add(package)
-            todo += needs(package)
-    return reached
 
 
 def make_cross_plan(settings: Settings, subdir: str, native: Plan) -> Plan:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ddlce.engine.render import Output
 from ddlce.errors import InputError
 from ddlce.model.recipe import Recipe
+
+
+def reached_from(start: Iterable[str], needs: Callable[[str], Iterable[str]]) -> set[str]:
+    """The names that one begins with, and all that they need."""
+    reached: set[str] = set()
+    todo = [*start]
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo += needs(name)
+    return reached
 
 
 def with_run_exports(

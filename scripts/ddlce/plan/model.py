@@ -9,6 +9,7 @@ from ddlce import digest as digests
 from ddlce.engine.render import Output
 from ddlce.errors import InputError
 from ddlce.model.recipe import Recipe
+from ddlce.plan.graph import reached_from
 from ddlce.platforms import BUILD_PLATFORM
 
 
@@ -70,13 +71,7 @@ class Plan:
 
     def closure(self, name: str) -> list[str]:
         """The recipes below `name`, in plan order, without itself."""
-        names: set[str] = set()
-        todo = [*self.steps[name].after]
-        while todo:
-            current = todo.pop()
-            if current not in names:
-                names.add(current)
-                todo += self.steps[current].after
+        names = reached_from(self.steps[name].after, lambda below: self.steps[below].after)
         return [n for n in self.steps if n in names]
 
     def sandbox(self, name: str) -> list[str]:

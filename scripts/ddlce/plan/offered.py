@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddlce.plan.beside import add_set, make_cuda_plan, without_cuda
+from ddlce.plan.beside import add_own_steps, make_cuda_plan, without_cuda
 from ddlce.plan.cross_cuda import make_cross_cuda_plan, noarch_cuda_plan
 from ddlce.plan.model import Plan, Step
 from ddlce.platforms import BUILD_PLATFORM
 from ddlce.recipes import cuda_variants, load_cuda_recipes
-from ddlce.recipes.sets import set_names
+from ddlce.recipes.sets import set_names, sets_below
 from ddlce.settings import Settings
 
 
@@ -51,9 +51,11 @@ def _noarch(settings: Settings, subdir: str, cuda: str, native: Plan) -> Plan:
 def _built_sets(settings: Settings, plan: Plan) -> dict[str, Step]:
     """The steps of the sets that are all built, by name."""
     steps: dict[str, Step] = {}
-    for name in set_names(settings):
-        found = add_set(settings, name, plan).steps
-        added = {recipe: step for recipe, step in found.items() if recipe not in plan.steps}
+    plans = {"": plan}
+    chains = [sets_below(settings, name) for name in set_names(settings)]
+    for *below, name in sorted(chains, key=len):
+        plans[name] = add_own_steps(settings, name, plans[below[-1] if below else ""])
+        added = {n: step for n, step in plans[name].steps.items() if n not in plan.steps}
         if all(step.reuse for step in added.values()):
             steps |= added
     return steps

@@ -13,7 +13,7 @@ from packageurl import PackageURL
 
 from ddlce import jsontext
 from ddlce.elf import MAGIC
-from ddlce.errors import SourceError, not_the_locked
+from ddlce.errors import SourceError
 from ddlce.files import sha256_file
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.model.source import Source, SourcesLock
@@ -21,6 +21,7 @@ from ddlce.noarch import SITE, site_packages
 from ddlce.sbom import carried
 from ddlce.sbom.model import Carried, Component, Origin, Patch
 from ddlce.settings import Settings
+from ddlce.sharedchannel import checked_file
 
 #: The list of Debian's patches that a recipe takes, beside it.
 SERIES = "security.series"
@@ -68,17 +69,9 @@ def collect(lock: EnvLock, channel: Path, tree: Tree) -> list[Component]:
     site = site_packages(package.model_dump() for package in lock.packages)
     names = {package.name for package in lock.packages}
     return [
-        _component(package, _file(package, channel), tree, site, names) for package in lock.packages
+        _component(package, checked_file(package, channel), tree, site, names)
+        for package in lock.packages
     ]
-
-
-def _file(package: LockedPackage, channel: Path) -> Path:
-    path = channel / package.subdir / package.file
-    if not path.is_file():
-        raise SourceError(f"{path}: missing", "build and index it: ddlce build && ddlce index")
-    if sha256_file(path) != package.sha256:
-        raise SourceError(not_the_locked(path, package.sha256), "lock again: ddlce lock")
-    return path
 
 
 def _component(
