@@ -14,8 +14,9 @@ import pytest
 
 from ddlce.audit import read_channel
 from ddlce.env.layout import LOCK_COPY, ORIGIN, Layout, Origin
-from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.model.envlock import LockedPackage
 from ddlce.trees import remove_tree
+from support import lockpair
 from support.minitree import MiniTree, make_tree
 from support.packages import package_files
 from support.run import run
@@ -218,15 +219,7 @@ def test_index_keeps_the_files_that_a_lock_names(tree: MiniTree) -> None:
         {key: record[key] for key in ("name", "version", "build", "subdir", "sha256", "size")}
         | {"file": old.name}
     )
-    lock = EnvLock(
-        env="toys",
-        release="1",
-        platform="linux-64",
-        manifest="0" * 64,
-        channels=["ddl-ce"],
-        specs=["app"],
-        packages=[package],
-    )
+    lock = lockpair.lock(package, env="toys", release="1", specs=["app"], virtual_packages={})
     prefix = Layout(tree.settings.root).prefix("toys", "1", lock.digest)
     (prefix / "conda-meta").mkdir(parents=True)
     (prefix / LOCK_COPY).write_text(lock.to_yaml())

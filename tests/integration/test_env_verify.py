@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
 import json
 import os
 import py_compile
 import stat
 import struct
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from ddlce.env.layout import LOCK_COPY, ORIGIN
 from ddlce.env.verify import Verified, verify
 from ddlce.model.envlock import EnvLock
 from ddlce.trees import remove_tree
+from support.loopback import Silent, listening
 from support.minienv import Site, served, site_of_channel
 
 LIB = "lib/python3.11"
@@ -301,23 +300,17 @@ def test_from_a_server(prefix: Path, made: Site) -> None:
 def test_an_answer_that_is_cut_off(prefix: Path, made: Site) -> None:
     """As when a server is restarted."""
 
-    class Cutting(http.server.BaseHTTPRequestHandler):
+    class Cutting(Silent):
         def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Length", "100000")
             self.end_headers()
             self.wfile.write(b"half")
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Cutting) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    with listening(Cutting) as url:
         origin = json.loads((prefix / ORIGIN).read_bytes())
         edit(prefix / ORIGIN, json.dumps(origin | {"channels": {"ddl-ce": url}}).encode())
         report = verify(prefix)
-        server.shutdown()
     packages = len(EnvLock.load(prefix / LOCK_COPY).packages)
     cut = [line for line in report.problems if f"{url}/" in line and "cannot be fetched" in line]
     assert len(cut) == packages

@@ -11,13 +11,9 @@ from ddlce.model.source import SourcesLock
 from ddlce.recipes.sets import load_set_recipes
 from ddlce.settings import Settings
 from support.sourceserver import ddlce, lock
-from support.wheelfiles import lock_wheel, make_wheel
+from support.wheelfiles import VARIANTS, lock_wheel, make_wheel
 
 MIT = ("License-Expression: MIT", "Home-page: https://demo.org")
-VARIANTS = """
-python: ["3.11.* *_cpython"]
-c_stdlib_version: ["2.28"]
-"""
 
 
 @pytest.fixture

@@ -11,15 +11,11 @@ import pytest
 from bench.environment import built
 from bench.lab.layout import parse_layout
 from bench.lab.network import bring_up
-from bench.lab.slurm import Result, Slurm, slurm_in, why_not
+from bench.lab.slurm import Result, Slurm, slurm_in
 from ddlce.settings import load_settings
-from integration.lab import needs_lab
+from integration.lab import needs_slurm
 
-pytestmark = [
-    pytest.mark.built,
-    needs_lab,
-    pytest.mark.skipif(bool(why_not()), reason=why_not()),
-]
+pytestmark = [pytest.mark.built, needs_slurm]
 
 DDLRUN: list[str | Path] = [built() / "bin" / "ddlrun"]
 

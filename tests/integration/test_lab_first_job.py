@@ -13,17 +13,12 @@ from bench.environment import built
 from bench.lab.layout import parse_layout
 from bench.lab.namespaces import wait_until
 from bench.lab.network import bring_up
-from bench.lab.slurm import Slurm, slurm_in, why_not
+from bench.lab.slurm import Slurm, slurm_in
 from ddlce.settings import load_settings
-from integration.lab import needs_lab
+from integration.lab import needs_slurm
 from support.stagedenv import image_for, install_small_release, prefix_of
 
-pytestmark = [
-    pytest.mark.built,
-    needs_lab,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(why_not()), reason=why_not()),
-]
+pytestmark = [pytest.mark.built, pytest.mark.timeout(900), needs_slurm]
 
 #: The example, and a digest of each rank's weights at its end.
 TRAIN = """

@@ -15,8 +15,8 @@ from bench.lab.layout import parse_layout
 from bench.lab.namespaces import NAMESPACES, kill_all
 from bench.lab.network import Lab, bring_up
 from bench.lab.run import run_on
-from bench.lab.slurm import slurm_in, why_not
-from integration.lab import needs_lab
+from bench.lab.slurm import slurm_in
+from integration.lab import needs_lab, needs_slurm
 
 pytestmark = [pytest.mark.built, needs_lab, pytest.mark.timeout(600)]
 
@@ -75,7 +75,7 @@ def test_the_others_go_on_without_a_lost_host(lose: Callable[[Lab, str], None]) 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(why_not()), reason=why_not())
+@needs_slurm
 @pytest.mark.parametrize("lose", [kill, Lab.cut])
 def test_the_others_go_on_when_slurm_has_lost_a_host(lose: Callable[[Lab, str], None]) -> None:
     """Slurm takes it for down after 20 s, and would end the job and its step."""

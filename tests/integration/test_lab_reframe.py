@@ -12,16 +12,11 @@ import pytest
 from bench.environment import built
 from bench.lab.layout import parse_layout
 from bench.lab.network import bring_up
-from bench.lab.slurm import Result, Slurm, slurm_in, why_not
-from integration.lab import needs_lab
+from bench.lab.slurm import Result, Slurm, slurm_in
+from integration.lab import needs_slurm
 from support.reframe import reframe
 
-pytestmark = [
-    pytest.mark.built,
-    needs_lab,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(why_not()), reason=why_not()),
-]
+pytestmark = [pytest.mark.built, pytest.mark.timeout(900), needs_slurm]
 
 CHECKS = Path(__file__).parents[2] / "docs" / "reframe"
 

@@ -9,18 +9,12 @@ import pytest
 
 from bench.lab.layout import parse_layout
 from bench.lab.network import bring_up
-from bench.lab.slurm import Slurm, slurm_in, why_not
-from integration.lab import needs_lab
+from bench.lab.slurm import Slurm, slurm_in
+from integration.lab import needs_slurm
 from support.releases import installed
 from support.run import run
 
-pytestmark = [
-    pytest.mark.built,
-    needs_lab,
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(why_not()), reason=why_not()),
-]
+pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(900), needs_slurm]
 
 SAME = """
 import sys, numpy as np

@@ -16,14 +16,10 @@ from bench.environment import built
 from bench.lab.layout import parse_layout
 from bench.lab.namespaces import wait_until
 from bench.lab.network import bring_up
-from bench.lab.slurm import Slurm, slurm_in, why_not
-from integration.lab import needs_lab
+from bench.lab.slurm import Slurm, slurm_in
+from integration.lab import needs_slurm
 
-pytestmark = [
-    pytest.mark.built,
-    needs_lab,
-    pytest.mark.skipif(bool(why_not()), reason=why_not()),
-]
+pytestmark = [pytest.mark.built, needs_slurm]
 
 MOVE = Path(bench.lab.__file__).parent / "workers" / "move.py"
 

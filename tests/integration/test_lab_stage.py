@@ -15,8 +15,8 @@ from bench.lab.namespaces import wait_until
 from bench.lab.network import Lab, bring_up
 from bench.lab.peers.ddl import start_ddlrun, topology_file
 from bench.lab.run import Outcome, run_on
-from bench.lab.slurm import slurm_in, why_not
-from integration.lab import needs_lab
+from bench.lab.slurm import slurm_in
+from integration.lab import needs_lab, needs_slurm
 from support.minienv import NOBODY
 from support.stagedenv import image_for, install_small_release, prefix_of
 
@@ -196,7 +196,7 @@ def test_a_host_that_is_not_there_is_named(staged: Staged) -> None:
     assert "ddlrun must run on one of the job's hosts" in outcome.stderr
 
 
-@pytest.mark.skipif(bool(why_not()), reason=why_not())
+@needs_slurm
 def test_a_job_cancelled_in_mid_staging_leaves_nothing(staged: Staged) -> None:
     lab = staged.lab
     with slurm_in(lab) as slurm:

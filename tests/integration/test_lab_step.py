@@ -15,14 +15,10 @@ import pytest
 from bench.environment import built
 from bench.lab.layout import parse_layout
 from bench.lab.network import bring_up
-from bench.lab.slurm import Slurm, slurm_in, why_not
-from integration.lab import needs_lab
+from bench.lab.slurm import Slurm, slurm_in
+from integration.lab import needs_slurm
 
-pytestmark = [
-    pytest.mark.built,
-    needs_lab,
-    pytest.mark.skipif(bool(why_not()), reason=why_not()),
-]
+pytestmark = [pytest.mark.built, needs_slurm]
 
 WHO = """
 import json, os

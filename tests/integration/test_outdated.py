@@ -18,12 +18,7 @@ from ddlce.sources.updating import update_sources
 from ddlce.upkeep.outdated import Outdated, find_outdated
 from support.aptmirror import Mirror
 from support.sourceserver import ddlce, lock
-from support.wheelfiles import lock_wheel, make_wheel
-
-VARIANTS = """
-python: ["3.11.* *_cpython"]
-c_stdlib_version: ["2.28"]
-"""
+from support.wheelfiles import VARIANTS, lock_wheel, make_wheel
 
 
 @pytest.fixture

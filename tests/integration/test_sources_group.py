@@ -16,12 +16,8 @@ from ddlce.sources.updating import chosen, update_sources
 from ddlce.upkeep.outdated import find_outdated
 from support.aptmirror import Mirror
 from support.sourceserver import ddlce, lock
-from support.wheelfiles import lock_wheel, make_wheel
+from support.wheelfiles import VARIANTS, lock_wheel, make_wheel
 
-VARIANTS = """
-python: ["3.11.* *_cpython"]
-c_stdlib_version: ["2.28"]
-"""
 MIT = ("License-Expression: MIT",)
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from ddlce.bundle.description import HEADER, Bundle
 from ddlce.bundle.write import write_bundle
-from ddlce.files import sha256_file
-from ddlce.model.envlock import EnvLock, LockedPackage
+from ddlce.model.envlock import EnvLock
 from ddlce.settings import Settings
+from support import lockpair
 from support.minichannel import Pkg, pack
 from support.run import run
 
@@ -66,27 +66,10 @@ def toy_lock(
         path = channel / ("noarch" if package.noarch else platform) / f"{package.stem}.conda"
         if not path.exists():
             pack(package, channel)
-        record = {
-            "name": package.name,
-            "version": package.version,
-            "build": package.build,
-            "subdir": path.parent.name,
-            "file": path.name,
-            "sha256": sha256_file(path),
-            "size": path.stat().st_size,
-            "depends": package.depends,
-        }
-        locked.append(LockedPackage.of(record, str(path)))
-    return EnvLock(
-        env="mini",
-        release="2026.11",
-        platform=platform,
-        manifest="0" * 64,
-        channels=["ddl-ce"],
-        specs=["toy"],
-        virtual_packages={"__glibc": glibc},
-        packages=sorted((p for p in locked if p.name != without), key=lambda p: p.name),
-    )
+        if package.name != without:
+            locked.append(lockpair.locked_package(package, path))
+    fields = {"manifest": "0" * 64, "specs": ["toy"], "virtual_packages": {"__glibc": glibc}}
+    return lockpair.lock(*locked, env="mini", platform=platform, **fields)
 
 
 def toy_settings(folder: Path) -> Settings:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from ddlce.files import sha256_file
 from ddlce.model.envlock import EnvLock, LockedPackage
+from support.minichannel import Pkg
 
 SHA = "ab" * 32
 
@@ -35,6 +38,22 @@ def lock(*packages: LockedPackage, **fields: Any) -> EnvLock:
         "packages": sorted(packages, key=lambda each: each.name),
     }
     return EnvLock.model_validate({**data, **fields})
+
+
+def locked_package(package: Pkg, path: Path, **more: Any) -> LockedPackage:
+    """What a lock has of a package that was packed."""
+    record = {
+        "name": package.name,
+        "version": package.version,
+        "build": package.build,
+        "subdir": path.parent.name,
+        "file": path.name,
+        "sha256": sha256_file(path),
+        "size": path.stat().st_size,
+        "depends": package.depends,
+        **more,
+    }
+    return LockedPackage.of(record, str(path))
 
 
 OLD = lock(

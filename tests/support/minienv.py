@@ -12,18 +12,17 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ddlce.engine.index import index_channel
 from ddlce.files import sha256_file
 from ddlce.settings import Settings
+from support.loopback import Silent, listening
 from support.minichannel import MANIFEST, PLACEHOLDER, Pkg, pack
 from support.run import run
 
@@ -254,20 +253,11 @@ def can_be_nobody() -> bool:
 def served(folder: Path) -> Iterator[str]:
     """The folder on a loopback HTTP server; yields its URL."""
 
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
+    class Files(Silent, http.server.SimpleHTTPRequestHandler):
+        """Silent about files, too."""
 
-    handler = functools.partial(Quiet, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(functools.partial(Files, directory=str(folder))) as url:
+        yield url
 
 
 @contextmanager

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import http.server
 import json
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +15,7 @@ import yaml
 
 from ddlce.trust.keys import load_public, load_signer, new_key
 from ddlce.trust.repository import Roles, make_root, sign_files
+from support.loopback import Silent, listening
 
 ROOT_KEYS = ("anna", "ben", "cleo")
 
@@ -104,10 +103,7 @@ def answering(answers: Mapping[str, str]) -> Iterator[str]:
         answers: path → an HTTP status, or "cut", "drip", "endless".
     """
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
+    class Handler(Silent):
         def do_GET(self) -> None:
             answer = answers.get(self.path, "404")
             self.send_response(int(answer) if answer.isdigit() else 200)
@@ -126,13 +122,5 @@ def answering(answers: Mapping[str, str]) -> Iterator[str]:
                     self.connection.close()
                     return
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(Handler) as url:
+        yield url

@@ -8,11 +8,11 @@ import random
 import subprocess
 import sys
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from http.server import ThreadingHTTPServer
 
 from ddlce.model.source import Source, SourcesLock
 from ddlce.settings import Settings
+from support.loopback import Silent
 from support.run import run
 
 MB = 1_000_000
@@ -35,7 +35,7 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/{name}"
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Silent):
     server: Server
 
     def do_GET(self) -> None:
@@ -58,9 +58,6 @@ class Handler(BaseHTTPRequestHandler):
         for position in range(start, min(cut, len(data)), 65536):
             self.wfile.write(data[position : min(position + 65536, cut)])
             time.sleep(self.server.delay)
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 def publish(server: Server, name: str, size: int = MB, seed: int = 1) -> Source:

@@ -10,6 +10,9 @@ from ddlce.files import sha256_file
 from ddlce.model.source import Source
 from ddlce.sources.wheelfile import read_wheel
 
+#: conda_build_config.yaml of a tree that makes packages of wheels.
+VARIANTS = 'python: ["3.11.* *_cpython"]\nc_stdlib_version: ["2.28"]\n'
+
 
 def make_wheel(
     folder: Path,

@@ -8,13 +8,11 @@ cluster's own OpenAPI description. MPIJob's own fields: from the MPI operator's 
 from __future__ import annotations
 
 import copy
-import http.server
 import json
 import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,6 +29,7 @@ from kubeflow_trainer_api.models.trainer_v1alpha1_training_runtime import (
 )
 from pydantic import BaseModel
 
+from support.loopback import Silent, listening
 from support.run import run
 
 REPO = Path(__file__).parents[2]
@@ -258,13 +257,10 @@ def description(version: str) -> Any:
     return {"openapi": "3.0.0", "info": {"title": "", "version": ""}, "paths": paths}
 
 
-class Api(http.server.BaseHTTPRequestHandler):
+class Api(Silent):
     """As much of Kubernetes' API as `kubectl apply` asks for."""
 
     taken: ClassVar[list[Any]] = []
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
     def answer(self, status: int, body: Any) -> None:
         data = json.dumps(body).encode()
@@ -321,26 +317,17 @@ class Api(http.server.BaseHTTPRequestHandler):
 def api(tmp_path: Path) -> Iterator[dict[str, str]]:
     """Variables for a kubectl that knows our server."""
     Api.taken.clear()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with listening(Api) as url:
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "test",
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": ""}}],
-            "clusters": [
-                {
-                    "name": "test",
-                    "cluster": {"server": f"http://127.0.0.1:{server.server_port}"},
-                }
-            ],
+            "clusters": [{"name": "test", "cluster": {"server": url}}],
         }
         path = tmp_path / "config"
         path.write_text(json.dumps(config))
         yield {"KUBECONFIG": str(path), "HOME": str(tmp_path)}
-        server.shutdown()
-        thread.join()
 
 
 needs_kubectl = pytest.mark.skipif(not KUBECTL, reason="needs kubectl")

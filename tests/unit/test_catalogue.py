@@ -20,6 +20,7 @@ from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.serve.catalogue import Build, Package
 from ddlce.serve.pages import Pages
 from ddlce.settings import Settings, load_settings
+from support import lockpair
 from support.minitree import MiniTree
 from support.moduleprefix import make_prefix
 from support.run import run
@@ -53,17 +54,9 @@ def package(name: str, version: str, subdir: str, **more: str) -> LockedPackage:
 
 
 def make_lock(env: str, platform: str, *packages: LockedPackage) -> EnvLock:
-    return EnvLock(
-        version=1,
-        env=env,
-        release="2026.11",
-        platform=platform,
-        manifest="0" * 64,
-        channels=["ddl-ce"],
-        specs=["tool"],
-        virtual_packages={"__cuda": "13.0"} if env == "gpu" else {},
-        packages=list(packages),
-    )
+    needs = {"__cuda": "13.0"} if env == "gpu" else {}
+    words = {"env": env, "platform": platform, "specs": ["tool"], "virtual_packages": needs}
+    return lockpair.lock(*packages, **words)
 
 
 def write_lock(tree: MiniTree, env: str, platform: str, *packages: LockedPackage) -> None:

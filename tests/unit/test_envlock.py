@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,34 +11,17 @@ from ddlce.env.create import missing_driver
 from ddlce.errors import InputError
 from ddlce.lock import _compare, required_by
 from ddlce.model.envlock import EnvLock, LockedPackage
+from support import lockpair
+from support.lockpair import SHA
 
-SHA = "ab" * 32
 
-
-def package(name: str, **fields: object) -> LockedPackage:
-    data = {
-        "name": name,
-        "version": "1.0",
-        "build": "0",
-        "subdir": "linux-64",
-        "file": f"{name}-1.0-0.conda",
-        "sha256": SHA,
-        "size": 10,
-    }
-    return LockedPackage.model_validate({**data, **fields})
+def package(name: str, **fields: Any) -> LockedPackage:
+    data = {"build": "0", "file": f"{name}-1.0-0.conda", "size": 10, **fields}
+    return lockpair.package(name, **data)
 
 
 def lock(*packages: LockedPackage) -> EnvLock:
-    return EnvLock(
-        env="toy",
-        release="2026.11",
-        platform="linux-64",
-        manifest=SHA,
-        channels=["ddl-ce"],
-        specs=["b >=1"],
-        virtual_packages={"__glibc": "2.28"},
-        packages=list(packages),
-    )
+    return lockpair.lock(*packages, specs=["b >=1"])
 
 
 def test_round_trip_keeps_text_and_digest(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from spdx_tools.spdx.parser.parse_anything import parse_file
 from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
 from ddlce.errors import DdlceError, SourceError, WorkError
-from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.sbom.carried import of_library, of_metadata, of_sbom
 from ddlce.sbom.collect import Tree, collect
 from ddlce.sbom.cyclonedx import to_cyclonedx
@@ -26,6 +25,7 @@ from ddlce.sbom.release import Release
 from ddlce.sbom.spdx import to_spdx
 from ddlce.sbom.write import make_sboms, write_sboms
 from ddlce.settings import Settings
+from support import lockpair
 from support.minichannel import TIMESTAMP, Pkg, pack
 
 SITE = "lib/python3.11/site-packages"
@@ -113,31 +113,16 @@ class Made:
         (folder / "tree" / "recipes" / "python").mkdir(parents=True)
         (folder / "tree" / "sources.lock").write_text(SOURCES)
         (folder / "tree" / "recipes" / "python" / "security.series").write_text(SERIES)
-        locked = []
-        for package in packages or toys():
-            path = pack(package, self.channel)
-            record = {
-                "name": package.name,
-                "version": package.version,
-                "build": package.build,
-                "subdir": path.parent.name,
-                "file": path.name,
-                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-                "size": path.stat().st_size,
-                "depends": package.depends,
-                "timestamp": TIMESTAMP,
-                "noarch": package.noarch,
-            }
-            locked.append(LockedPackage.of(record, path.name))
-        self.lock = EnvLock(
-            env="mini",
-            release="2026.11",
-            platform="linux-64",
-            manifest="0" * 64,
-            channels=["ddl-ce"],
-            specs=["toy"],
-            packages=sorted(locked, key=lambda p: p.name),
-        )
+        locked = [
+            lockpair.locked_package(
+                package,
+                pack(package, self.channel),
+                timestamp=TIMESTAMP,
+                noarch=package.noarch,
+            )
+            for package in packages or toys()
+        ]
+        self.lock = lockpair.lock(*locked, env="mini", specs=["toy"], virtual_packages={})
 
     def components(self) -> dict[str, Component]:
         found = collect(self.lock, self.channel, Tree.of(self.settings))

@@ -12,9 +12,9 @@ import pytest
 
 from ddlce.errors import InputError, MachineError
 from ddlce.lock import lock_path
-from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.settings import Settings
 from ddlce.smoke import clean_environment, find_prefix, smoke_command
+from support import lockpair
 from support.run import run
 
 PPC = "linux-ppc64le"
@@ -108,19 +108,8 @@ def test_another_platform_s_release_that_is_not_installed(
     settings = replace(settings, repo=tmp_path)
     path = lock_path(settings, "toys", PPC)
     path.parent.mkdir(parents=True)
-    package = LockedPackage(
-        name="a", version="1", build="0", subdir=PPC, file="a-1-0.conda", sha256="ab" * 32, size=1
-    )
-    lock = EnvLock(
-        env="toys",
-        release="2026.11",
-        platform=PPC,
-        manifest="ab" * 32,
-        channels=["ddl-ce"],
-        specs=["a"],
-        packages=[package],
-    )
-    path.write_text(lock.to_yaml())
+    made = lockpair.lock(lockpair.package("a", subdir=PPC), env="toys", platform=PPC)
+    path.write_text(made.to_yaml())
     with pytest.raises(InputError, match="is not there, which the lock of toys for") as raised:
         smoke_command(settings, "toys", [], {}, PPC)
     assert raised.value.hint == f"ddlce env create toys --platform {PPC}"
