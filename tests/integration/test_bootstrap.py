@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.doctor.packages import read_list
-from support.run import run
+from support.run import ok, run
 from support.wheelfiles import make_wheel
 
 TREE = Path(__file__).parents[2]
@@ -113,8 +113,7 @@ def test_a_machine_with_no_network(tree: Path) -> None:
     wheel = make_wheel(tree, "other")
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     (tree / "requirements.lock").write_text(f"other==1.0 --hash=sha256:{digest}\n")
-    done = bootstrap(tree, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheel.parent))
-    assert done.returncode == 0, done.stderr
+    ok(bootstrap(tree, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheel.parent)))
     assert list((tree / ".venv").glob("lib/python3*/site-packages/other-1.0.dist-info"))
 
 
@@ -171,8 +170,7 @@ def test_installs_as_root_and_looks_again(tree: Path, tmp_path: Path) -> None:
         "install -y -q --no-install-recommends pkg-a",
     ]
     apt.write_text(f"#!/bin/sh\n{install}ln -sf /bin/true {tools}/no-such-a\n")
-    done = bootstrap(tree, **env)
-    assert done.returncode == 0, done.stderr
+    done = ok(bootstrap(tree, **env))
     assert (tree / ".venv/bin/ddlce").exists()
 
 

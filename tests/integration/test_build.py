@@ -19,12 +19,11 @@ from ddlce.trees import remove_tree
 from support import lockpair
 from support.minitree import MiniTree, make_tree
 from support.packages import package_files
-from support.run import run
+from support.run import ok, run
 
 
 def test_build_then_reuse_then_only_what_changed(tree: MiniTree) -> None:
-    first = tree.ddlce("build", "--json")
-    assert first.returncode == 0, first.stderr
+    first = ok(tree.ddlce("build", "--json"))
     assert json.loads(first.stdout[first.stdout.index("{") :])["built"].keys() == {
         "base",
         "lib",
@@ -73,8 +72,7 @@ def test_same_bytes_in_another_folder_at_another_time(tree: MiniTree, tmp_path: 
         folder = copy.recipe("base", script=compile_c, test=test, run="'__glibc >=2.34,<3.0.a0'")
         recipe = (folder / "recipe.yaml").read_text().replace("noarch: generic, ", "")
         (folder / "recipe.yaml").write_text(recipe)
-        result = copy.ddlce("build", DDLCE_BUILD_PATH="/usr/bin:/bin")
-        assert result.returncode == 0, result.stderr
+        ok(copy.ddlce("build", DDLCE_BUILD_PATH="/usr/bin:/bin"))
         time.sleep(1.1)
     assert tree.packages() == copy.packages()
     assert len(tree.packages()) == 3
@@ -167,8 +165,7 @@ def test_killed_builds_are_resumed_and_leave_no_process(tree: MiniTree) -> None:
             time.sleep(0.1)
         assert not has_worker(tree), "a worker outlived its scheduler"
     may_end.touch()
-    result = tree.ddlce("build")
-    assert result.returncode == 0, result.stderr
+    ok(tree.ddlce("build"))
     assert len(tree.packages()) == 3
     assert list(tree.settings.work.glob("*/out")) == []
 
@@ -351,8 +348,7 @@ def test_what_is_needed_through_a_package_that_stays_is_waited_for(tree: MiniTre
     assert tree.ddlce("build", "top").returncode == 0
     tree.recipe("base", script="sleep 4")
     tree.recipe("top", build="between", script=": changed")
-    done = tree.ddlce("build", "top", "--jobs", "2")
-    assert done.returncode == 0, done.stderr
+    done = ok(tree.ddlce("build", "top", "--jobs", "2"))
     assert "build: 2 of 3 recipes" in done.stdout + done.stderr
 
 

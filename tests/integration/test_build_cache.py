@@ -16,6 +16,7 @@ from ddlce.env.layout import Layout
 from ddlce.trust.keys import load_signer, new_key
 from support.minienv import served
 from support.minitree import MiniTree, make_tree, suite_release
+from support.run import ok
 
 
 @dataclass
@@ -69,11 +70,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
     for name in ("builder", "thief"):
         new_key(top / "keys" / name)
     tree = make_tree(top / "builder")
-    done = tree.ddlce("build")
-    assert done.returncode == 0, done.stderr
+    done = ok(tree.ddlce("build"))
     made = Shared(top / "cache", top / "keys", tree)
-    done = tree.ddlce("cache", "push", str(made.folder), "--sign", str(made.keys / "builder"))
-    assert done.returncode == 0, done.stderr
+    done = ok(tree.ddlce("cache", "push", str(made.folder), "--sign", str(made.keys / "builder")))
     assert f"cache: 3 of 3 recipes are new in {made.folder}" in done.stdout
     return made
 
@@ -118,12 +117,10 @@ def test_a_cold_make_builds_nothing(tmp_path: Path) -> None:
     """With the user's own settings file, in an empty home: no build is begun, no source fetched."""
     first = make_tree(tmp_path / "first")
     suite_release(first, "2026.11")
-    done = first.ddlce("all", "toys", HOME=str(tmp_path / "first"))
-    assert done.returncode == 0, done.stderr
+    done = ok(first.ddlce("all", "toys", HOME=str(tmp_path / "first")))
     new_key(tmp_path / "builder")
     cache = tmp_path / "cache"
-    done = first.ddlce("cache", "push", str(cache), "--sign", str(tmp_path / "builder"))
-    assert done.returncode == 0, done.stderr
+    done = ok(first.ddlce("cache", "push", str(cache), "--sign", str(tmp_path / "builder")))
 
     second, home = MiniTree(tmp_path / "second"), tmp_path / "home"
     shutil.copytree(
@@ -136,8 +133,7 @@ def test_a_cold_make_builds_nothing(tmp_path: Path) -> None:
         f"cache:\n  at: {cache}\n  keys: [{tmp_path / 'builder.pub'}]\n"
     )
     lock = (second.repo / "envs" / "locks" / "toys.linux-64.lock").read_bytes()
-    done = second.ddlce("all", "toys", HOME=str(home))
-    assert done.returncode == 0, done.stderr
+    done = ok(second.ddlce("all", "toys", HOME=str(home)))
     assert f"cache: 4 of 4 recipes from {cache.as_uri()}" in done.stdout
     assert "start  " not in done.stderr
     assert second.packages() == first.packages()

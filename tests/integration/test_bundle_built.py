@@ -23,6 +23,7 @@ from ddlce.trees import remove_tree
 from support.bundles import run_bundle
 from support.emptysystem import empty_system
 from support.minienv import everything
+from support.run import ok
 from support.userlands import LMOD, Userland, userland
 
 pytestmark = [
@@ -55,8 +56,7 @@ def run_there(system: Userland, folder: Path, bundle: Bundle, *command: str | Pa
     """Run a command in a system that sees the folder and the bundle, and nothing of ours."""
     file = Path(bundle.path)
     readable = [file.parent, *([LMOD] if LMOD.exists() and system.name != "debian-12" else [])]
-    done = system.run(list(command), writable=[folder], readable=readable)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    done = ok(system.run(list(command), writable=[folder], readable=readable))
     return done.stdout
 
 
@@ -109,8 +109,7 @@ def test_a_second_release_beside_the_first(bundle: Bundle, folder: Path) -> None
     assert not list((root / "modulefiles").rglob("2199.12*"))
     assert len(list((root / "modulefiles-candidate").rglob("2199.12*"))) == 2
     files = {path: path.lstat() for path in everything(old)}
-    done = install(newer)
-    assert done.returncode == 0, done
+    done = ok(install(newer))
     assert layout.current("ddl-ce") == new
     assert {path: path.lstat() for path in everything(old)}.keys() == files.keys()
     python = old / "bin" / "python"
@@ -146,8 +145,7 @@ def test_killed_and_run_again(bundle: Bundle, folder: Path) -> None:
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL, f"it had ended before it was killed at {mark}"
-    done = run_bundle(bundle.path, "--root", root, "--no-smoke", folder=folder)
-    assert done.returncode == 0, done
+    ok(run_bundle(bundle.path, "--root", root, "--no-smoke", folder=folder))
     layout = Layout(root)
     prefix = layout.current("ddl-ce")
     assert prefix == layout.prefix(LOCK.env, LOCK.release, LOCK.digest)
@@ -169,8 +167,7 @@ def test_two_at_once(bundle: Bundle, folder: Path) -> None:
 
 def test_the_channel_in_it_is_one_for_clients(bundle: Bundle, folder: Path) -> None:
     channel = folder / "channel"
-    done = run_bundle(bundle.path, "--extract", "channel", channel, folder=folder)
-    assert done.returncode == 0, done
+    ok(run_bundle(bundle.path, "--extract", "channel", channel, folder=folder))
     found = {
         (subdir.name, file)
         for subdir in channel.glob("*/")

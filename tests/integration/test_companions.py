@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.smoke import clean_environment
-from support.run import run
+from support.run import ok, run
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(3600)]
 
@@ -19,7 +19,6 @@ TESTS = Path(__file__).parents[2] / "recipes" / "ddl-torch" / "tests"
 def test_random_losses(prefix: Path, tmp_path: Path, events: int) -> None:
     """No hang, no wrong sum, and nothing left."""
     words = [prefix / "bin" / "python", TESTS / "companion_storm.py", str(events), "1"]
-    done = run(words, cwd=tmp_path, env=clean_environment(prefix, os.environ))
-    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    done = ok(run(words, cwd=tmp_path, env=clean_environment(prefix, os.environ)))
     assert "on one host {" in done.stdout
     assert "between hosts {" in done.stdout

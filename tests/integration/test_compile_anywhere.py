@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from support.bareroot import alone
+from support.run import ok
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
 
@@ -168,8 +169,7 @@ def test_extensions_of_python(prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "setup.py").write_text(SETUP)
     (tmp_path / "answer.cpp").write_text(ANSWER)
     python = prefix / "bin" / "python"
-    done = alone(prefix, tmp_path, python, "setup.py", "-q", "build_ext", "--inplace")
-    assert done.returncode == 0, done.stderr
+    done = ok(alone(prefix, tmp_path, python, "setup.py", "-q", "build_ext", "--inplace"))
     done = alone(prefix, tmp_path, python, "-c", "import answer; print(answer.get())")
     assert done.stdout == "42\n", done.stderr
 
@@ -254,8 +254,7 @@ def test_a_sites_old_compiler_is_no_trouble(prefix: Path, tmp_path: Path) -> Non
     }
     for script in ("program.py", "inline.py"):
         (tmp_path / "inline.py").write_text(INLINE)
-        done = alone(prefix, tmp_path, prefix / "bin/python", script, shell=True, **variables)
-        assert done.returncode == 0, done.stderr
+        ok(alone(prefix, tmp_path, prefix / "bin/python", script, shell=True, **variables))
 
 
 def test_a_compiler_that_is_given_is_respected(prefix: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from bench.environment import built
-from support.run import run
+from support.run import ok, run
 from support.userlands import debootstrap, kept
 
 RECIPE = Path(__file__).parents[2] / "docs/kubernetes/Containerfile"
@@ -74,8 +74,7 @@ class Store:
 
     def check(self, *words: str | Path) -> str:
         """The same, for a call that ends well; the output without blanks around it."""
-        done = self.run(*words)
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = ok(self.run(*words))
         return done.stdout.strip()
 
     @property
@@ -135,8 +134,7 @@ def container(store: Store) -> str:
 
 
 def test_ranks_run_in_the_image(store: Store, container: str) -> None:
-    done = store.run("run", container, "--", "ddlrun", "-H", "localhost:2", "python", "-c", WHO)
-    assert done.returncode == 0, done.stderr
+    done = ok(store.run("run", container, "--", "ddlrun", "-H", "localhost:2", "python", "-c", WHO))
     prefix = built().resolve()
     said = sorted(line[line.index("rank ") :] for line in done.stdout.splitlines())
     assert said == [f"rank {n} of 2 in {prefix}" for n in range(2)]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from support.cudavariant import Result, launch_simulated
+from support.run import ok
 from support.run import run as run_program
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1200)]
@@ -53,8 +54,7 @@ def passes(launch: Launch) -> Launch:
     """As `launch`, and the program must end well on every rank."""
 
     def run(program: str, *arguments: str, **options: Any) -> Result:
-        done = launch(program, *arguments, **options)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        done = ok(launch(program, *arguments, **options))
         assert "simulated GPUs, and no real one" in done.stderr
         return done
 
@@ -135,8 +135,7 @@ def test_a_lost_gpu_is_told_on_all_ranks(launch: Launch, fault: str, words: str)
     ],
 )
 def test_a_machine_without_a_gpu(launch: Launch, name: str, value: str, words: str) -> None:
-    done = launch("lacks", n=2, gpus=1, **{name: value})
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ok(launch("lacks", n=2, gpus=1, **{name: value}))
     assert words in done.stdout
 
 
@@ -235,5 +234,4 @@ def test_the_simulation_finds(cuda_sim: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", ORDERED)
 def test_the_simulation_lets_pass(cuda_sim: str, name: str) -> None:
-    done = run_alone(cuda_sim, ORDERED[name])
-    assert done.returncode == 0, done.stderr
+    ok(run_alone(cuda_sim, ORDERED[name]))

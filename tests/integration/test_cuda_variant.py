@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.smoke import clean_environment
+from support.run import ok
 from support.run import run as run_program
 from support.suites import run_suite
 
@@ -36,8 +37,7 @@ def environment(prefix: Path, cuda_variant: Path) -> dict[str, str]:
 
 
 def run(environment: dict[str, str], *command: object) -> str:
-    done = run_program([str(word) for word in command], env=environment)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    done = ok(run_program([str(word) for word in command], env=environment))
     return done.stdout
 
 

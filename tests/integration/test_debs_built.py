@@ -11,6 +11,7 @@ import pytest
 
 from ddlce.plan import make_plan
 from ddlce.settings import load_settings
+from support.run import ok
 from support.storeprefix import POWER, POWER_MARKS, prefix_of, run_emulated
 
 SPECS = ["pytorch", "scipy", "scikit-learn", "psutil", "pyyaml"]
@@ -49,8 +50,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(prefix: Path, *arguments: str) -> str:
     """What python prints; what it says on standard error when it is told to be verbose."""
-    done = run_emulated(prefix, POWER, "python", *arguments)
-    assert done.returncode == 0, done.stderr
+    done = ok(run_emulated(prefix, POWER, "python", *arguments))
     return done.stdout + ("-v" in arguments) * done.stderr
 
 

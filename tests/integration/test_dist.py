@@ -20,7 +20,7 @@ from ddlce.trees import remove_tree
 from support.bundles import run_bundle, toys
 from support.minichannel import Pkg
 from support.minienv import Site, as_served, served, toy_site
-from support.run import run
+from support.run import ok, run
 
 TREE = Path(__file__).parents[2]
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -131,8 +131,7 @@ def test_the_wheel_is_whole(made: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", system_site_packages=False, symlinks=True)
     python = tmp_path / "venv" / "bin" / "python"
     install = ["-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel]
-    done = run([sys.executable, *install])
-    assert done.returncode == 0, done.stderr
+    ok(run([sys.executable, *install]))
     assert (tmp_path / "venv" / "bin" / "ddlce").is_file()
     names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("ddlce/")}
     listed = run(["git", "-c", "safe.directory=*", "-C", TREE, "ls-files", "scripts/ddlce"])
@@ -152,8 +151,7 @@ def test_make_dist_twice(tmp_path: Path) -> None:
     found = []
     for _ in range(2):
         shutil.rmtree(maker.repo / "dist", ignore_errors=True)
-        done = make_dist(maker)
-        assert done.returncode == 0, done.stderr + done.stdout
+        ok(make_dist(maker))
         found.append(as_served(maker.repo / "dist"))
     assert found[0] == found[1]
 

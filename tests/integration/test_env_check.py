@@ -14,7 +14,7 @@ import ddlce
 from ddlce.trees import remove_tree
 from support.minienv import Site
 from support.overlays import pip, run_bash, wheel
-from support.run import run
+from support.run import ok, run
 
 SITE_PACKAGES = "lib/python3.11/site-packages"
 
@@ -72,8 +72,7 @@ def test_check_imports_what_was_installed(user: Site, overlay: Path, tmp_path: P
         "loud.py": "raise RuntimeError('no operator nms')",
         "_own.py": "x",
     }
-    done = pip(overlay, wheel(tmp_path, "vision", "1.0", {**files, "vision/_C.so": ""}))
-    assert done.returncode == 0, done.stderr
+    ok(pip(overlay, wheel(tmp_path, "vision", "1.0", {**files, "vision/_C.so": ""})))
     (overlay / SITE_PACKAGES / "vision" / "_C.so").write_bytes(linked)
     checked = user.ddlce("env", "check", "mine")
     assert checked.returncode == 1

@@ -17,7 +17,7 @@ from ddlce.trees import remove_tree
 from support.minienv import Site, everything, hello_wheel
 from support.modulesystems import read_snap, require, run_shell, snap
 from support.overlays import pip, run_bash, wheel
-from support.run import run
+from support.run import ok, run
 
 SITE_PACKAGES = "lib/python3.11/site-packages"
 WHERE = "import sys, minimod; print(sys.prefix, minimod.__file__)"
@@ -46,8 +46,7 @@ def test_it_sees_the_release_and_pip_installs_into_it(made: Site, tmp_path: Path
     seen = made.python(prefix, WHERE)
     assert seen == f"{prefix} {made.current}/{SITE_PACKAGES}/minimod/__init__.py"
     before = {path: path.lstat().st_mtime_ns for path in everything(made.current)}
-    done = pip(prefix, hello_wheel(tmp_path))
-    assert done.returncode == 0, done.stderr
+    ok(pip(prefix, hello_wheel(tmp_path)))
     assert made.python(prefix, "import hello; print(hello.__file__)") == (
         f"{prefix}/{SITE_PACKAGES}/hello.py"
     )
@@ -227,8 +226,7 @@ def by_module(site: Site, folder: Path, env: dict[str, str]) -> dict[str, str]:
     system, shell = require("lmod", "bash")
     before, after = folder / "unloaded", folder / "loaded"
     steps = [snap(before), "module load mini", snap(after)]
-    done = run_shell(system, shell, Path(written["use"][system.writer]), steps, env)
-    assert done.returncode == 0, done.stderr
+    ok(run_shell(system, shell, Path(written["use"][system.writer]), steps, env))
     was = read_snap(before)
     own = ("__", "LMOD", "MODULE", "PATH")
     return {

@@ -10,6 +10,7 @@ import pytest
 
 from ddlce.smoke import clean_environment
 from support.minienv import hello_wheel, packages_alone
+from support.run import ok
 from support.run import run as run_program
 
 pytestmark = pytest.mark.built
@@ -20,8 +21,7 @@ VIRTUALENV = ("virtualenv", "distlib", "filelock", "platformdirs", "python-disco
 
 def run(prefix: Path, *command: str | Path, **env: str) -> str:
     """What a command says, with the release's programs first."""
-    done = run_program(command, env={**clean_environment(prefix, os.environ), **env})
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ok(run_program(command, env={**clean_environment(prefix, os.environ), **env}))
     return done.stdout
 
 

@@ -14,14 +14,14 @@ from ddlce.errors import SourceError
 from ddlce.model.source import Source
 from ddlce.settings import Settings
 from ddlce.sources import SourceStore, fetch_sources
+from support.run import ok
 from support.sourceserver import MB, Server, ddlce, lock, publish
 
 
 def test_what_is_locked_arrives_once(server: Server, settings: Settings) -> None:
     sources = [publish(server, f"{n}.tar", seed=n) for n in range(5)]
     lock(settings, *sources)
-    first = ddlce(settings, "fetch", "--json")
-    assert first.returncode == 0, first.stderr
+    first = ok(ddlce(settings, "fetch", "--json"))
     report = json.loads(first.stdout)
     assert {r["how"] for r in report} == {"downloaded"}
     for entry in report:
@@ -152,8 +152,7 @@ def test_debian_s_files_come_from_the_archive_that_a_setting_names(
     lock(settings, good, bad)
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setenv("DDLCE_DEBIAN_ARCHIVE", server.url("debian/"))
-    done = ddlce(settings, "fetch", "good")
-    assert done.returncode == 0, done.stderr
+    done = ok(ddlce(settings, "fetch", "good"))
     assert SourceStore(settings.sources).path(good).read_bytes() == b"bytes of good"
     done = ddlce(settings, "fetch", "bad")
     assert done.returncode == 4

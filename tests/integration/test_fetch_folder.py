@@ -12,7 +12,7 @@ import pytest
 from ddlce.model.source import Source
 from ddlce.settings import Settings
 from ddlce.sources import SourceStore
-from support.run import run
+from support.run import ok, run
 from support.sourceserver import Server, ddlce, lock, publish
 
 
@@ -30,8 +30,7 @@ def test_a_folder_serves_a_machine_without_network(
     server.content.clear()
     shutil.rmtree(settings.cache)
     alone = ("unshare", "-n") if can_unshare() else ()
-    done = ddlce(settings, "fetch", "--from", str(stick), "--json", prefix=alone)
-    assert done.returncode == 0, done.stderr
+    done = ok(ddlce(settings, "fetch", "--from", str(stick), "--json", prefix=alone))
     assert {r["how"] for r in json.loads(done.stdout)} == {"copied"}
     assert len(server.requests) == 2
     for source in sources:
@@ -103,6 +102,5 @@ def test_a_machine_without_apt_takes_debians_sources_from_a_folder(
     (stick / digest).mkdir(parents=True)
     (stick / digest / "leaf_1.orig.tar.gz").write_bytes(data)
     shutil.copy(settings.sources_lock, stick)
-    done = ddlce(settings, "fetch", "--from", str(stick), "--json", prefix=without)
-    assert done.returncode == 0, done.stderr
+    done = ok(ddlce(settings, "fetch", "--from", str(stick), "--json", prefix=without))
     assert [row["how"] for row in json.loads(done.stdout)] == ["copied"]

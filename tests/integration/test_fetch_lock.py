@@ -8,6 +8,7 @@ from threading import Event
 from ddlce.model.source import SourcesLock
 from ddlce.settings import Settings
 from ddlce.sources.store import SourceStore
+from support.run import ok
 from support.sourceserver import Server, ddlce, lock, publish
 
 RECIPE = """\
@@ -26,8 +27,7 @@ def test_sources_add_url_wants_a_digest(server: Server, settings: Settings) -> N
     wrong = ddlce(settings, "sources", "add", f"url:{source.url}", "--sha256", "0" * 64)
     assert wrong.returncode == 4
     assert not (settings.sources_lock).exists()
-    sure = ddlce(settings, "sources", "add", f"url:{source.url}", "--sha256", source.sha256)
-    assert sure.returncode == 0, sure.stderr
+    ok(ddlce(settings, "sources", "add", f"url:{source.url}", "--sha256", source.sha256))
     (locked,) = SourcesLock.load(settings.sources_lock).sources
     assert (locked.package, locked.version) == ("lib", "1.2")
 
@@ -55,8 +55,7 @@ def test_sync_makes_lock_and_recipes_agree(server: Server, settings: Settings) -
     assert before.returncode == 1
     assert "lib-1.tar" in before.stderr
     assert "unused.tar) is used by no recipe" in before.stderr
-    done = ddlce(settings, "sources", "sync")
-    assert done.returncode == 0, done.stderr
+    ok(ddlce(settings, "sources", "sync"))
     assert [s.file for s in SourcesLock.load(settings.sources_lock).sources] == ["lib-1.tar"]
     assert ddlce(settings, "sources", "check").returncode == 0
     (folder / "recipe.yaml").write_text(RECIPE.format(url=wanted.url, sha256="f" * 64))

@@ -11,6 +11,7 @@ from ddlce.errors import SourceError
 from ddlce.model.source import SourcesLock
 from ddlce.settings import Settings
 from ddlce.sources import SourceStore, fetch_sources
+from support.run import ok
 from support.sourceserver import Server, ddlce
 from support.wheelfiles import lock_wheel, make_wheel
 
@@ -55,8 +56,7 @@ def test_a_version_that_is_gone_comes_from_upstream(
 
 def test_sources_add_reads_a_wheel_into_the_lock(wheelhouse: Path, settings: Settings) -> None:
     make_wheel(wheelhouse, "demo", metadata=("License-Expression: MIT", "Requires-Dist: six"))
-    done = ddlce(settings, "sources", "add", "pypi:demo")
-    assert done.returncode == 0, done.stderr
+    ok(ddlce(settings, "sources", "add", "pypi:demo"))
     (source,) = SourcesLock.load(settings.sources_lock).sources
     assert source.wheel is not None
     assert source.wheel.requires_dist == ["six"]

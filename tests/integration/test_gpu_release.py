@@ -17,6 +17,7 @@ from support.cudatorch import launch_on_gpus, launch_torch, simulate_release
 from support.gpuhost import needs_root, on_gpu_host
 from support.horovodsim import horovod_kernels
 from support.releases import installed
+from support.run import ok
 from support.run import run as run_program
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -71,16 +72,13 @@ def run(prefix: Path, *words: str | Path, **variables: str) -> Result:
 
 
 def test_what_is_in_it_without_a_driver(gpu_prefix: Path) -> None:
-    done = run(gpu_prefix, "python", "-c", f"{IMPORTS}\nassert not torch.cuda.is_available()")
-    assert done.returncode == 0, done.stderr
-    checked = run(gpu_prefix, "python", "-m", "pip", "check")
-    assert checked.returncode == 0, checked.stdout
+    ok(run(gpu_prefix, "python", "-c", f"{IMPORTS}\nassert not torch.cuda.is_available()"))
+    ok(run(gpu_prefix, "python", "-m", "pip", "check"))
 
 
 def test_its_libraries_are_there_once(gpu_prefix: Path) -> None:
     """PyTorch, libddl and Horovod load the same files."""
-    done = run(gpu_prefix, "python", "-c", MAPPED)
-    assert done.returncode == 0, done.stderr
+    done = ok(run(gpu_prefix, "python", "-c", MAPPED))
     paths = [Path(path) for path in json.loads(done.stdout)]
     assert all(path.is_relative_to(gpu_prefix.resolve() / "lib") for path in paths)
     names = [path.name.split(".so")[0] for path in paths]
@@ -94,19 +92,16 @@ def test_two_ranks_on_cpus(gpu_prefix: Path) -> None:
         "import torch, torch.distributed as d, ddl_torch; d.init_process_group('ddl'); "
         "t = torch.ones(9); d.all_reduce(t); assert t.eq(2).all(); d.destroy_process_group()"
     )
-    done = run(gpu_prefix, "ddlrun", "-H", "localhost:2", "python", "-c", program)
-    assert done.returncode == 0, done.stderr
+    ok(run(gpu_prefix, "ddlrun", "-H", "localhost:2", "python", "-c", program))
 
 
 def test_the_backend_on_gpus(gpu_prefix: Path, simulated: dict[str, str], tmp_path: Path) -> None:
-    done = launch_on_gpus(gpu_prefix, 2, simulated, tmp_path)
-    assert done.returncode == 0, done.stderr[-4000:]
+    done = ok(launch_on_gpus(gpu_prefix, 2, simulated, tmp_path))
     assert done.stdout.count("all well") == 2
 
 
 def test_sharded_training_on_gpus(gpu_prefix: Path, simulated: dict[str, str]) -> None:
-    done = launch_torch(gpu_prefix, 2, simulated, PROGRAMS / "fsdp_simulated.py")
-    assert done.returncode == 0, done.stderr[-4000:]
+    done = ok(launch_torch(gpu_prefix, 2, simulated, PROGRAMS / "fsdp_simulated.py"))
     assert done.stdout.count("all well") == 2
 
 
@@ -122,8 +117,7 @@ def test_each_rank_sees_its_own_gpu(
 ) -> None:
     """The GPUs of the job, in its order, are dealt out; two ranks on one would not have NCCL."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
-    done = launch_torch(gpu_prefix, 2, simulated, "-c", OWN_GPU, options="-bind_gpus")
-    assert done.returncode == 0, done.stderr[-4000:]
+    done = ok(launch_torch(gpu_prefix, 2, simulated, "-c", OWN_GPU, options="-bind_gpus"))
     assert "through NCCL" in done.stderr, done.stderr[-4000:]
     said = {line.split("] ")[1] for line in done.stdout.splitlines()}
     assert said == {"rank 0 sees 1, of bus 2", "rank 1 sees 0, of bus 1"}
@@ -161,8 +155,7 @@ def test_programs_of_the_smoke_suite(
 ) -> None:
     quickly = {"CUDASIM_KERNELS": str(horovod_kernels(tmp_path)), "CUDASIM_DELAY": "0"}
     command = f"-m ddl_ce_smoke.{program} --journal {tmp_path}".split()
-    done = launch_torch(gpu_prefix, ranks, {**simulated, **quickly}, *command)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    ok(launch_torch(gpu_prefix, ranks, {**simulated, **quickly}, *command))
     assert words in (tmp_path / "rank-0.jsonl").read_text()
 
 
@@ -187,6 +180,5 @@ def test_the_page_for_a_machine_with_gpus(
 
 
 def test_large_model_support(gpu_prefix: Path, simulated: dict[str, str]) -> None:
-    done = run(gpu_prefix, "python", PROGRAMS / "lms_simulated.py", "0.8", "0.5", **simulated)
-    assert done.returncode == 0, done.stderr[-4000:]
+    done = ok(run(gpu_prefix, "python", PROGRAMS / "lms_simulated.py", "0.8", "0.5", **simulated))
     assert done.stdout == "all well\n"

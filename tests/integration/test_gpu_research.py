@@ -11,7 +11,7 @@ import pytest
 from ddlce.smoke import clean_environment
 from support.cudatorch import launch_torch, simulate_release
 from support.releases import installed
-from support.run import run
+from support.run import ok, run
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -33,10 +33,8 @@ def test_what_is_in_it_without_a_driver(prefix: Path) -> None:
     names = "torch, transformers, peft, lightning, xgboost, jax, jax_cuda13_plugin, ddl, ddl_torch"
     command = [prefix / "bin/python", "-c", f"import {names}\nassert jax.devices()"]
     environ = {**clean_environment(prefix, os.environ), "JAX_PLATFORMS": "cpu"}
-    done = run([str(word) for word in command], env=environ)
-    assert done.returncode == 0, done.stderr[-4000:]
-    checked = run([str(prefix / "bin/python"), "-m", "pip", "check"], env=environ)
-    assert checked.returncode == 0, checked.stdout
+    ok(run([str(word) for word in command], env=environ))
+    ok(run([str(prefix / "bin/python"), "-m", "pip", "check"], env=environ))
 
 
 @pytest.mark.parametrize("program", ["trainer", "adapter", "lightning"])
@@ -45,10 +43,8 @@ def test_two_gpus_learn_what_one_cpu_learns(
 ) -> None:
     alone, both = tmp_path / "alone.npy", tmp_path / "both.npy"
     python = [str(prefix / "bin/python"), str(PROGRAM), program, "cpu", str(alone)]
-    done = run(python, env=clean_environment(prefix, os.environ))
-    assert done.returncode == 0, done.stderr[-4000:]
+    ok(run(python, env=clean_environment(prefix, os.environ)))
     quickly = {**simulated, "CUDASIM_DELAY": "0"}
     words = (PROGRAM, program, "cuda", both)
-    done = launch_torch(prefix, 2, quickly, *words, options="-bind_gpus -instead_of nccl")
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[:4000]
+    ok(launch_torch(prefix, 2, quickly, *words, options="-bind_gpus -instead_of nccl"))
     np.testing.assert_allclose(np.load(both), np.load(alone), rtol=1e-4, atol=1e-6)

@@ -16,6 +16,7 @@ import pytest
 from ddlce.elf import parse_elf
 from ddlce.smoke import clean_environment
 from support.releases import installed
+from support.run import ok
 from support.run import run as run_program
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -85,8 +86,7 @@ def test_what_xla_compiles_with(prefix: Path, tmp_path: Path) -> None:
     assert (tools / "nvvm/libdevice/libdevice.10.bc").stat().st_size > 1e5
     (tmp_path / "kernel.ptx").write_text(PTX)
     command = [str(tools / "bin/ptxas"), "--gpu-name", "sm_70", "kernel.ptx", "-o", "kernel.cubin"]
-    done = run_program(command, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    ok(run_program(command, cwd=tmp_path))
     assert (tmp_path / "kernel.cubin").read_bytes().startswith(b"\x7fELF")
 
 
@@ -96,14 +96,12 @@ def test_it_has_code_for_a_v100(prefix: Path) -> None:
         "print(json.dumps([about['cuda_compute_capabilities'], "
         "len(tf.config.list_physical_devices('GPU'))]))"
     )
-    done = run(prefix, "python", "-c", program)
-    assert done.returncode == 0, done.stderr
+    done = ok(run(prefix, "python", "-c", program))
     capabilities, gpus = json.loads(done.stdout)
     assert "sm_70" in capabilities
     assert gpus == 0
 
 
 def test_two_ranks_on_cpus(prefix: Path) -> None:
-    done = run(prefix, "ddlrun", "-H", "localhost:2", "python", "-c", RANKS)
-    assert done.returncode == 0, done.stderr
+    done = ok(run(prefix, "ddlrun", "-H", "localhost:2", "python", "-c", RANKS))
     assert done.stdout.count("all well") == 2

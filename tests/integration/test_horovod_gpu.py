@@ -13,6 +13,7 @@ import pytest
 
 from support.horovod_source import apply_patches, compile_file, include_options, unpack
 from support.pip import Unavailable
+from support.run import ok
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(600)]
 
@@ -65,5 +66,4 @@ def test_what_the_patches_change_compiles(
     except Unavailable as error:
         pytest.skip(str(error))
     file = f"horovod/common/ops/{name}_operations.cc"
-    done = compile_file(horovod, options, file, tmp_path / "operations.o")
-    assert done.returncode == 0, done.stderr
+    ok(compile_file(horovod, options, file, tmp_path / "operations.o"))

@@ -13,6 +13,7 @@ import pytest
 
 from support.horovod_source import compile_file, include_options, unpack
 from support.pip import Unavailable
+from support.run import ok
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(600)]
 
@@ -62,15 +63,13 @@ def test_the_only_error_is_upstream_s_own(
 def test_everything_else_compiles_and_is_in_the_library(
     prefix: Path, horovod: Path, options: list[str], tmp_path: Path
 ) -> None:
-    unmodified = compile_file(horovod, options, CONTEXT, tmp_path / "context.o")
-    assert unmodified.returncode == 0, unmodified.stderr
+    ok(compile_file(horovod, options, CONTEXT, tmp_path / "context.o"))
 
     mended = horovod / OPERATIONS.replace("ddl_operations", "ddl_operations_mended")
     text = (horovod / OPERATIONS).read_text()
     assert text.count(CALL + REST) == 1
     mended.write_text(text.replace(CALL + REST, CALL_TODAY + ");"))
-    done = compile_file(horovod, options, str(mended), tmp_path / "operations.o")
-    assert done.returncode == 0, done.stderr
+    ok(compile_file(horovod, options, str(mended), tmp_path / "operations.o"))
 
     wanted = undefined(tmp_path / "context.o") | undefined(tmp_path / "operations.o")
     assert wanted == {"ddl_init", "ddl_finalize", "ddl_allreduce"}

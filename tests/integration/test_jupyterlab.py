@@ -16,7 +16,7 @@ import pytest
 
 from support.notebooks import bare_environ
 from support.releases import installed
-from support.run import run
+from support.run import ok, run
 from support.tools import once, pip
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -125,8 +125,7 @@ def server(release: Path, home: Path) -> Iterator[str]:
 
 
 def test_ranks_from_a_cell_and_the_button_that_stops_them(server: str, playwright: Path) -> None:
-    done = run([playwright, "-c", BROWSE, str(CHROMIUM), server])
-    assert done.returncode == 0, done.stderr
+    done = ok(run([playwright, "-c", BROWSE, str(CHROMIUM), server]))
     total, forever = json.loads(done.stdout)
     assert sorted(re.findall(r"\[\d@localhost\] sums up", total)) == [
         "[0@localhost] sums up",

@@ -16,6 +16,7 @@ import pytest
 from ddlce.emulate import emulated, ensure_sysroot
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
+from support.run import ok
 from support.run import run as run_program
 
 POWER = "linux-ppc64le"
@@ -65,8 +66,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*command: str, **environ: str) -> str:
     env = {**os.environ, **environ}
-    done = run_program(command, env=env)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    done = ok(run_program(command, env=env))
     return done.stdout
 
 

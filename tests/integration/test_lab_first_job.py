@@ -16,6 +16,7 @@ from bench.lab.network import bring_up
 from bench.lab.slurm import Slurm, slurm_in
 from ddlce.settings import load_settings
 from integration.lab import needs_slurm
+from support.run import ok
 from support.stagedenv import image_for, install_small_release, prefix_of
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(900), needs_slurm]
@@ -53,12 +54,10 @@ def preempted(slurm: Slurm, name: str, modules: Path, prefix: Path, *words: str)
     options = ["-script", "slurm", "-N", "8", "-np", "8", "-time", "60", "-signal", "120", *words]
     options += ["-output", f"{name}.sh", "python", "train.py", f"saved-{name}"]
     module = ("env", f"MODULEPATH={modules}")
-    done = slurm.run(*module, prefix / "bin" / "ddlrun", *options)
-    assert done.returncode == 0, done.stderr
+    ok(slurm.run(*module, prefix / "bin" / "ddlrun", *options))
     out = slurm.folder / f"{name}.out"
     sbatch = ("sbatch", "--parsable", "--exclusive", "-o", str(out), f"{name}.sh")
-    submitted = slurm.run(*module, *sbatch)
-    assert submitted.returncode == 0, submitted.stderr
+    submitted = ok(slurm.run(*module, *sbatch))
     number = int(submitted.stdout)
     assert wait_until(lambda: "epoch 2/" in said(out), 400, 0.2), said(out)
 

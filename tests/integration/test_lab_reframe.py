@@ -15,6 +15,7 @@ from bench.lab.network import bring_up
 from bench.lab.slurm import Result, Slurm, slurm_in
 from integration.lab import needs_slurm
 from support.reframe import reframe
+from support.run import ok
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(900), needs_slurm]
 
@@ -66,8 +67,7 @@ def run(slurm: Slurm, *words: str | Path) -> Result:
 def test_links_and_collectives_over_hosts(slurm: Slurm) -> None:
     """They pass, and a link that was twice as fast in an earlier run is named."""
     names = ["-n", "DdlCeCollectives.*is_whole=True", "-S", "nodes=2"]
-    done = run(slurm, *names, "--performance-report")
-    assert done.returncode == 0, done.stdout[-3000:]
+    done = ok(run(slurm, *names, "--performance-report"))
     host = slurm.lab.layout.host_mbit
     rates = [float(rate) for rate in re.findall(r"P: h[01]: (\S+) Gbit/s", done.stdout)]
     # No more than the link carries; how much less depends on who else computes here.

@@ -9,7 +9,7 @@ import pytest
 
 from ddlce.smoke import clean_environment
 from support.releases import installed
-from support.run import run
+from support.run import ok, run
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -24,8 +24,7 @@ def full() -> Path:
 
 def test_each_has_a_plan_below_its_demand(full: Path, tmp_path: Path) -> None:
     environment = clean_environment(full, os.environ)
-    done = run([full / "bin" / "python", PROGRAM], cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stderr[-4000:]
+    done = ok(run([full / "bin" / "python", PROGRAM], cwd=tmp_path, env=environment))
     assert len(done.stdout.splitlines()) >= 20
 
 

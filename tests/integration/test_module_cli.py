@@ -23,7 +23,7 @@ from support.moduleprefix import (
     set_current,
 )
 from support.modulesystems import read_snap, require, run_shell, snap
-from support.run import run
+from support.run import ok, run
 
 FILES = {
     "lua/ddl-ce/.modulerc.lua",
@@ -277,8 +277,7 @@ def test_load_starts_no_more_programs_than_an_empty_module(tmp_path: Path, syste
         trace, child = tmp_path / f"{name}.trace", tmp_path / f"{name}.sh"
         child.write_text(f". '{found.init / 'bash'}'\nmodule load {name}\n")
         strace = f"strace -f -qq -e trace=execve -o '{trace}' bash --norc '{child}'"
-        done = run_shell(found, bash, tree, [strace], {})
-        assert done.returncode == 0, done.stderr
+        ok(run_shell(found, bash, tree, [strace], {}))
         started[name] = re.findall(r'execve\("([^"]+)".* = 0', trace.read_text())
     assert started["ddl-ce"] == started["empty"]
     assert not [program for program in started["ddl-ce"] if "python" in program]

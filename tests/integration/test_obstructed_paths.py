@@ -11,7 +11,7 @@ import pytest
 
 from support.minienv import REPO, Site, served
 from support.minitree import MiniTree
-from support.run import run
+from support.run import ok, run
 
 SOURCE = {
     "client": "url",
@@ -75,8 +75,7 @@ def test_the_cache(tree: MiniTree, plain: Path, command: tuple[str, ...], below:
 def test_what_needs_no_cache_goes_on(tree: MiniTree, user: Site, plain: Path) -> None:
     """The lock of sources.lock is beside it, and that of a clone beside the clone."""
     tree.lock_sources([SOURCE])
-    done = tree.ddlce("sources", "sync", DDLCE_CACHE=str(plain))
-    assert done.returncode == 0, done.stderr
+    ok(tree.ddlce("sources", "sync", DDLCE_CACHE=str(plain)))
     user.extra["DDLCE_CACHE"] = str(plain / "x")
     user.ok("env", "clone", "mine")
     assert plain.read_text() == "not a folder\n"

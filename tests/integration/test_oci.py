@@ -18,7 +18,7 @@ from ddlce.oci.layers import divide
 from ddlce.platforms import BUILD_PLATFORM
 from support.minienv import Site, as_served, everything
 from support.ocibase import small_base
-from support.run import run
+from support.run import ok, run
 
 pytestmark = pytest.mark.skipif(
     BUILD_PLATFORM != "linux-64", reason="the base is of this machine's own files"
@@ -43,8 +43,7 @@ def oci(user: Site, base: Path, out: Path) -> dict[str, Any]:
 def test_umoci_unpacks_it_and_its_programs_run(user: Site, base: Path, tmp_path: Path) -> None:
     out = tmp_path / "image"
     made = oci(user, base, out)
-    done = run(["umoci", "unpack", "--image", f"{out}:2026.11", tmp_path / "bundle"])
-    assert done.returncode == 0, done.stderr
+    done = ok(run(["umoci", "unpack", "--image", f"{out}:2026.11", tmp_path / "bundle"]))
     top = tmp_path / "bundle" / "rootfs"
     prefix = Path(made["prefix"])
     assert str(prefix).startswith("/opt/ddl-ce/envs/mini/2026.11-")
@@ -58,8 +57,7 @@ def test_umoci_unpacks_it_and_its_programs_run(user: Site, base: Path, tmp_path:
     assert str(user.root) not in json.dumps(environ)
     command = ["/usr/sbin/chroot", top, "/bin/sh", "-c", "minimod && miniarch && mini-where"]
     # The mini channel's Python is this machine's, whose library it finds at its old place alone.
-    done = run(command, env={**environ, "LD_LIBRARY_PATH": f"{prefix}/lib"})
-    assert done.returncode == 0, done
+    done = ok(run(command, env={**environ, "LD_LIBRARY_PATH": f"{prefix}/lib"}))
     assert done.stdout.splitlines()[:2] == [
         f"{prefix}/lib/python3.11/site-packages/minimod/__init__.py",
         "0.4",
@@ -78,8 +76,7 @@ def test_umoci_unpacks_it_and_its_programs_run(user: Site, base: Path, tmp_path:
 @pytest.mark.skipif(not shutil.which("skopeo"), reason="needs skopeo")
 def test_skopeo_reads_it(user: Site, base: Path, tmp_path: Path) -> None:
     made = oci(user, base, tmp_path / "image")
-    said = run(["skopeo", "inspect", f"oci:{tmp_path / 'image'}:2026.11"])
-    assert said.returncode == 0, said.stderr
+    said = ok(run(["skopeo", "inspect", f"oci:{tmp_path / 'image'}:2026.11"]))
     read = json.loads(said.stdout)
     assert read["Digest"] == made["digest"]
     assert read["Labels"]["org.opencontainers.image.version"] == "2026.11"

@@ -18,7 +18,7 @@ import pytest
 
 from support.minienv import NOBODY, Site, can_be_nobody, can_mount
 from support.minitree import MiniTree, make_tree
-from support.run import run
+from support.run import ok, run
 
 DDLCE = Path(sys.executable).with_name("ddlce")
 #: flock(2) as on Lustre without -o flock.
@@ -60,8 +60,7 @@ def test_a_package_s_test_runs_where_tmp_runs_nothing(mounts: None, elsewhere: P
     script += 'cp $PREFIX/bin/hello $TMPDIR/x; "$TMPDIR/x"'
     folder = tree.recipe("tool", script=script, test="hello")
     assert folder.is_dir()
-    done = with_noexec("/tmp", DDLCE, "build", "tool", env=tree.env())
-    assert done.returncode == 0, done.stdout + done.stderr
+    ok(with_noexec("/tmp", DDLCE, "build", "tool", env=tree.env()))
     assert len(tree.packages()) == 1
 
 

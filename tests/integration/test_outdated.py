@@ -17,6 +17,7 @@ from ddlce.sources.resolve import Request, Resolver
 from ddlce.sources.updating import update_sources
 from ddlce.upkeep.outdated import Outdated, find_outdated
 from support.aptmirror import Mirror
+from support.run import ok
 from support.sourceserver import ddlce, lock
 from support.wheelfiles import VARIANTS, lock_wheel, make_wheel
 
@@ -44,8 +45,7 @@ def test_newer_wheels_are_named_with_what_holds_them(locked: Path, settings: Set
     make_wheel(locked, "held", "2.0")
     make_wheel(locked, "parted", "2.0")
     before = settings.sources_lock.read_bytes()
-    ran = ddlce(settings, "outdated")
-    assert ran.returncode == 0, ran.stderr
+    ran = ok(ddlce(settings, "outdated"))
     assert ran.stdout.splitlines() == [
         "newer     pypi:free: 1.9 → 1.10",
         "newer     pypi:held: 1.0 → 2.0; held by holder 1.0 (held<2)",
@@ -123,8 +123,7 @@ def test_withdrawn_wheels_are_named(
     held = tmp_path / "held.txt"
     held.write_text("free<1\n")
     monkeypatch.setenv("PIP_CONSTRAINT", str(held))
-    ran = ddlce(settings, "outdated", "--withdrawn")
-    assert ran.returncode == 0, ran.stderr
+    ran = ok(ddlce(settings, "outdated", "--withdrawn"))
     assert ran.stdout.splitlines() == [
         "withdrawn pypi:free: 1.9: broken",
         "withdrawn pypi:parted (+cpu): 1.0+cpu: broken",

@@ -15,6 +15,7 @@ import pytest
 from ddlce.elf import read_elf
 from ddlce.plan import make_plan
 from ddlce.settings import load_settings
+from support.run import ok
 from support.storeprefix import POWER, POWER_MARKS, prefix_of, run_emulated
 
 CUDA = "12.4"
@@ -44,8 +45,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(prefix: Path, program: str, *arguments: str) -> str:
-    done = run_emulated(prefix, POWER, program, *arguments)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    done = ok(run_emulated(prefix, POWER, program, *arguments))
     return done.stdout
 
 

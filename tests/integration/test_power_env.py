@@ -23,6 +23,7 @@ from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
 from ddlce.smoke import clean_environment, find_release
 from support.modulesystems import read_snap, require, run_shell, snap
+from support.run import ok
 from support.run import run as run_program
 
 POWER = "linux-ppc64le"
@@ -62,8 +63,7 @@ def run(prefix: Path) -> Run:
     def run(program: str, *arguments: str) -> str:
         argv = emulated([str(prefix / "bin" / program), *arguments], POWER, machine)
         env = clean_environment(prefix, os.environ) | {"OMP_NUM_THREADS": "1"}
-        done = run_program(argv, env=env)
-        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+        done = ok(run_program(argv, env=env))
         return done.stdout
 
     return run

@@ -18,6 +18,7 @@ from ddlce.trust.keys import load_public
 from ddlce.trust.names import lock_name
 from support.minichannel import Pkg, pack
 from support.minienv import Site, as_served, everything, served, toy_site
+from support.run import ok
 from support.signing import Keeper
 
 NO_EXTRAS = ("--no-bundle", "--no-sbom")
@@ -81,8 +82,7 @@ def release_again(maker: Site, release: str) -> None:
 
 
 def test_a_release_is_installed_with_no_tree(user: Site, url: str, www: Path) -> None:
-    done = user.ddlce(*create(user, url))
-    assert done.returncode == 0, done.stderr
+    ok(user.ddlce(*create(user, url)))
     assert user.current.name.startswith("2026.11-")
     assert (user.current / "etc" / "toy").read_text() == f"{user.current}\n"
     assert f"{url}/channel" in (user.current / ".condarc").read_text()
@@ -91,8 +91,7 @@ def test_a_release_is_installed_with_no_tree(user: Site, url: str, www: Path) ->
     ).read_text()
     assert [path.name for path in (user.cache).glob("from-*")] == ["from-lock"]
     assert "is there already" in user.ddlce(*create(user, url)).stdout
-    done = user.ddlce("module", "mini")
-    assert done.returncode == 0, done.stderr
+    ok(user.ddlce("module", "mini"))
 
 
 def test_statements_say_what_each_package_was_made_of(tmp_path: Path) -> None:
@@ -279,8 +278,7 @@ def test_a_release_that_another_of_its_version_replaced(
         second = EnvLock.load(maker.lock)
         assert (first.release, first.digest) != (second.release, second.digest)
         publish(maker, www, *key)
-        done = user.ddlce("env", "clone", "mine")
-        assert done.returncode == 0, done
+        done = ok(user.ddlce("env", "clone", "mine"))
         assert user.ddlce(*create(user, url)).returncode == 0
         assert user.current.name == f"2026.11-{second.digest[:8]}"
         maker.ok("publish", www, *key, "--withdraw", "mini-2026.11-linux-64")

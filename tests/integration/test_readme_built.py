@@ -17,7 +17,7 @@ from ddlce.settings import load_settings
 from ddlce.trees import remove_tree
 from support.documents import FENCE, REPO
 from support.modulesystems import require, run_shell
-from support.run import Ran, run
+from support.run import Ran, ok, run
 
 pytestmark = pytest.mark.built
 
@@ -104,8 +104,7 @@ def as_user(home: Path, line: str) -> Ran:
 
 @pytest.mark.parametrize("line", USING)
 def test_a_user_s_line(home: Path, line: str) -> None:
-    done = as_user(home, line)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = ok(as_user(home, line))
     if line.endswith("train.py"):
         ranks = int((re.findall(r"localhost:(\d)", line) or ["1"])[0])
         said = sorted(re.sub(r"^\[.*?\] ", "", row) for row in done.stdout.splitlines())

@@ -15,6 +15,7 @@ from ddlce.model.envlock import EnvLock
 from support.bundles import run_bundle, toys
 from support.minichannel import pack
 from support.minienv import Site
+from support.run import ok
 
 CHANGES = "# Changelog\n\n## 2026.11, not released yet\n\n- Toys.\n\n## 2026.10, 2026-10-01\n"
 
@@ -66,8 +67,7 @@ def second_build(site: Site, tmp_path: Path) -> Path:
 
 def test_a_release_is_checked_then_tagged(ready: Site, tmp_path: Path) -> None:
     again = second_build(ready, tmp_path)
-    ran = ready.ddlce("release", "--channel", ready.channel, "--again", again, "--tag")
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ran = ok(ready.ddlce("release", "--channel", ready.channel, "--again", again, "--tag"))
     assert ran.stdout.splitlines() == [
         "ok       clean tree",
         "ok       new version",
@@ -146,8 +146,7 @@ def installable(folder: Path) -> Site:
 def test_the_bundles_are_written_before_the_tag(tmp_path: Path) -> None:
     site = installable(tmp_path)
     words = ("release", "--channel", site.channel, "--again", second_build(site, tmp_path), "--tag")
-    ran = site.ddlce(*words, "--bundle", tmp_path / "out")
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ran = ok(site.ddlce(*words, "--bundle", tmp_path / "out"))
     bundle = tmp_path / "out" / "mini-2026.11-linux-64.run"
     assert ran.stdout.splitlines()[-2:] == [f"wrote {bundle}", "tagged 2026.11"]
     assert (

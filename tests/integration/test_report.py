@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from support.minitree import MiniTree
+from support.run import ok
 
 MANIFEST = """\
 name: toys
@@ -31,8 +32,7 @@ def test_what_was_built_stands_beside_each_other(tree: MiniTree) -> None:
     assert "ddlce build" in early.stderr
 
     assert tree.ddlce("build").returncode == 0
-    done = tree.ddlce("report", "toys", "--json")
-    assert done.returncode == 0, done.stderr
+    done = ok(tree.ddlce("report", "toys", "--json"))
     here, power = json.loads(done.stdout)
     assert [here["platform"], power["platform"]] == ["linux-64", "linux-ppc64le"]
     assert [here["emulated"], power["emulated"]] == [False, True]

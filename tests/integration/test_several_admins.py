@@ -21,7 +21,7 @@ from ddlce.env.verify import verify
 from ddlce.errors import MachineError
 from ddlce.packagecache import LOCK
 from support.minienv import Site, can_be_nobody, everything, run_as, site_of_channel
-from support.run import run
+from support.run import ok, run
 
 pytestmark = pytest.mark.skipif(not can_be_nobody(), reason="needs root, to become other users")
 
@@ -114,8 +114,7 @@ def test_another_admins_release_is_not_removed_by_halves(admins: Admins) -> None
         message = admins.bob.fails(3, "env", "remove", f"mini/{old.name}", user=BOB)
         assert f"error: cannot remove {old}: it belongs to user {ALICE}\n" in message
         assert "hint:  nothing was changed; its owner or root can remove it\n" in message
-        done = admins.bob.ddlce("env", "gc", user=BOB)
-        assert done.returncode == 0
+        done = ok(admins.bob.ddlce("env", "gc", user=BOB))
         assert f"kept {old}: it belongs to user {ALICE}\n" in done.stderr
         assert "removed 0 releases, 0 cached packages" in done.stdout
     assert state(admins.root) == before

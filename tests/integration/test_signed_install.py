@@ -19,6 +19,7 @@ from ddlce.trust.policy import Signatures
 from ddlce.trust.repository import sign_files
 from support.bundles import toy_bundle, toy_lock
 from support.minienv import Site, everything, served
+from support.run import ok
 from support.signing import Keeper
 
 
@@ -55,8 +56,7 @@ def test_a_release_is_installed_and_cloned_only_while_it_is_signed(
     assert missing in site.fails(4, *create, "--root", other)
     assert not other.exists()
     (keeper.folder / "settings.yaml").write_text("signatures: unchecked\n")
-    done = site.ddlce("env", "clone", "other")
-    assert done.returncode == 0
+    done = ok(site.ddlce("env", "clone", "other"))
     assert f"WARNING: nobody checks who made {signed.name}" in done.stderr
 
 
@@ -97,8 +97,7 @@ def test_packages_beside_the_lock_are_those_of_the_signed_index(site: Site, keep
         check_packages(signed, site.cache, [other], channels)
     (keeper.folder / "settings.yaml").write_text("signatures: unchecked\n")
     site.ok("env", "clone", "other")
-    done = site.ddlce("env", "install", "other", "mini-more")
-    assert done.returncode == 0
+    done = ok(site.ddlce("env", "install", "other", "mini-more"))
     assert "WARNING: nobody checks who made mini-more: signatures are unchecked" in done.stderr
 
 

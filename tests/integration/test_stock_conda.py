@@ -25,7 +25,7 @@ from support.minienv import (
     site_of_channel,
 )
 from support.modulesystems import Shell, System, read_snap, require, run_shell, snap
-from support.run import run
+from support.run import ok, run
 from support.stockconda import StockConda, conda_environ, find_conda
 
 SYSTEMS = ["lmod", "environment-modules"]
@@ -165,8 +165,7 @@ class Stranger:
     def run(self, *args: str) -> str:
         """Run `conda ARGS` as this user, as if the module was loaded."""
         env = conda_environ(self.home, CONDARC=f"{self.site.current}/.condarc")
-        done = self.conda.run(*args, env=env, user=NOBODY)
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = ok(self.conda.run(*args, env=env, user=NOBODY))
         return done.stdout
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from ddlce.smoke import clean_environment
 from support.cudatorch import launch_on_gpus
+from support.run import ok
 from support.run import run as run_program
 
 pytestmark = [pytest.mark.built, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -71,8 +72,7 @@ def run(
 
 
 def test_training_has_the_bits_of_the_cpu(prefix: Path, simulated_torch: dict[str, str]) -> None:
-    done = run(prefix, simulated_torch, "-c", TRAIN)
-    assert done.returncode == 0, done.stderr[-4000:]
+    ok(run(prefix, simulated_torch, "-c", TRAIN))
 
 
 def test_a_missing_wait_is_found(prefix: Path, simulated_torch: dict[str, str]) -> None:
@@ -80,8 +80,7 @@ def test_a_missing_wait_is_found(prefix: Path, simulated_torch: dict[str, str]) 
     assert done.returncode == -6
     assert "cudasim: a race for 4000 bytes of GPU 0: aten::add in the default stream" in done.stderr
     there = "torch.cuda.current_stream().wait_stream(side)"
-    done = run(prefix, simulated_torch, "-c", STREAMS.format(wait=there))
-    assert done.returncode == 0, done.stderr[-4000:]
+    done = ok(run(prefix, simulated_torch, "-c", STREAMS.format(wait=there)))
 
 
 @pytest.mark.parametrize(("ranks", "hosts"), [(1, 0), (2, 0), (2, 2)])
@@ -89,15 +88,13 @@ def test_the_backend_on_gpus(
     prefix: Path, simulated_torch: dict[str, str], tmp_path: Path, ranks: int, hosts: int
 ) -> None:
     more = {"DDL_FAKE_HOSTS": str(hosts)} if hosts else {}
-    done = launch_on_gpus(prefix, ranks, {**simulated_torch, **more}, tmp_path)
-    assert done.returncode == 0, done.stderr[-4000:]
+    done = ok(launch_on_gpus(prefix, ranks, {**simulated_torch, **more}, tmp_path))
     assert done.stdout.count("all well") == ranks
 
 
 def test_large_model_support(prefix: Path, simulated_torch: dict[str, str]) -> None:
     """The bits of a run without it, and never more reserved than the limit."""
-    done = run(prefix, simulated_torch, PROGRAMS / "lms_simulated.py", "0.8", "0.5")
-    assert done.returncode == 0, done.stderr[-4000:]
+    done = ok(run(prefix, simulated_torch, PROGRAMS / "lms_simulated.py", "0.8", "0.5"))
     assert done.stdout == "all well\n"
 
 
@@ -105,8 +102,7 @@ def test_large_model_support_on_several_streams(
     prefix: Path, simulated_torch: dict[str, str]
 ) -> None:
     """A branch on a stream each: copies wait for both, and both for copies."""
-    done = run(prefix, simulated_torch, PROGRAMS / "lms_streams_simulated.py", "0.8", "0.5")
-    assert done.returncode == 0, done.stderr[-4000:]
+    done = ok(run(prefix, simulated_torch, PROGRAMS / "lms_streams_simulated.py", "0.8", "0.5"))
     assert done.stdout == "all well\n"
 
 

@@ -14,7 +14,7 @@ from ddlce.smoke import clean_environment
 from support.cudasim import SOURCES
 from support.cudatorch import cuda_headers
 from support.horovod_source import apply_patches, unpack
-from support.run import run
+from support.run import ok, run
 
 #: As recipes/horovod/build.sh has them; one architecture is enough for what never runs on a GPU.
 OPERATIONS = {
@@ -107,8 +107,7 @@ def horovod_kernels(folder: Path) -> Path:
 
 
 def _run(environment: dict[str, str], *words: str | Path) -> None:
-    done = run([str(word) for word in words], env=environment)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    ok(run([str(word) for word in words], env=environment))
 
 
 def _link_libraries(folder: Path, cuda: Path, libraries: list[str]) -> Path:

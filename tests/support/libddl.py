@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ddlce.settings import load_settings
-from support.run import run
+from support.run import ok, run
 
 ROOM = Path(__file__).parents[2] / "recipes" / "ddl"
 
@@ -48,8 +48,7 @@ def build_libddl(prefix: Path, folder: Path, *options: str, flags: Iterable[str]
         "CCACHE_NOHASHDIR": "1",
     }
     for command in (configure, ["cmake", "--build", str(build), "-j2"]):
-        made = run(command, env=environment)
-        assert made.returncode == 0, made.stdout[-4000:] + made.stderr
+        ok(run(command, env=environment))
     return build
 
 
@@ -62,5 +61,4 @@ def build_unit_tests(prefix: Path, folder: Path, *flags: str) -> Path:
 
 def run_unit_tests(build: Path, **variables: str) -> None:
     """Run what build_unit_tests has built; `variables` for its environment."""
-    done = run([build / "tests" / "ddl_unit_tests"], env={**os.environ, **variables})
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr
+    ok(run([build / "tests" / "ddl_unit_tests"], env={**os.environ, **variables}))

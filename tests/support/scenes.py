@@ -26,6 +26,7 @@ from support.killing import Ended, Machine
 from support.minichannel import PLACEHOLDER, Pkg, pack
 from support.minienv import Site
 from support.minitree import make_tree
+from support.run import ok
 from support.sourceserver import Server, environment, publish
 from support.sourceserver import lock as lock_sources
 
@@ -238,8 +239,7 @@ def index(folder: Path) -> Scene:
     tree = make_tree(folder)
     env = tree.env(**_extra(folder))
     for command in ("build", "index", "build"):
-        done = tree.ddlce(command)
-        assert done.returncode == 0, done.stderr
+        ok(tree.ddlce(command))
         if command == "index":
             (tree.repo / "recipes/app/LICENSE").write_text("another\n")
     return Scene("index", folder, ["index"], env, whole=_index_is_whole)

@@ -19,6 +19,7 @@ from ddlce.advisories.parts import read_parts
 from ddlce.advisories.statements import Statement, load_statements
 from ddlce.errors import InputError
 from support.minitree import MiniTree, make_tree
+from support.run import ok
 
 REPO = Path(__file__).parents[2]
 
@@ -286,8 +287,7 @@ def test_the_command_says_it_and_exits_with_1(data: Path, tmp_path: Path) -> Non
         "statements:\n- {vulnerability: CVE-2026-0001, package: python, status: fixed,\n"
         "   statement: By our own patch.}\n"
     )
-    ran = tree.ddlce(*words, "--json")
-    assert ran.returncode == 0
+    ran = ok(tree.ddlce(*words, "--json"))
     assert [each["status"] for each in json.loads(ran.stdout)["findings"]] == ["fixed", "fixed"]
 
 

@@ -30,7 +30,7 @@ from kubeflow_trainer_api.models.trainer_v1alpha1_training_runtime import (
 from pydantic import BaseModel
 
 from support.loopback import Silent, listening
-from support.run import run
+from support.run import ok, run
 
 REPO = Path(__file__).parents[2]
 SOURCE = REPO / "recipes/ddl/src/python"
@@ -52,8 +52,7 @@ def ddlrun(*words: str, **variables: str) -> Result:
 
 
 def manifests(*words: str) -> list[Any]:
-    done = ddlrun("-script", *words)
-    assert done.returncode == 0, done.stderr
+    done = ok(ddlrun("-script", *words))
     return list(yaml.safe_load_all(done.stdout))
 
 

@@ -15,6 +15,7 @@ from ddlce.plan import Plan, make_plan
 from ddlce.settings import Settings
 from ddlce.store import Store
 from support.minitree import MiniTree
+from support.run import ok
 
 
 def write(tree: MiniTree, **seconds: float) -> None:
@@ -150,7 +151,6 @@ def test_where_the_time_went(tmp_path: Path) -> None:
 
 
 def test_a_build_ends_with_where_the_time_went(tree: MiniTree) -> None:
-    done = tree.ddlce("build", "base")
-    assert done.returncode == 0, done.stderr
+    done = ok(tree.ddlce("build", "base"))
     said = done.stdout.splitlines()[-1]
     assert re.fullmatch(r"time: \d+ s of CPU: .*\btest \d+ s.*; longest: base \d+ s", said), said

@@ -19,15 +19,14 @@ from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.modulefile.install import Written
 from support.bundles import channel_at, run_bundle, toy_lock, toy_settings
 from support.minichannel import Pkg, pack
-from support.run import run
+from support.run import ok, run
 
 
 def test_the_sboms_come_with_it(tmp_path: Path) -> None:
     channel, lock = tmp_path / "channel", toy_lock(tmp_path / "channel")
     sboms = {"mini.cdx.json": "{}\n", "mini.spdx.json": "[]\n"}
     made = write_bundle(toy_settings(tmp_path), lock, channel, tmp_path / "out", sboms)
-    done = run_bundle(made.path, "--extract", "channel", tmp_path / "got", folder=tmp_path)
-    assert done.returncode == 0, done
+    ok(run_bundle(made.path, "--extract", "channel", tmp_path / "got", folder=tmp_path))
     found = {path.name: path.read_text() for path in (tmp_path / "got" / "sbom").iterdir()}
     assert found == sboms
     stage = Stage(Path(made.path), channel_at(Path(made.path)), tmp_path / "stage")

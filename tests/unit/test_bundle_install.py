@@ -19,7 +19,7 @@ from ddlce.model.envlock import EnvLock
 from ddlce.trees import remove_tree
 from support.bundles import run_bundle, working_bundle
 from support.minienv import everything
-from support.run import run
+from support.run import ok, run
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +71,7 @@ def test_an_older_bundle_over_a_newer_release(
     older: tuple[EnvLock, Path], newer: tuple[EnvLock, Path], folder: Path
 ) -> None:
     root = folder / "root"
-    done = install(newer[1], root, folder=folder)
-    assert done.returncode == 0, done
+    done = ok(install(newer[1], root, folder=folder))
     before = everything(root)
     done = install(older[1], root, folder=folder)
     assert (done.returncode, done.stderr.splitlines()) == (
@@ -93,8 +92,7 @@ def test_paths_with_odd_characters(older: tuple[EnvLock, Path], folder: Path, na
     root = folder / name / "opt"
     file = folder / f"{name}.run"
     shutil.copyfile(older[1], file)
-    done = install(file, root, folder=folder)
-    assert done.returncode == 0, done
+    ok(install(file, root, folder=folder))
     installed(root, older[0])
 
 
@@ -159,8 +157,7 @@ def test_killed_at_many_moments_and_run_again(older: tuple[EnvLock, Path], folde
         process.wait()
         if prefix.exists():
             assert verify(prefix).ok
-    done = install(older[1], root, folder=folder)
-    assert done.returncode == 0, done
+    ok(install(older[1], root, folder=folder))
     installed(root, older[0])
 
 

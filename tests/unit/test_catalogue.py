@@ -23,7 +23,7 @@ from ddlce.settings import Settings, load_settings
 from support import lockpair
 from support.minitree import MiniTree
 from support.moduleprefix import make_prefix
-from support.run import run
+from support.run import ok, run
 
 TREE = Path(__file__).parents[2]
 
@@ -145,8 +145,7 @@ def test_what_is_absent_has_its_reason(listed: MiniTree) -> None:
 
 
 def test_the_command_prints_a_table_or_json(listed: MiniTree) -> None:
-    done = listed.ddlce("catalogue")
-    assert done.returncode == 0, done.stderr
+    done = ok(listed.ddlce("catalogue"))
     lines = done.stdout.splitlines()
     assert lines[0].split() == [
         *("name", "version", "platforms", "environments", "verified", "by", "origin", "licence"),
@@ -179,8 +178,7 @@ def test_away_from_a_tree_it_is_of_the_installed_releases(tmp_path: Path) -> Non
         command = [sys.executable, "-m", "ddlce", "catalogue", "--root", str(root), *words]
         return run(command, env=env, cwd=tmp_path)
 
-    done = ddlce()
-    assert done.returncode == 0, done.stderr
+    done = ok(ddlce())
     assert done.stdout.splitlines()[1].split()[:4] == ["pure", "1.0", "linux-64", "ddl-ce"]
     assert done.stdout.splitlines()[-1] == f"1 packages of the releases under {root}"
     refused = ddlce("moon")

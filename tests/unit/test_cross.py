@@ -20,7 +20,7 @@ from ddlce.recipes import load_recipe
 from ddlce.store import Store
 from ddlce.toolchain import toolchain
 from support.minitree import MiniTree
-from support.run import run
+from support.run import ok, run
 
 PPC = "linux-ppc64le"
 
@@ -213,8 +213,7 @@ def test_an_unknown_platform_is_refused(compiled: MiniTree) -> None:
 
 def test_the_plan_shows_absences_with_their_reasons(compiled: MiniTree) -> None:
     absent(compiled, f"{PPC}: {{app: 'there is none'}}\n")
-    shown = compiled.ddlce("plan", "--platform", PPC)
-    assert shown.returncode == 0, shown.stderr
+    shown = ok(compiled.ddlce("plan", "--platform", PPC))
     assert "app: there is none" in shown.stdout
     assert shown.stdout.endswith("\n2 recipes: 2 to build, 2 absent\n")
     found = json.loads(compiled.ddlce("plan", "--platform", PPC, "--json").stdout)

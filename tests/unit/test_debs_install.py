@@ -17,7 +17,7 @@ import pytest
 
 from ddlce.elf import read_elf
 from support.debs import HOSTILE, HardLink, Member, make_deb, outside_of, untouched
-from support.run import run
+from support.run import ok, run
 from support.synthetic import compile_c
 
 REPO = Path(__file__).parents[2]
@@ -319,8 +319,7 @@ def test_the_whole_run_refuses_a_failing_patch(tmp_path: Path) -> None:
         "PREFIX": str(prefix),
         "target_platform": PPC,
     }
-    good = run(command, env=env)
-    assert good.returncode == 0, good.stderr
+    ok(run(command, env=env))
     assert (prefix / SITE / "x.py").read_text() == "one\n"
     assert (source / "licenses" / "x").read_text() == "free"
     command += ["--patch", str(patch)]

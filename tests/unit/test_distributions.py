@@ -24,7 +24,7 @@ from ddlce.builder.repack import repack
 from ddlce.engine.index import index_channel
 from support.minichannel import PLACEHOLDER, SITE, Pkg, pack
 from support.packages import package_files
-from support.run import run
+from support.run import ok, run
 
 INFO = f"{SITE}/toy-1.0.dist-info"
 
@@ -139,8 +139,7 @@ def test_pip_removes_all_of_it_and_nothing_else(tmp_path: Path) -> None:
     shown = pip(prefix, "show", "-f", "toy").stdout
     assert "Installer: conda" in pip(prefix, "show", "-v", "toy").stdout
     assert "../../../include/toy.h" in shown
-    done = pip(prefix, "uninstall", "-y", "toy")
-    assert done.returncode == 0, done.stderr
+    ok(pip(prefix, "uninstall", "-y", "toy"))
     left = {str(p.relative_to(prefix)) for p in prefix.rglob("*") if "toy" in p.name}
     assert left == set()
     assert (prefix / "bin/python").exists()

@@ -21,6 +21,7 @@ from ddlce.ownership import others_may_change
 from ddlce.programs import absolute_only, own_python
 from ddlce.settings import Settings, find_repo, load_settings
 from support.minitree import MiniTree
+from support.run import ok
 from support.run import run as run_program
 
 DDLCE = Path(sys.executable).with_name("ddlce")
@@ -64,8 +65,7 @@ def test_the_trap_works(trap: Path) -> None:
 
 
 def test_a_build_runs_nothing_from_the_current_folder(trap: Path, tree: MiniTree) -> None:
-    done = run(trap, DDLCE, "build", "app", **tree.env())
-    assert done.returncode == 0, done.stdout + done.stderr
+    ok(run(trap, DDLCE, "build", "app", **tree.env()))
     assert len(tree.packages()) == 3
     assert sprung(trap) == ""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.nvidiafiles import cuda12_wheel, toolkit_wheel
-from support.run import run
+from support.run import ok, run
 from support.wheelfiles import make_wheel
 
 SCRIPT = Path(__file__).parents[2] / "recipes" / "nvidia" / "install_nvidia.py"
@@ -54,8 +54,7 @@ def source(tmp_path: Path) -> Path:
 def test_each_part_has_its_files(
     source: Path, tmp_path: Path, part: str, expected: set[str]
 ) -> None:
-    done = install(source, tmp_path / "prefix", part)
-    assert done.returncode == 0, done.stderr
+    ok(install(source, tmp_path / "prefix", part))
     assert files(tmp_path / "prefix") == expected
 
 
@@ -122,8 +121,7 @@ def test_libraries_may_stay_where_the_wheel_has_them(source: Path, tmp_path: Pat
 
 def test_what_is_excluded_is_left_out(source: Path, tmp_path: Path) -> None:
     options = ("--exclude", "lib/*.a", "--exclude", "bin/*")
-    done = install(source, tmp_path / "prefix", "all", *options)
-    assert done.returncode == 0, done.stderr
+    ok(install(source, tmp_path / "prefix", "all", *options))
     left_out = {"lib/libdemo_static.a", "bin/demo"}
     assert files(tmp_path / "prefix") == (RUNTIME | DEVELOPMENT) - left_out
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.parts import NAMES, PARTS, part_of
-from support.run import run
+from support.run import ok, run
 from support.sweeps import SWEEPS
 
 TESTS = Path(__file__).parents[1]
@@ -56,8 +56,7 @@ def collected(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_part_alone_is_collected() -> None:
-    done = collected("--part", "docs")
-    assert done.returncode == 0, done.stderr
+    done = ok(collected("--part", "docs"))
     files = {line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line}
     assert {part_of(file) for file in files} == {"docs"}
 

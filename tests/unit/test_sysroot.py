@@ -20,7 +20,7 @@ from ddlce.errors import DdlceError
 from ddlce.settings import load_settings
 from ddlce.sources.apt import Apt
 from ddlce.sources.client import DownloadError
-from support.run import run
+from support.run import ok, run
 
 ROOM = Path(__file__).parents[2] / "recipes/base/sysroot_linux-64"
 ARCHIVE = ROOM / "glibc-2.31.tar.xz"
@@ -72,8 +72,7 @@ def test_the_archive_is_made_of_debians_packages(tmp_path: Path) -> None:
             debs.append(apt.from_pool(pool, sha256, target, lambda _: None, Event()))
         except (DownloadError, DdlceError) as error:
             pytest.skip(f"Debian 11's {file} cannot be had any more: {error}")
-    done = script("collect.py", tmp_path / ARCHIVE.name, *debs)
-    assert done.returncode == 0, done.stderr
+    ok(script("collect.py", tmp_path / ARCHIVE.name, *debs))
     assert contents((tmp_path / ARCHIVE.name).read_bytes()) == contents(ARCHIVE.read_bytes())
     for licence in (tmp_path / "copyright").iterdir():
         assert licence.read_bytes() == (ROOM / "copyright" / licence.name).read_bytes()
@@ -185,8 +184,7 @@ def test_a_younger_function_without_a_declaration_is_named(tmp_path: Path) -> No
 def test_one_archive_makes_the_sysroots_of_all_floors(tmp_path: Path, floor: str) -> None:
     """Above the archive's own release, what is of that one."""
     root = tmp_path / "root"
-    done = script("sysroot.py", floor, ARCHIVE, root)
-    assert done.returncode == 0, done.stderr
+    ok(script("sysroot.py", floor, ARCHIVE, root))
     features = (root / "usr/include/features.h").read_text()
     headers = min(floor, "2.31")
     assert f"__GLIBC_MINOR__\t{headers[2:]}" in features

@@ -14,7 +14,7 @@ import pytest
 
 from ddlce.builder.repack import EPOCH
 from ddlce.elf import read_elf
-from support.run import run
+from support.run import ok, run
 from support.wheelfiles import make_wheel
 
 SCRIPT = Path(__file__).parents[2] / "recipes" / "wheels" / "install_wheel.py"
@@ -52,8 +52,7 @@ def make(folder: Path) -> None:
 @pytest.fixture
 def prefix(tmp_path: Path) -> Path:
     make(tmp_path / "src")
-    done = install(tmp_path / "src", tmp_path / "prefix", "--scripts")
-    assert done.returncode == 0, done.stderr
+    ok(install(tmp_path / "src", tmp_path / "prefix", "--scripts"))
     return tmp_path / "prefix"
 
 
@@ -83,8 +82,7 @@ def test_every_file_is_in_its_place_and_no_other(prefix: Path) -> None:
 
 def test_another_name_of_the_distribution_is_in_its_metadata(tmp_path: Path) -> None:
     make(tmp_path / "src")
-    done = install(tmp_path / "src", tmp_path / "prefix", "--distribution", "demo-whole")
-    assert done.returncode == 0, done.stderr
+    ok(install(tmp_path / "src", tmp_path / "prefix", "--distribution", "demo-whole"))
     site = tmp_path / "prefix" / SITE
     assert [p.name for p in site.glob("*.dist-info")] == ["demo_whole-1.0.dist-info"]
     metadata = (site / "demo_whole-1.0.dist-info/METADATA").read_text()
@@ -228,8 +226,7 @@ def test_absolute_rpaths_are_taken_out_of_libraries(tmp_path: Path, tags: str) -
     subprocess.run([*compiler, "-Wl,-rpath,/opt/only"], input=source, check=True)
     files |= {"demo/y.so": library.read_bytes(), "demo/z.so": b"\x7fELF\x01 not ours"}
     make_wheel(tmp_path / "src", files=files)
-    done = install(tmp_path / "src", tmp_path / "prefix")
-    assert done.returncode == 0, done.stderr
+    ok(install(tmp_path / "src", tmp_path / "prefix"))
     site = tmp_path / "prefix" / SITE
     for name, expected in (("x", ("$ORIGIN/../demo.libs", "$ORIGIN")), ("y", ())):
         elf = read_elf((site / f"demo/{name}.so").read_bytes())
@@ -275,8 +272,7 @@ def test_what_has_a_runpath_finds_the_libraries_of_the_prefix(tmp_path: Path) ->
 
 def test_excluded_files_are_left_out(tmp_path: Path) -> None:
     make(tmp_path / "src")
-    done = install(tmp_path / "src", tmp_path / "prefix", "--exclude", "demo/t*")
-    assert done.returncode == 0, done.stderr
+    ok(install(tmp_path / "src", tmp_path / "prefix", "--exclude", "demo/t*"))
     site = tmp_path / "prefix" / SITE
     assert not (site / "demo/tool").exists()
     assert (site / "extra.py").exists()
@@ -291,8 +287,7 @@ def test_modules_are_compiled_for_the_time_of_their_files(tmp_path: Path) -> Non
     make_wheel(tmp_path / "src", files=files)
     made = []
     for name in ("one", "two"):
-        done = install(tmp_path / "src", tmp_path / name, "--compiler", sys.executable)
-        assert done.returncode == 0, done.stderr
+        ok(install(tmp_path / "src", tmp_path / name, "--compiler", sys.executable))
         site = tmp_path / name / SITE
         compiled = sorted(site.rglob("*.pyc"))
         made.append([(p.relative_to(site), p.read_bytes()) for p in compiled])
