@@ -3,10 +3,10 @@
 set -euo pipefail
 
 native=$BUILD_PREFIX/bin/python3.11
-sed -e 's/config-3\.11-x86_64-linux-gnu/config-3.11-$HOST/' \
-  -e "s|^\./configure |&--with-build-python=$native |" \
-  -e "s|^\"\$PREFIX/bin/python3\.11\" -I|\"$native\" -I|" shared/build.sh > here.sh
-test "$(diff shared/build.sh here.sh | grep -c '^>')" -eq 3
+sed -e "s|^\./configure |&--with-build-python=$native |" \
+  -e "s|^bash .*/finish\.sh.* 3\.11 .*|bash \"\$RECIPE_DIR/finish.sh\" 3.11 '$native' '$HOST'|" \
+  shared/build.sh > here.sh
+test "$(diff shared/build.sh here.sh | grep -c '^>')" -eq 2
 
 # Python's configure must know that this is another processor. Then it cannot try some things, and
 # would guess pessimistically: how they are on every Linux with glibc.
