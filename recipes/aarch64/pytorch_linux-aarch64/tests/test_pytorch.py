@@ -54,7 +54,7 @@ def check_learning() -> None:
         loss = nn.functional.cross_entropy(model(images), labels)
         loss.backward()
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
     assert losses[-1] < losses[0] / 2, losses
     query = torch.randn(1, 2, 4, 8, requires_grad=True)
     nn.functional.scaled_dot_product_attention(query, query, query).sum().backward()
