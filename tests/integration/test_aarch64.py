@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from conda_package_streaming.extract import extract
 
 from ddlce.elf import read_elf
 from ddlce.emulate import ensure_sysroot
-from ddlce.plan import make_plan
+from ddlce.plan import Plan, make_plan
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
 from ddlce.store import Store
@@ -19,33 +20,76 @@ from support.run import run
 
 ARM = "linux-aarch64"
 
+#: What the python of the release is made of.
+PYTHON = (
+    *("python", "bzip2", "ca-certificates", "libexpat", "libffi", "libgcc", "libsqlite", "libuuid"),
+    *("libzlib", "ncurses", "openssl", "readline", "xz"),
+)
+
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, PLATFORMS[ARM].emulators)), reason="no qemu-user: make aarch64"
 )
 
+Unpack = Callable[..., Path]
+
 
 @pytest.fixture(scope="module")
-def bzip2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the package bzip2."""
-    settings = load_settings()
-    (output,) = make_plan(settings, ARM).steps["bzip2"].outputs
-    store = Store(settings.store)
-    if not store.has(output.subdir, output.filename):
-        pytest.skip("not built: make aarch64")
-    folder = tmp_path_factory.mktemp("bzip2")
-    extract(str(settings.store / output.subdir / output.filename), str(folder))
-    return folder
+def plan() -> Plan:
+    return make_plan(load_settings(), ARM)
 
 
-def test_a_program_of_the_release_runs(bzip2: Path) -> None:
+@pytest.fixture
+def unpack(plan: Plan, tmp_path: Path) -> Unpack:
+    """Unpacks packages of the platform into one folder, which it returns."""
+
+    def fill(*names: str) -> Path:
+        settings = load_settings()
+        store, folder = Store(settings.store), tmp_path / "prefix"
+        outputs = {o.name: o for step in plan.steps.values() for o in step.outputs}
+        for output in (outputs[name] for name in names):
+            if not store.has(output.subdir, output.filename):
+                pytest.skip(f"{output.name} is not built: make aarch64")
+            extract(str(settings.store / output.subdir / output.filename), str(folder))
+            shutil.rmtree(folder / "info")
+        return folder
+
+    return fill
+
+
+def emulate(*command: str) -> str:
     ensure_sysroot(load_settings(), ARM)
-    emulate = [sys.executable, "-m", "ddlce", "emulate", "--platform", ARM, "--"]
-    program = f"echo arm | '{bzip2}/bin/bzip2' | '{bzip2}/bin/bzip2' -d && uname -m"
-    done = run([*emulate, "sh", "-c", program])
-    assert done.stdout.splitlines()[0] == "arm", done.stderr
+    own = [sys.executable, "-m", "ddlce", "emulate", "--platform", ARM, "--"]
+    done = run([*own, *command])
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def test_its_files_are_for_pages_of_64_kib(bzip2: Path) -> None:
-    elf = read_elf((bzip2 / "bin" / "bzip2").read_bytes())
+def test_a_program_of_the_release_runs(unpack: Unpack) -> None:
+    bzip2 = unpack("bzip2") / "bin" / "bzip2"
+    assert emulate("sh", "-c", f"echo arm | '{bzip2}' | '{bzip2}' -d && uname -m").startswith("arm")
+
+
+def test_its_files_are_for_pages_of_64_kib(unpack: Unpack) -> None:
+    elf = read_elf((unpack("bzip2") / "bin" / "bzip2").read_bytes())
     assert elf is not None
     assert (elf.machine, elf.page) == ("EM_AARCH64", 65536)
+
+
+def test_programs_see_an_arm_s_processor(unpack: Unpack) -> None:
+    bzip2 = unpack("bzip2") / "bin" / "bzip2"
+    said = emulate("sh", "-c", f"'{bzip2}' -kc /proc/cpuinfo | '{bzip2}' -d")
+    assert "CPU implementer\t: 0x41\n" in said
+
+
+def test_its_python_has_all_its_libraries(unpack: Unpack) -> None:
+    program = "import bz2, ctypes, lzma, platform, sqlite3, ssl, zlib; print(platform.machine())"
+    python = unpack(*PYTHON) / "bin" / "python3.11"
+    assert emulate(str(python), "-I", "-c", program) == "aarch64\n"
+
+
+def test_its_pytorch_needs_nothing_of_nvidia_s(unpack: Unpack) -> None:
+    files = [path for path in unpack("pytorch").rglob("*.so*") if path.is_file()]
+    needed = {name for f in files if (elf := read_elf(f.read_bytes())) for name in elf.needed}
+    assert "libtorch_nocuda.so" in needed
+    for_gpus = ("libcu", "libnccl", "libnv", "libtorch_cuda")
+    assert [n for n in needed if n.startswith(for_gpus) and "nvpl" not in n] == []
