@@ -81,6 +81,14 @@ def test_programs_see_an_arm_s_processor(unpack: Unpack) -> None:
     assert "CPU implementer\t: 0x41\n" in said
 
 
+def test_its_python_sees_the_processes_of_the_machine(unpack: Unpack) -> None:
+    python = unpack(*PYTHON) / "bin" / "python3.11"
+    assert (
+        emulate(str(python), "-I", "-c", "import os; print('self' in os.listdir('/proc'))")
+        == "True\n"
+    )
+
+
 def test_its_python_has_all_its_libraries(unpack: Unpack) -> None:
     program = "import bz2, ctypes, lzma, platform, sqlite3, ssl, zlib; print(platform.machine())"
     python = unpack(*PYTHON) / "bin" / "python3.11"

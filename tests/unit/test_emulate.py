@@ -11,7 +11,7 @@ import pytest
 
 from ddlce.emulate.command import emulated, find_emulator
 from ddlce.emulate.enter import become, glibc_of, registration
-from ddlce.emulate.processor import processor_files
+from ddlce.emulate.processor import cpuinfo
 from ddlce.emulate.sysroot import machine_of, make_sysroot, relative_links
 from ddlce.errors import InputError, MachineError, SourceError
 from support.debs import make_deb
@@ -90,17 +90,13 @@ def test_sysroot_has_links_that_stay_inside(tmp_path: Path) -> None:
     assert hidden == [".sysroot-lock"]  # which stays: a lock that is removed guards nothing
 
 
-def test_programs_of_an_arm_read_of_an_arm_s_processors(tmp_path: Path) -> None:
-    files = processor_files("aarch64", count=2)
-    assert files["proc/cpuinfo"].count("CPU implementer\t: 0x41\n") == 2
-    assert len(processor_files("aarch64")) > 1  # one processor at least, whatever the machine
-    make_sysroot(make_deb(tmp_path / "libc6.deb", {"usr/lib/c": b"c"}), tmp_path / "root", files)
-    second = tmp_path / "root/sys/devices/system/cpu/cpu1/regs/identification/midr_el1"
-    assert second.read_text() == "0x00000000413fd0c1\n"
+def test_programs_of_an_arm_read_of_an_arm_s_processors() -> None:
+    assert cpuinfo("aarch64", count=2).count("CPU implementer\t: 0x41\n") == 2
+    assert cpuinfo("aarch64").startswith("processor\t: 0\n")  # whatever the machine
 
 
-def test_other_sysroots_keep_to_glibc() -> None:
-    assert processor_files("ppc64le") == {}
+def test_others_read_of_this_machine_s() -> None:
+    assert cpuinfo("ppc64le") == ""
 
 
 def test_the_glibc_of_a_sysroot(tmp_path: Path) -> None:

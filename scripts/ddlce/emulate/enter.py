@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ddlce.elf import MAGIC, machine_number
+from ddlce.emulate.processor import show_processor
 from ddlce.errors import DdlceError, InputError, MachineError, print_error
 from ddlce.platforms import get_platform
 
@@ -97,6 +98,7 @@ def main() -> NoReturn:
         os.environ["CONDA_OVERRIDE_GLIBC"] = glibc
     try:
         register(platform, emulator)
+        show_processor(get_platform(platform).machine)
         become(command, caller)
     except DdlceError as error:
         print_error(error)

@@ -1,16 +1,18 @@
-"""The files of /proc and /sys in which programs of another platform read about their processor.
+"""What programs of another platform read in /proc/cpuinfo about their processor.
 
-qemu looks for every file in the sysroot first. Where it has none, an emulated program reads the
-kernel's own, and learns that the processor is this machine's: PyTorch's cpuinfo crashes then.
+qemu 7 gives them the kernel's own, of this machine's processor: PyTorch's cpuinfo crashes then. A
+file in the sysroot would do too, but a program that lists /proc would find nothing else there.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import tempfile
+
+from ddlce.errors import MachineError
 
 #: Arm's Neoverse N1: Armv8.2 with 16-bit floats and without SVE, as many servers have it.
-MIDR = 0x413FD0C1
-
 ARM = """\
 processor\t: {number}
 BogoMIPS\t: 100.00
@@ -23,19 +25,39 @@ CPU revision\t: 1
 
 """  # noqa: E501
 
+CPUINFO = "/proc/cpuinfo"
 
-def processor_files(machine: str, count: int | None = None) -> dict[str, str]:
-    """The files that a sysroot has, by their path without the first slash; none for most machines.
+
+def cpuinfo(machine: str, count: int | None = None) -> str:
+    """The file's text; "" for a machine whose programs may read this one's.
 
     Args:
         machine: the kernel's name of the processor, `aarch64`.
         count: how many processors there are; None: as many as this machine has.
     """
     if machine != "aarch64":
-        return {}
-    numbers = range(count or os.cpu_count() or 1)
-    files = {"proc/cpuinfo": "".join(ARM.format(number=number) for number in numbers)}
-    for number in numbers:
-        folder = f"sys/devices/system/cpu/cpu{number}/regs/identification"
-        files[f"{folder}/midr_el1"] = f"0x{MIDR:016x}\n"
-    return files
+        return ""
+    return "".join(ARM.format(number=number) for number in range(count or os.cpu_count() or 1))
+
+
+def show_processor(machine: str) -> None:
+    """Put the text in the file's place, in this namespace.
+
+    Raises:
+        MachineError: the kernel refuses.
+    """
+    text = cpuinfo(machine)
+    if not text:
+        return
+    # The mount holds the file, which needs no name any longer.
+    with tempfile.NamedTemporaryFile("w", suffix=".cpuinfo") as file:
+        file.write(text)
+        file.flush()
+        os.fchmod(file.fileno(), 0o444)
+        mount = ["mount", "--bind", file.name, CPUINFO]
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MachineError(
+            f"cannot show an emulated processor in {CPUINFO}: {done.stderr.strip()}",
+            "in a container, allow mounts in user namespaces (seccomp, AppArmor)",
+        )

@@ -1,23 +1,18 @@
 """A folder with a platform's glibc and nothing else, or with nothing.
 
-No other library, so that a library missing from a prefix is missing here, as it may be on the
+Nothing else, so that a library missing from a prefix is missing here, as it may be on the
 machine that the prefix is for.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
-from ddlce.emulate.processor import processor_files
 from ddlce.errors import InputError
 from ddlce.files import explain_os_errors, on_disk_at_end, rename_synced
 from ddlce.locks import locked, scratch
 from ddlce.model.source import GLIBC_PACKAGE, Source, SourcesLock
-from ddlce.platforms import get_platform
 from ddlce.settings import OWN_GLIBC_FOLDER, Settings
 from ddlce.sources import fetch_sources
 from ddlce.sources.debfile import unpack_deb
@@ -32,15 +27,11 @@ def ensure_sysroot(settings: Settings, platform: str) -> Path:
         SourceError: its package cannot be fetched.
     """
     source = _glibc(settings, platform)
-    processor = processor_files(get_platform(platform).machine)
-    name = f"{platform}-glibc-{source.sha256[:10]}"
-    if processor:
-        name += f"-{hashlib.sha256(json.dumps(processor).encode()).hexdigest()[:6]}"
-    folder = settings.cache / "emulate" / name
+    folder = settings.cache / "emulate" / f"{platform}-glibc-{source.sha256[:10]}"
     with locked(folder.with_suffix(".lock")):
         if not folder.is_dir():
             fetch_sources([source], settings)
-            make_sysroot(SourceStore(settings.sources).path(source), folder, processor)
+            make_sysroot(SourceStore(settings.sources).path(source), folder)
     return folder
 
 
@@ -61,12 +52,8 @@ def machine_of(settings: Settings, platform: str, prefix: Path) -> Path:
     return bare
 
 
-def make_sysroot(deb: Path, folder: Path, processor: Mapping[str, str] | None = None) -> None:
-    """Unpack a glibc package into `folder`, which appears complete or not at all.
-
-    Args:
-        processor: the content of further files, by their path in the folder.
-    """
+def make_sysroot(deb: Path, folder: Path) -> None:
+    """Unpack a glibc package into `folder`, which appears complete or not at all."""
     with explain_os_errors(folder), scratch(folder.parent, ".sysroot-") as place:
         partial = place / "root"
         with on_disk_at_end(place):
@@ -75,9 +62,6 @@ def make_sysroot(deb: Path, folder: Path, processor: Mapping[str, str] | None = 
                 if not (partial / top).exists():
                     (partial / top).symlink_to(f"usr/{top}")
             relative_links(partial)
-            for path, content in (processor or {}).items():
-                (partial / path).parent.mkdir(parents=True, exist_ok=True)
-                (partial / path).write_text(content)
         rename_synced(partial, folder)
 
 
