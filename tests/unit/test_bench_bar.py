@@ -143,7 +143,7 @@ def test_explanations_are_of_rows_and_results_that_exist() -> None:
     ("names", "code", "has"),
     [
         ("host lab", 0, "for name in host lab;"),
-        ("host lob", 2, 'BENCHES: there is no benchmark "lob"; there are: build build_replay clone'),
+        ("host lob", 2, 'BENCHES: there is no benchmark "lob"; there are: build build_replay'),
     ],
 )
 def test_make_bench_of_some(names: str, code: int, has: str) -> None:
