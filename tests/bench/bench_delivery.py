@@ -94,8 +94,8 @@ class Made:
 def make_bundle(settings: Settings, lock: Path, channel: Path, folder: Path) -> Made:
     """The bundle."""
     env = os.environ | {"DDLCE_REPO": str(settings.tree)}
-    words: list[str | Path] = ["--lock", lock, "--channel", channel, "--out", folder, "--no-sbom"]
-    cost = timed(sys.executable, "-m", "ddlce", "bundle", *words, env=env)
+    words: tuple[str | Path, ...] = ("--lock", lock, "--channel", channel, "--out", folder)
+    cost = timed(sys.executable, "-m", "ddlce", "bundle", *words, "--no-sbom", env=env)
     (file,) = folder.glob("*.run")
     plain = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
 
@@ -124,7 +124,7 @@ def make_pack(source: Path, folder: Path) -> Made:
 def make_image(source: Path, folder: Path) -> Made:
     """The image, on a base of a shell and a C library, whose bytes do not count."""
     base, layout = small_base(folder / "base"), folder / "image"
-    words: list[str | Path] = ["--base", f"{base}:1", "--out", layout]
+    words: tuple[str | Path, ...] = ("--base", f"{base}:1", "--out", layout)
     cost = timed(sys.executable, "-m", "ddlce", "image", "oci", source, *words)
     release = EnvLock.load(source / "conda-meta/ddl-ce.lock").release
 

@@ -105,10 +105,10 @@ def test_apptainer_builds_and_runs_a_small_release(user: Site, tmp_path: Path) -
     program = apptainer(tmp_path)
     base = base_of(empty_system().root, tmp_path / "base")
     prefix = image_of(user, base, tmp_path / "image")
-    words = ["build", "--notest", "--build-arg", "IMAGE=image", "ddl-ce.sif"]
+    words = ("build", "--notest", "--build-arg", "IMAGE=image", "ddl-ce.sif")
     done = program.run(*words, shutil.copy(DEFINITION, tmp_path))
     assert done.returncode == 0, done.stderr
     # As a user has it: root's privileges may be more than this machine gives.
-    words = ["run", "--no-privs", "ddl-ce.sif", "sh", "-c", "echo $MINI_GREETING $CONDA_PREFIX"]
-    done = program.run(*words)
+    asked = ("sh", "-c", "echo $MINI_GREETING $CONDA_PREFIX")
+    done = program.run("run", "--no-privs", "ddl-ce.sif", *asked)
     assert (done.returncode, done.stdout) == (0, f"hello {prefix}\n"), done.stderr
