@@ -86,6 +86,7 @@ def test_sysroot_has_links_that_stay_inside(tmp_path: Path) -> None:
     assert (root / "lib/machine/libc.so.6").read_bytes() == b"c"
     assert (root / "lib64/ld64.so.2").read_bytes() == b"c"
     assert not (root / "lib64/ld64.so.2").readlink().is_absolute()
+    assert (root / "etc/mpich.conf").read_text() == "MPIR_CVAR_CH4_CMA_ENABLE=0\n"
     hidden = [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
     assert hidden == [".sysroot-lock"]  # which stays: a lock that is removed guards nothing
 

@@ -1,6 +1,6 @@
-"""A folder with a platform's glibc and nothing else, or with nothing.
+"""A folder with a platform's glibc and no other library, or with nothing.
 
-Nothing else, so that a library missing from a prefix is missing here, as it may be on the
+No other, so that a library missing from a prefix is missing here, as it may be on the
 machine that the prefix is for.
 """
 
@@ -18,6 +18,14 @@ from ddlce.sources import fetch_sources
 from ddlce.sources.debfile import unpack_deb
 from ddlce.sources.store import SourceStore
 
+#: What a sysroot has beside glibc: settings that the emulator makes necessary, where programs look
+#: for the machine's. qemu 7 has no `process_vm_readv`, by which MPICH 5 would fetch from the other
+#: ranks of a host; a test's environment has no variables that could say so.
+SETTINGS = {"etc/mpich.conf": "MPIR_CVAR_CH4_CMA_ENABLE=0\n"}
+
+#: In the folder's name; raised when SETTINGS change.
+VERSION = 2
+
 
 def ensure_sysroot(settings: Settings, platform: str) -> Path:
     """The sysroot, made on first use in the cache; its name tells its bytes.
@@ -27,7 +35,7 @@ def ensure_sysroot(settings: Settings, platform: str) -> Path:
         SourceError: its package cannot be fetched.
     """
     source = _glibc(settings, platform)
-    folder = settings.cache / "emulate" / f"{platform}-glibc-{source.sha256[:10]}"
+    folder = settings.cache / "emulate" / f"{platform}-glibc-{source.sha256[:10]}-{VERSION}"
     with locked(folder.with_suffix(".lock")):
         if not folder.is_dir():
             fetch_sources([source], settings)
@@ -62,6 +70,9 @@ def make_sysroot(deb: Path, folder: Path) -> None:
                 if not (partial / top).exists():
                     (partial / top).symlink_to(f"usr/{top}")
             relative_links(partial)
+            for name, text in SETTINGS.items():
+                (partial / name).parent.mkdir(parents=True, exist_ok=True)
+                (partial / name).write_text(text)
         rename_synced(partial, folder)
 
 
