@@ -185,6 +185,20 @@ def test_our_compilers_make_the_same_bytes_there(old: Centre) -> None:
     assert old.ok(there) == "caught 42\n"
 
 
+@pytest.mark.xfail(strict=True, reason="libstdcxx does not name libpthread, where 2.28 has it")
+@pytest.mark.parametrize("old", NAMES, indirect=True)
+def test_a_program_without_threads(old: Centre) -> None:
+    """Nothing but libstdc++ asks for glibc's functions of threads; so it is in ninja."""
+    source, program = old.folder / "program.cpp", old.folder / "program"
+    source.write_text(
+        '#include <iostream>\nint main() { std::cout << "no thread" << std::endl; }\n'
+    )
+    compiler = old.prefix / "bin" / "x86_64-conda-linux-gnu-g++"
+    old.ok(compiler, "-O2", source, "-o", program)
+    assert old.ok(program) == "no thread\n"
+    assert old.ok("ninja", "--version")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("old", NAMES[-1:], indirect=True)
 def test_what_our_compilers_make_here_runs_there(old: Centre, compilers: Path) -> None:
