@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import struct
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from ddlce.emulate.command import emulated, find_emulator
-from ddlce.emulate.enter import become, glibc_of, registration
-from ddlce.emulate.processor import cpuinfo
+from ddlce.emulate.enter import become, glibc_of, register, registration
+from ddlce.emulate.processor import cpuinfo, show_processor
 from ddlce.emulate.sysroot import machine_of, make_sysroot, relative_links
 from ddlce.errors import InputError, MachineError, SourceError
 from support.debs import make_deb
@@ -96,8 +97,34 @@ def test_programs_of_an_arm_read_of_an_arm_s_processors() -> None:
     assert cpuinfo("aarch64").startswith("processor\t: 0\n")  # whatever the machine
 
 
-def test_others_read_of_this_machine_s() -> None:
+def test_others_read_of_this_machine_s(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cpuinfo("ppc64le") == ""
+    monkeypatch.setenv("PATH", "")
+    show_processor("ppc64le")  # mounts nothing
+
+
+def test_a_processor_that_cannot_be_shown_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    problem = "cannot show an emulated processor in /proc/cpuinfo: "
+    with pytest.raises(MachineError, match=f"^{problem}mount: No such file"):
+        show_processor("aarch64")
+    (tmp_path / "mount").write_text("#!/bin/sh\necho permission denied >&2; exit 32\n")
+    (tmp_path / "mount").chmod(0o755)
+    with pytest.raises(MachineError, match=f"^{problem}permission denied$"):
+        show_processor("aarch64")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(MachineError, match=f"^cannot write {re.escape(str(tmp_path))}/gone"):
+        show_processor("aarch64")
+
+
+def test_an_emulator_that_cannot_be_registered_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError, match=r"^cannot mount a private binfmt_misc: mount: No such"):
+        register("linux-ppc64le", "/usr/bin/qemu-ppc64le-static")
 
 
 def test_the_glibc_of_a_sysroot(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import NoReturn
 
 from ddlce.elf import MAGIC, machine_number
+from ddlce.emulate.mount import mount
 from ddlce.emulate.processor import show_processor
 from ddlce.errors import DdlceError, InputError, MachineError, print_error
 from ddlce.platforms import get_platform
@@ -50,10 +50,8 @@ def register(platform: str, emulator: str) -> None:
     """
     hint = "user namespaces have a binfmt_misc of their own since Linux 6.7; here it is Linux "
     hint += os.uname().release
-    mount = ["mount", "-t", "binfmt_misc", "binfmt_misc", str(BINFMT)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise MachineError(f"cannot mount a private binfmt_misc: {done.stderr.strip()}", hint)
+    problem = "cannot mount a private binfmt_misc"
+    mount("-t", "binfmt_misc", "binfmt_misc", str(BINFMT), problem=problem, hint=hint)
     try:
         (BINFMT / "register").write_bytes(registration(platform, emulator))
     except OSError as error:

@@ -7,10 +7,11 @@ file in the sysroot would do too, but a program that lists /proc would find noth
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
+from pathlib import Path
 
-from ddlce.errors import MachineError
+from ddlce.emulate.mount import mount
+from ddlce.files import explain_os_errors
 
 #: Arm's Neoverse N1: Armv8.2 with 16-bit floats and without SVE, as many servers have it.
 ARM = """\
@@ -44,20 +45,19 @@ def show_processor(machine: str) -> None:
     """Put the text in the file's place, in this namespace.
 
     Raises:
-        MachineError: the kernel refuses.
+        MachineError: the kernel refuses, or there is no place for a file.
     """
     text = cpuinfo(machine)
     if not text:
         return
     # The mount holds the file, which needs no name any longer.
-    with tempfile.NamedTemporaryFile("w", suffix=".cpuinfo") as file:
+    with (
+        explain_os_errors(Path(tempfile.gettempdir())),
+        tempfile.NamedTemporaryFile("w", suffix=".cpuinfo") as file,
+    ):
         file.write(text)
         file.flush()
         os.fchmod(file.fileno(), 0o444)
-        mount = ["mount", "--bind", file.name, CPUINFO]
-        done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise MachineError(
-            f"cannot show an emulated processor in {CPUINFO}: {done.stderr.strip()}",
-            "in a container, allow mounts in user namespaces (seccomp, AppArmor)",
-        )
+        problem = f"cannot show an emulated processor in {CPUINFO}"
+        hint = "in a container, allow mounts in user namespaces (seccomp, AppArmor)"
+        mount("--bind", file.name, CPUINFO, problem=problem, hint=hint)
