@@ -10,17 +10,19 @@ longer of the work by the cores and of the longest chain. Writes tests/bench/out
 
 from __future__ import annotations
 
-import argparse
 import heapq
-import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.command import HERE, asker, run_command, write_report
 from ddlce.builder.costs import FILE, UNKNOWN, read_costs, to_the_end
 from ddlce.plan import Plan, make_plan
 from ddlce.settings import load_settings
 
-OUT = Path(__file__).parent / "out" / "build_replay.json"
+OUT = HERE / "out" / "build_replay.json"
 
 
 def replay(plan: Plan, own: Mapping[str, float], first: Mapping[str, float], cores: int) -> float:
@@ -48,7 +50,7 @@ def replay(plan: Plan, own: Mapping[str, float], first: Mapping[str, float], cor
 
 def main() -> None:
     """Print the table and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = asker(__doc__)
     parser.add_argument("--cores", type=int, nargs="+", default=[2, 4, 8])
     options = parser.parse_args()
     settings = load_settings()
@@ -69,9 +71,8 @@ def main() -> None:
             f"{cores:5} {bound:6.0f} {times[0]:6.0f} {idle[0]:5.0%} {times[1]:8.0f} {idle[1]:5.0%}"
         )
         rows.append({"cores": cores, "bound": bound, "known": times[0], "unknown": times[1]})
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps({"work": work, "chain": chain, "seconds": rows}, indent=2) + "\n")
+    write_report(OUT, options, work=work, chain=chain, seconds=rows)
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -17,31 +17,22 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from rich.console import Console
 from rich.table import Table
 
+from bench.command import run_command, timed
 from ddlce.env.layout import Layout, read_origin
 from ddlce.settings import load_settings
 from ddlce.trees import remove_tree
 
 OUT = Path(__file__).parent / "out" / "clone.json"
-
-
-def timed(command: list[str | Path], env: dict[str, str] | None = None) -> float:
-    """Seconds that a command takes; it must succeed."""
-    start = time.perf_counter()
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - start
-    if done.returncode:
-        sys.exit(f"{command[0]} failed: {done.stderr}")
-    return seconds
 
 
 def new_bytes(prefix: Path) -> int:
@@ -61,8 +52,8 @@ def measure(source: Path, repeat: int) -> dict[str, Any]:
             clone, copy = folder / f"clone{turn}", folder / f"copy{turn}"
             command: list[str | Path] = [sys.executable, "-m", "ddlce", "env", "clone", clone]
             command += ["--from", source]
-            times["ddlce env clone"].append(timed(command, env))
-            times["cp -a"].append(timed(["cp", "-a", source, copy]))
+            times["ddlce env clone"].append(timed(*command, env=env).wall)
+            times["cp -a"].append(timed("cp", "-a", source, copy).wall)
             disk = {"ddlce env clone": new_bytes(clone), "cp -a": new_bytes(copy)}
     finally:
         remove_tree(folder)
@@ -105,4 +96,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

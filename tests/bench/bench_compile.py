@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.command import ended_cpu_seconds
+from bench.command import run_command, timed
 from bench.environment import environment_with
 
 REPO = Path(__file__).resolve().parents[2]
@@ -53,15 +53,6 @@ def sysroot(prefix: Path) -> list[str]:
     return [f"--sysroot={target / 'sysroot'}", "-nostdinc++", *places]
 
 
-def cpu_seconds(command: list[str]) -> float:
-    """CPU seconds of a command and of all that it starts; it must succeed."""
-    before = ended_cpu_seconds()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    return ended_cpu_seconds() - before
-
-
 def processes(command: list[str]) -> int | None:
     """How many programs a command executes; None where there is no strace."""
     if not (strace := shutil.which("strace")):
@@ -87,7 +78,9 @@ def main() -> None:
             common = [*flags(prefix), str(REPO / source), "-o", f"{scratch}/object.o"]
             own = [str(prefix / "bin" / OWN), *common]
             others = [machine, *sysroot(prefix), *common]
-            turns = [(cpu_seconds(own), cpu_seconds(others)) for _ in range(options.repeat)]
+            turns = [
+                (timed(*own).processors, timed(*others).processors) for _ in range(options.repeat)
+            ]
             ratio = statistics.median(mine / theirs for mine, theirs in turns)
             mine, theirs = (statistics.median(times) for times in zip(*turns, strict=True))
             counts = [processes(own), processes(others)]
@@ -104,4 +97,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -18,10 +18,8 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rich.console import Console
 from rich.table import Table
 
-from bench.command import HERE, end, ended_cpu_seconds, run_command, write_report
+from bench.command import HERE, Cost, end, run_command, timed, write_report
 from ddlce.env.layout import Layout
 from ddlce.lock import lock_path
 from ddlce.model.envlock import EnvLock
@@ -48,32 +46,6 @@ OUT = HERE / "out" / "delivery.json"
 SIZE_BAR, TIME_BAR = 1.05, 60.0
 
 BUNDLE, PACK, IMAGE = "bundle", "conda-pack", "OCI image"
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Seconds that a command takes.
-
-    Attributes:
-        processors: user and system, of it and all that it starts.
-        wall: by the clock.
-    """
-
-    processors: float
-    wall: float
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(self.processors + other.processors, self.wall + other.wall)
-
-
-def timed(*command: str | Path, env: dict[str, str] | None = None) -> Cost:
-    """Run a command, which must succeed."""
-    before, start = ended_cpu_seconds(), time.perf_counter()
-    words = [*map(str, command)]
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(words)}: {(done.stderr or done.stdout).strip()[-2000:]}")
-    return Cost(ended_cpu_seconds() - before, time.perf_counter() - start)
 
 
 @dataclass(frozen=True)

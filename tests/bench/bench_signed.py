@@ -18,11 +18,9 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
@@ -31,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rich.console import Console
 from rich.table import Table
 
-from bench.command import HERE, end, ended_cpu_seconds, run_command, write_report
+from bench.command import HERE, Cost, end, run_command, timed, write_report
 from ddlce.lock import lock_path
 from ddlce.platforms import this_platform
 from ddlce.settings import load_settings
@@ -45,27 +43,9 @@ BAR = 0.10
 UNCHECKED, CHECKED = "unchecked", "checked"
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Seconds that a command takes.
-
-    Attributes:
-        processors: user and system, of it and all that it starts.
-        wall: by the clock.
-    """
-
-    processors: float
-    wall: float
-
-
 def ddlce(*words: str | Path, env: dict[str, str]) -> Cost:
     """Run a command of ddlce; it must succeed."""
-    before, start = ended_cpu_seconds(), time.perf_counter()
-    command = [sys.executable, "-m", "ddlce", *map(str, words)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"ddlce {' '.join(map(str, words))}: {done.stderr.strip()}")
-    return Cost(ended_cpu_seconds() - before, time.perf_counter() - start)
+    return timed(sys.executable, "-m", "ddlce", *words, env=env)
 
 
 def sign(folder: Path, channel: Path, env: dict[str, str]) -> dict[str, Path]:

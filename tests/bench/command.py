@@ -11,7 +11,9 @@ import re
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,32 @@ def ended_cpu_seconds() -> float:
     """Seconds of processors, user and system, of all commands that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds that a command takes.
+
+    Attributes:
+        processors: user and system, of it and all that it starts.
+        wall: by the clock.
+    """
+
+    processors: float
+    wall: float
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.processors + other.processors, self.wall + other.wall)
+
+
+def timed(*command: str | Path, env: Mapping[str, str] | None = None) -> Cost:
+    """Run a command; RuntimeError, with what it says, if it fails."""
+    before, start = ended_cpu_seconds(), time.perf_counter()
+    words = [*map(str, command)]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: {(done.stderr or done.stdout).strip()[-2000:]}")
+    return Cost(ended_cpu_seconds() - before, time.perf_counter() - start)
 
 
 def answer_of_ranks(

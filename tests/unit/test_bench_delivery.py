@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.bench_delivery import BUNDLE, PACK, Cost, Made, missed, show
+from bench.bench_delivery import BUNDLE, PACK, Made, missed, show
+from bench.command import Cost
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,6 @@ def test_the_table_has_medians_and_the_quickest(capsys: pytest.CaptureFixture[st
     costs = {BUNDLE: [Cost(8, 9), Cost(5, 7), Cost(6, 30)], PACK: [Cost(4, 4)] * 3}
     show(made, costs, 100)
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if "bundle" in line]
-    assert rows[0][-4:] == ["1.0", "│", "6.0", "│"] or "6.0" in rows[0]
+    assert "6.0" in rows[0]
     assert "7.0" in rows[0]
     assert "1.030" in rows[0]
