@@ -104,7 +104,7 @@ def publish(
             )
         before = read_listing(folder)
         files = {p.file: locked_file(p, channel) for offer in offers for p in offer.lock.packages}
-        new = [_write_release(settings, folder, channel, offer, signing) for offer in offers]
+        new = [_write_release(settings, folder, channel, offer, files, signing) for offer in offers]
         after = before.with_releases(new, keep, list(withdrawn))
         gone = [one for one in before.releases if one.name in withdrawn]
         _fill_channel(folder, after, [one for one in before.releases if one not in gone], files)
@@ -137,9 +137,14 @@ def read_listing(folder: Path) -> Listing:
 
 
 def _write_release(
-    settings: Settings, folder: Path, channel: Path, offer: Offer, signing: Signing
+    settings: Settings,
+    folder: Path,
+    channel: Path,
+    offer: Offer,
+    files: Mapping[str, Path],
+    signing: Signing,
 ) -> Listed:
-    """Write the files of one release, each in one step."""
+    """Write the files of one release, each in one step; `files` are its packages', checked."""
     lock = offer.lock
     place = folder / listed(lock, {}).folder
     texts = {
@@ -148,7 +153,6 @@ def _write_release(
         **offer.sboms,
     }
     if signing.signers:
-        files = {package.file: locked_file(package, channel) for package in lock.packages}
         name = f"{lock.env}-{lock.release}-{lock.platform}{STATEMENTS}"
         texts[name] = statements(lock, files, signing.signers)
     for name, text in texts.items():
