@@ -16,7 +16,7 @@ from ddlce.plan import Plan, make_plan
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
 from ddlce.store import Store
-from support.run import run
+from support.run import ok, run
 
 ARM = "linux-aarch64"
 
@@ -59,8 +59,7 @@ def unpack(plan: Plan, tmp_path: Path) -> Unpack:
 def emulate(*command: str) -> str:
     ensure_sysroot(load_settings(), ARM)
     own = [sys.executable, "-m", "ddlce", "emulate", "--platform", ARM, "--"]
-    done = run([*own, *command])
-    assert done.returncode == 0, done.stderr
+    done = ok(run([*own, *command]))
     return done.stdout
 
 

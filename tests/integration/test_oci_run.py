@@ -17,7 +17,7 @@ from support.apptainer import apptainer
 from support.emptysystem import empty_system
 from support.minienv import Site
 from support.ocibase import base_of, small_base
-from support.run import Ran, run
+from support.run import Ran, ok, run
 
 DEFINITION = Path(__file__).parents[2] / "docs" / "kubernetes" / "Apptainerfile"
 
@@ -81,8 +81,7 @@ def test_podman_runs_a_small_release(user: Site, podman: Podman, tmp_path: Path)
     image = f"oci:{tmp_path}/image:2026.11"
     # The mini channel's Python is this machine's, whose library it finds at its old place alone.
     script = f"LD_LIBRARY_PATH={prefix}/lib minimod && echo $MINI_GREETING $CONDA_PREFIX"
-    done = podman.start(image, "sh", "-c", script)
-    assert done.returncode == 0, done.stderr
+    done = ok(podman.start(image, "sh", "-c", script))
     module = f"{prefix}/lib/python3.11/site-packages/minimod/__init__.py"
     assert done.stdout.splitlines() == [module, f"hello {prefix}"]
 
@@ -93,8 +92,7 @@ def test_ranks_train_in_a_container_of_podman(podman: Podman, prefix: Path) -> N
     """With podman's own limits (64 MiB of /dev/shm), and the release at its own path."""
     root = prefix.parents[2]
     words = ["-v", f"{root}:{root}:ro", "-e", f"PATH={prefix}/bin:/usr/bin:/bin"]
-    done = podman.run("run", *ALONE, *words, "--rootfs", empty_system().root, *TRAIN)
-    assert done.returncode == 0, done.stderr
+    done = ok(podman.run("run", *ALONE, *words, "--rootfs", empty_system().root, *TRAIN))
     assert "2 ranks" in done.stdout
 
 
@@ -106,8 +104,7 @@ def test_apptainer_builds_and_runs_a_small_release(user: Site, tmp_path: Path) -
     base = base_of(empty_system().root, tmp_path / "base")
     prefix = image_of(user, base, tmp_path / "image")
     words = ("build", "--notest", "--build-arg", "IMAGE=image", "ddl-ce.sif")
-    done = program.run(*words, shutil.copy(DEFINITION, tmp_path))
-    assert done.returncode == 0, done.stderr
+    ok(program.run(*words, shutil.copy(DEFINITION, tmp_path)))
     # As a user has it: root's privileges may be more than this machine gives.
     asked = ("sh", "-c", "echo $MINI_GREETING $CONDA_PREFIX")
     done = program.run("run", "--no-privs", "ddl-ce.sif", *asked)

@@ -320,8 +320,7 @@ def bundle(folder: Path) -> Scene:
     )
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder / "home"), **_extra(folder)}
     argv = ["--root", str(folder / "root"), "--no-smoke"]
-    done = run_bundle(older, *argv, folder=folder)
-    assert done.returncode == 0, done.stderr
+    ok(run_bundle(older, *argv, folder=folder))
     there = Layout(folder / "root").prefix(lock.env, lock.release, lock.digest)
 
     def whole(folder: Path) -> None:
