@@ -60,23 +60,21 @@ def options(seed: int) -> dict[str, Any]:
     }
 
 
-def swaps(seed: int) -> list[Any]:
-    """Of the largest graph, after a check that the losses are the same."""
+def check(seed: int) -> None:
     callback = lms(**options(seed))
     assert fit(lambda: made(seed), callback, epochs=1) == fit(lambda: made(seed), epochs=1)
     graphs = json.loads(callback.to_json())["graphs"]
-    largest: list[Any] = max(graphs, key=lambda one: one["peak_bytes_before"])["swaps"]
-    return largest
+    largest = max(graphs, key=lambda one: one["peak_bytes_before"])
+    # No tensor waits for more operations than one after the other are in the graph.
+    assert largest["swaps"] or largest["levels"] < largest["swapout_threshold"]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_same(seed: int) -> None:
-    assert swaps(seed)
+    check(seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4, 40))
 def test_the_same_more(seed: int) -> None:
-    found = swaps(seed)
-    # In a small model few tensors wait for more operations than the threshold, or none.
-    assert found or options(seed)["swapout_threshold"] >= 25
+    check(seed)
