@@ -1,13 +1,5 @@
 set -euo pipefail
 
-# Debian's security fixes, by name; a patch that does not apply exactly stops the build.
-grep -v '^#' "$RECIPE_DIR/security.series" | while read -r name; do
-  patch -p1 --fuzz=0 < "debian/patches/$name"
-done
-
-# The patches ask `#if XML_DTD == 1`, which is what configure defines; cmake leaves it empty.
-sed -i 's/^#cmakedefine XML_DTD$/& 1/' expat/expat_config.h.cmake
-
 # Debian's tarball is upstream's tree, which has no configure script; cmake needs none.
 cmake -S expat -B build -G Ninja -DCMAKE_BUILD_TYPE=None \
   -DCMAKE_INSTALL_PREFIX="$PREFIX" -DCMAKE_INSTALL_LIBDIR=lib \
