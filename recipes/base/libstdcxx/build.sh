@@ -30,7 +30,7 @@ library=libstdc++.so.6.0.30
 "$CXX" -shared -nostdlib "$(part crti.o)" "$(part crtbeginS.o)" made/*.o \
   -Wl,--whole-archive "$objects/libstdc++_pic.a" -Wl,--no-whole-archive \
   -Wl,-soname,libstdc++.so.6 "-Wl,--version-script=$objects/libstdc++_pic.map" \
-  -Wl,-O1 -Wl,-z,relro -Wl,--gc-sections -Wl,--build-id=none -lm -lc -lgcc_s -lgcc -lc \
+  -Wl,-O1 -Wl,-z,relro -Wl,--gc-sections -Wl,--build-id=none -lm -lpthread -lc -lgcc_s -lgcc -lc \
   "$(part crtendS.o)" "$(part crtn.o)" -o "$library"
 "$STRIP" --strip-unneeded "$library" -o "$PREFIX/lib/$library"
 chmod 644 "$PREFIX/lib/$library"
