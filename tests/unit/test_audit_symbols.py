@@ -113,6 +113,30 @@ def test_what_glibc_had_at_the_floor_is_there_unnamed(channel: Path, prefix: Pat
     assert found.startswith("undefined lib/libuse.so.1: needs gettid, without a version")
 
 
+def test_what_was_in_a_library_apart_at_the_floor_is_named(
+    channel: Path, prefix: Path, tmp_path: Path
+) -> None:
+    """Before 2.34, `pthread_once` was in libpthread, which a C++ program need not name."""
+    source = "int pthread_once(void); int use(void) { return pthread_once(); }"
+    library = prefix / "lib/libuse.so.1"
+    alone = ("-nostdlib", "-fno-builtin")
+    compile_c(library, source, *SHARED, *alone)
+    assert says(pack(channel, prefix), channel, "2.34") == []
+    (found,) = says(pack(channel, prefix), channel, "2.28")
+    assert found.startswith("undefined lib/libuse.so.1: needs pthread_once, without a version")
+    assert found.endswith("; link it with -pthread or -ldl")
+    apart = tmp_path / "machine/libpthread.so.0"
+    compile_c(apart, "int other(void);", *SHARED, "-Wl,-soname,libpthread.so.0")
+    compile_c(library, source, *SHARED, *alone, "-Wl,--no-as-needed", "-xnone", str(apart))
+    assert says(pack(channel, prefix), channel, "2.28") == []
+    # Python names all of them, for its extensions.
+    library.unlink()
+    extension = prefix / "lib/python3.11/site-packages/use.so"
+    extension.parent.mkdir(parents=True)
+    compile_c(extension, source, *SHARED, *alone)
+    assert says(pack(channel, prefix), channel, "2.28") == []
+
+
 def test_many_lost_symbols_are_counted(channel: Path, prefix: Path) -> None:
     names = [f"lost{n}" for n in range(7)]
     source = "".join(f"int {name}(void);" for name in names)

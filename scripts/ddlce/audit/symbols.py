@@ -17,6 +17,10 @@ from ddlce.settings import OWN_GLIBC
 #: So many names stand in a message; the rest is counted.
 SHOWN = 5
 
+#: Libraries of glibc that were apart before its release 2.34, whose libc.so.6 has their functions.
+APART = frozenset({"libanl.so.1", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1"})
+JOINED = "2.34"
+
 #: package → what it exports, of those that were audited or looked into. Packages are large: who
 #: audits many begins with those below, and reads none twice.
 _read: dict[Path, frozenset[str]] = {}
@@ -49,17 +53,23 @@ def undefined(facts: Facts, below: Below | None) -> Iterator[Finding]:
 
     A linker takes a shared library with such a symbol; the program that calls it ends. A function
     that the sysroot's headers do not declare, as it is younger than the floor, leaves one. What
-    glibc had at the floor is there in every process, whether the file names the library or not.
+    libc.so.6 had at the floor is there in every process. What was in a library apart then is there
+    where the file names one of these, and in Python, which names them for its extensions.
     """
     if below is None or facts.name == OWN_GLIBC:
         return
     elves = {file.path: file.elf for file in facts.files.values() if file.elf}
     own = _read[facts.path] = frozenset().union(*(elf.exports for elf in elves.values()))
+    everywhere = anywhere = own
     if not any(name == OWN_GLIBC for name in below.paths.values()):
-        own |= _of_glibc(facts.floor)
+        everywhere, anywhere = (own | of(facts.floor) for of in (_of_libc, _of_glibc))
     # What else a library of the machine has is not known here, nor what an absent one would have.
     known = GLIBC | {path.rpartition("/")[2] for path in (*facts.files, *below.paths)}
-    wanted = {p: elf.undefined - own for p, elf in elves.items() if known.issuperset(elf.needed)}
+    wanted = {
+        path: elf.undefined - (anywhere if _has_all(path, elf) else everywhere)
+        for path, elf in elves.items()
+        if known.issuperset(elf.needed)
+    }
     left = frozenset().union(*wanted.values())
     for package in below.packages:
         if not left:
@@ -70,23 +80,46 @@ def undefined(facts: Facts, below: Below | None) -> Iterator[Finding]:
             yield Finding(
                 "undefined",
                 path,
-                f"needs {some(missing)}, without a version, which is in no library beside it",
+                f"needs {some(missing)}, without a version, which is in no library beside it"
+                + ("; link it with -pthread or -ldl" if missing <= _of_glibc(facts.floor) else ""),
             )
+
+
+def _has_all(path: str, elf: Elf) -> bool:
+    """Whether all of glibc is in the file's process."""
+    return bool(APART.intersection(elf.needed)) or "site-packages/" in path
+
+
+def _of_libc(floor: str) -> frozenset[str]:
+    """Those of `_of_glibc` that no library apart had at its release `floor`."""
+    joined = not floor or Version(floor) >= Version(JOINED)
+    return _of_glibc(floor) if joined else _of_glibc(floor) - _moved()
+
+
+@functools.cache
+def _moved() -> frozenset[str]:
+    """Functions that came to libc.so.6 from a library apart: it has them of that release, too."""
+    elf = read_elf((_folder() / "libc.so.6").read_bytes())
+    return frozenset(elf.offers.get(f"GLIBC_{JOINED}", ()) if elf else ())
 
 
 @functools.cache
 def _of_glibc(floor: str) -> frozenset[str]:
     """The functions of glibc at its release `floor`, told by a newer one, this machine's."""
-    maps = Path("/proc/self/maps").read_text()
-    folder = next(Path(line.split()[-1]).parent for line in maps.splitlines() if "/libc." in line)
     symbols: set[str] = set()
-    for path in map(folder.joinpath, GLIBC):
+    for path in map(_folder().joinpath, GLIBC):
         elf = read_elf(path.read_bytes()) if path.is_file() else None
         for version, names in elf.offers.items() if elf else ():
             came = glibc_version(version)
             if not floor or (came and came <= Version(floor)):
                 symbols.update(names)
     return frozenset(symbols)
+
+
+def _folder() -> Path:
+    """Where this machine's glibc is."""
+    maps = Path("/proc/self/maps").read_text()
+    return next(Path(line.split()[-1]).parent for line in maps.splitlines() if "/libc." in line)
 
 
 def _exports(package: Path) -> frozenset[str]:
