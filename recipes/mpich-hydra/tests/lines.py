@@ -76,6 +76,28 @@ def test_a_pattern_stands_before_each_piece() -> None:
         assert job.stdout.read() == b"<0>you\n<0>\n"
     assert job.returncode == 0
 
+# PMI's words as MPI_Abort writes them, after more than a proxy reads at a time.
+ABORTS = r"""
+import os
+pmi = int(os.environ["PMI_FD"])
+os.write(pmi, b"cmd=init pmi_version=1 pmi_subversion=1\n")
+os.read(pmi, 1 << 10)
+for fd in (1, 2):
+    os.write(fd, b"x" * 65_000 + b"\n")
+    os.write(fd, b"the last words of %d\n" % fd)
+os.write(pmi, b"cmd=abort exitcode=7\n")
+os.read(pmi, 1 << 10)
+"""
+
+
+def test_what_is_written_before_an_abort_is_shown() -> None:
+    """mpiexec exits when it reads the abort; its proxy may not have read the ranks' pipes yet."""
+    for _ in range(20):
+        status, *streams = run(ABORTS, ranks=1)
+        assert status == 7
+        for fd, stream in enumerate(streams, 1):
+            assert stream.endswith(b"[0] the last words of %d\n" % fd), stream[-80:]
+
 
 for name, test in sorted(globals().items()):
     if name.startswith("test_"):
