@@ -57,6 +57,21 @@ def parse_options() -> argparse.Namespace:
     return ask.parse_args()
 
 
+def useless(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Options that would change nothing, and what each is for."""
+    is_answer, is_function = options.batch is not None, ":" in options.model
+    return [
+        (name, purpose)
+        for name, is_given, is_useful, purpose in (
+            ("--largest-batch", options.largest_batch, is_answer, "answers: give --batch"),
+            ("--memory", options.memory, not is_answer, "plans: leave out --batch"),
+            ("--length", options.length, not is_function, "configurations, not MODULE:FUNCTION"),
+            ("--set", options.set, not is_function, "configurations, not MODULE:FUNCTION"),
+        )
+        if is_given and not is_useful
+    ]
+
+
 def function_named(name: str) -> Callable[..., Any]:
     """MODULE:FUNCTION, from the current folder too.
 
@@ -130,6 +145,8 @@ def main() -> None:
             raise lms.LMSError("there is no limit: give --limit, or a --gpu")
         if options.batch is None and (options.limit is None or ":" not in options.model):
             raise lms.LMSError("--gpu and configurations need the samples of a batch: give --batch")
+        for option, purpose in useless(options):
+            raise lms.LMSError(f"{option} is for {purpose}")
         found = planned(options) if options.batch is None else answered(options)
     except lms.LMSError as error:
         sys.exit(f"error: {error}")

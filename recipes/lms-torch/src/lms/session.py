@@ -32,7 +32,7 @@ class LMS:
 
     Args:
         limit: bytes on the device for all of the program. When it is None: 95% of the memory that
-            is free or torch's already (`_DEFAULT_SHARE` in devices/cuda.py).
+            is free or torch's already (`DEFAULT_SHARE` in sizes.py).
         smallest: storages of fewer bytes always stay.
         device: the current CUDA device when it is None.
         recompute_operations: whether LMS may compute single operations again in backward instead of

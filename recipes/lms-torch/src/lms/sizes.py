@@ -15,6 +15,12 @@ _UNITS = {"": 1, "b": 1} | {
 #: Storages of fewer bytes stay where they are: their copies would cost more than they free.
 DEFAULT_SMALLEST = "1MiB"
 
+#: The share of a card's memory that is the limit when none is given: others are there too.
+DEFAULT_SHARE = 0.95
+
+#: The share of the limit that plans use: the rest is for fragmentation in torch's allocator.
+PLANNED_SHARE = 0.94
+
 #: A type for sizes that users give: bytes, or text with a unit.
 Size = int | float | str
 

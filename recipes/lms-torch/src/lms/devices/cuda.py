@@ -21,12 +21,8 @@ from lms.paging.device import TransferRates
 from lms.paging.pinned_slabs import HostSlot, SlabPool
 from lms.paging.reference_counts import uses_of_one_view
 from lms.paging.tensors import restore_storage
-from lms.sizes import parse_size, size_text
+from lms.sizes import DEFAULT_SHARE, PLANNED_SHARE, parse_size, size_text
 
-#: The share of the limit that plans use: the rest is for fragmentation in torch's allocator.
-_PLANNED_SHARE = 0.94
-#: The share of the card's memory that is the limit when none is given: others are there too.
-_DEFAULT_SHARE = 0.95
 _TRIAL_BYTES = 1 << 26  # bytes of the copies that measure the way to the host
 _TRIAL_COPIES = 5
 
@@ -143,7 +139,7 @@ class CudaDevice:
         free, _ = torch.cuda.mem_get_info(self.index)
         share = torch.cuda.get_per_process_memory_fraction(self.index)
         there = free + torch.cuda.memory_reserved(self.index)
-        return int(min(there * _DEFAULT_SHARE, share * self.total))
+        return int(min(there * DEFAULT_SHARE, share * self.total))
 
     def cap(self, limit: int) -> int:
         """Has torch's allocator refuse more than `limit`.
@@ -167,11 +163,11 @@ class CudaDevice:
         torch.cuda.set_per_process_memory_fraction(limit / self.total, self.index)
         if self._hook:
             self._hook.configure(limit, limit // 16)
-        return int(limit * _PLANNED_SHARE)
+        return int(limit * PLANNED_SHARE)
 
     def limit_for(self, planned: int) -> int:
         """The share for fragmentation is added."""
-        return int(planned / _PLANNED_SHARE) + 2  # one for rounding
+        return int(planned / PLANNED_SHARE) + 2  # one for rounding
 
     def uncap(self) -> None:
         """Allows what the program had allowed itself."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from lms.devices.simulated import Speed
 from lms.errors import LMSError
+from lms.sizes import DEFAULT_SHARE, PLANNED_SHARE
 
 _PCIE4, _PCIE5, _C2C = (25e9, 25e9), (55e9, 55e9), (297e9, 375e9)
 
@@ -25,8 +26,8 @@ class Gpu:
 
     @property
     def limit(self) -> int:
-        """Bytes for a program: 5% are others', and 6% of the rest is for fragmentation."""
-        return int(self.memory * 0.95 * 0.94)
+        """Bytes for a program's plan: the rest of the card is others', or for fragmentation."""
+        return int(self.memory * DEFAULT_SHARE * PLANNED_SHARE)
 
 
 def _gpu(
