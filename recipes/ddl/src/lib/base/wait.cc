@@ -35,9 +35,6 @@ bool Flag::wait_a_while(std::uint32_t target, const SpinBudget& budget) {
     if (reached(target)) return true;
     cpu_relax();
   }
-  // A time limits the yields, not a count. On a busy machine one yield can cost a time slice, and a
-  // sleeper that is woken gets its core back sooner than a process that keeps yielding.
-  constexpr std::chrono::microseconds kYielding{100};
   const Clock::time_point start = Clock::now();
   do {
     if (reached(target)) return true;

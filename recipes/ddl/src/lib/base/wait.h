@@ -15,12 +15,19 @@ inline void cpu_relax() {
   __builtin_ia32_pause();
 #elif defined(__powerpc64__)
   asm volatile("or 27,27,27" ::: "memory");
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // longer than `yield`, which most processors take for a nop
 #else
   std::atomic_signal_fence(std::memory_order_seq_cst);
 #endif
 }
 
 using Clock = std::chrono::steady_clock;
+
+// How long a waiting process yields before it sleeps. A time limits the yields, not a count: on a
+// busy machine one yield can cost a time slice, and a sleeper that is woken gets its core back sooner
+// than a process that keeps yielding.
+inline constexpr std::chrono::microseconds kYielding{100};
 
 // For how long this process has waited for something. The clock runs on while a process is stopped,
 // as by a batch system that suspends its job, so whoever waits looks again and again, and no more

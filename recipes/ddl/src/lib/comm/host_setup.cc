@@ -70,10 +70,11 @@ HostGroup make_host_group(MpiTransport& transport, const Topology& topology,
   const int rank = transport.rank();
   const std::size_t chunk = choose_chunk(topology, settings);
   check_same_on_all_ranks(transport, chunk, settings);
+  constexpr int kSlotsInsideHost = 32;
   // Chunks under way. Between hosts, they give every link something to carry. Inside one, they
   // spare ranks waiting, and a slot's last chunk has left its readers' caches before it is written
   // again. Untouched slots take no memory.
-  const int slots = topology.hosts().size() > 1 ? kSlotsBetweenHosts : 32;
+  const int slots = topology.hosts().size() > 1 ? kSlotsBetweenHosts : kSlotsInsideHost;
   std::optional<HostGroup> group;
   std::optional<Error> error;
   try {

@@ -326,7 +326,6 @@ void PollBackoff::start_over() {
 }
 
 void PollBackoff::wait(const std::function<std::vector<int>()>& whom) {
-  constexpr std::chrono::microseconds kYielding{100};
   constexpr Clock::duration kLongestSleep = std::chrono::milliseconds{1};
   const Clock::time_point now = Clock::now();
   if (now - last_progress_ < kYielding) {
