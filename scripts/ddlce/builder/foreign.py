@@ -21,7 +21,7 @@ done
 """
 
 #: What a user's machine of the platform calls `gcc` and so on.
-COMPILERS = ("gcc", "g++", "ar", "ld", "nm", "ranlib", "strip")
+COMPILERS = ("gcc", "g++", "ar", "ld", "nm", "ranlib", "readelf", "strip")
 
 
 def point_builders(folder: Path, triple: str) -> None:

@@ -21,7 +21,7 @@ BATCH = 16
 
 
 class Regression(lightning.LightningModule):
-    """Two layers, whose weights are the same after any number of ranks."""
+    """Two layers. Lightning shuffles the samples of several ranks, and those of one rank not."""
 
     def __init__(self) -> None:
         super().__init__()
