@@ -1,7 +1,7 @@
 """ReFrame's checks of a DDL-CE release: versions, links and collectives, training, staging.
 
     reframe -C SITE.py -c docs/reframe -r
-    reframe -C SITE.py -c docs/reframe -r -S nodes=8 -S release=ddl-ce/2026.11 -n DdlCeCollectives
+    reframe -C SITE.py -c docs/reframe -r -S nodes=8 -S release=ddl-ce/2026.12 -n DdlCeCollectives
 
 The site's own configuration says how jobs are submitted. The checks run the release's own programs:
 `ddlce-smoke` takes the hosts of the job, so ReFrame's launcher of parallel programs is left out.

@@ -37,7 +37,7 @@ ELSEWHERE = {
     "python3.11 ddlce.pyz module ddl-ce --root DIR": (
         *("integration/test_dist.py", '"module", "mini"'),
     ),
-    "sh ddl-ce-2026.11-linux-64.run --root DIR": (
+    "sh ddl-ce-2026.12-linux-64.run --root DIR": (
         *("integration/test_bundle_built.py", '"/bin/sh", bundle.path, "--root"'),
     ),
     "ddlrun -H node1:4,node2:4 python train.py": ("integration/test_lab_hosts.py", '"-H"'),

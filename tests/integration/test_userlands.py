@@ -185,7 +185,6 @@ def test_our_compilers_make_the_same_bytes_there(old: Centre) -> None:
     assert old.ok(there) == "caught 42\n"
 
 
-@pytest.mark.xfail(strict=True, reason="libstdcxx does not name libpthread, where 2.28 has it")
 @pytest.mark.parametrize("old", NAMES, indirect=True)
 def test_a_program_without_threads(old: Centre) -> None:
     """Nothing but libstdc++ asks for glibc's functions of threads; so it is in ninja."""

@@ -54,6 +54,13 @@ def test_one_line_sources_keep_the_release_with_its_updates() -> None:
     )
 
 
+def test_a_rolling_suite_has_no_updates() -> None:
+    text = in_suite("debian.sources", DEB822, "bookworm", "sid")
+    assert text == "Types: deb deb-src\nURIs: file:///mirror\nSuites: sid\nComponents: main"
+    text = in_suite("debian.list", LINES, "bookworm", "sid")
+    assert text == "deb [signed-by=/k.gpg] file:///mirror sid main contrib\n"
+
+
 def test_an_area_takes_the_place_of_the_machines() -> None:
     text = in_suite("debian.sources", DEB822, "bookworm", "trixie", "non-free")
     assert text == (

@@ -28,6 +28,8 @@ from ddlce.sources.client import BACKOFF_S, DownloadError, OnBytes, locked_until
 
 ETC = Path("/etc/apt")
 HELPER = "/usr/lib/apt/apt-helper"
+#: Suites of Debian that have no updates beside them.
+ROLLING = ("sid", "unstable", "experimental")
 ARCHIVE = re.compile(r"(?<!\S)(?:https?|file):/\S+")
 #: The archive of security updates, in its address or its suite.
 SECURITY = re.compile(r"-security(?![\w-])")
@@ -320,7 +322,8 @@ def with_source_packages(name: str, text: str) -> str:
 def in_suite(name: str, text: str, ours: str, suite: str, area: str = "") -> str:
     """An apt sources file with another suite in the place of the machine's own.
 
-    The release with its updates and security updates, as the machine has them. What is of neither
+    The release with its updates and security updates, as the machine has them; Debian's rolling
+    suites have neither. What is of none of these
     (backports, other vendors' sources) is left out.
 
     Args:
@@ -328,7 +331,8 @@ def in_suite(name: str, text: str, ours: str, suite: str, area: str = "") -> str
         ours: the machine's suite, "bookworm".
         area: of the archive, in the place of the machine's own.
     """
-    swap = {ours + kind: suite + kind for kind in ("", "-updates", "-security")}
+    kinds = ("",) if suite in ROLLING else ("", "-updates", "-security")
+    swap = {ours + kind: suite + kind for kind in kinds}
     if name.endswith(".sources"):
         stanzas = []
         for stanza in re.split(r"\n\s*\n", text):
