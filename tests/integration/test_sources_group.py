@@ -67,6 +67,28 @@ def test_a_pattern_moves_what_fits_the_rest(shelf: Path, settings: Settings) -> 
     assert {source.spec for source in moved} == {"pypi:app==3.0", "pypi:base==2.0"}
 
 
+def test_each_platform_moves_that_has_a_wheel(shelf: Path, settings: Settings) -> None:
+    """Those of other platforms stayed behind, whether or not there were newer ones."""
+    tag = "cp311-cp311-manylinux_2_28_{}"
+    for name in ("both", "one"):
+        for arch in ("x86_64", "aarch64"):
+            path = make_wheel(shelf, name, "1.0", tag=tag.format(arch))
+            before = SourcesLock.load(settings.sources_lock).sources
+            subdir = {"x86_64": "linux-64"}.get(arch, f"linux-{arch}")
+            lock(settings, *before, lock_wheel(path, subdir=subdir))
+        make_wheel(shelf, name, "2.0", tag=tag.format("x86_64"))
+    make_wheel(shelf, "both", "2.0", tag=tag.format("aarch64"))
+    with (settings.recipes / "wheels" / "wheels.yaml").open("a") as table:
+        table.write("  both:\n  one:\n")
+    [*update_sources(settings, chosen(settings, ["pypi:both", "pypi:one"]).requests)]
+    sources = SourcesLock.load(settings.sources_lock).sources
+    assert {(s.package, s.subdir, s.version) for s in sources if s.package in ("both", "one")} == {
+        *(("both", subdir, "2.0") for subdir in ("linux-64", "linux-aarch64")),
+        ("one", "linux-64", "2.0"),
+        ("one", "linux-aarch64", "1.0"),
+    }
+
+
 def test_a_package_of_which_a_table_takes_one_version_stays(
     shelf: Path, settings: Settings
 ) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from ddlce.errors import InputError
 from ddlce.model.source import Source, SourcesLock
+from ddlce.settings import Settings
+from ddlce.sources.locking import compare, same_files
 
 GOOD = Source(
     client="url", package="x", file="x.tgz", size=3, sha256="a" * 64, url="https://x.org/x.tgz"
@@ -26,6 +28,35 @@ def test_round_trip_is_sorted_and_stable(tmp_path: Path) -> None:
     assert read.by_sha256("a" * 64) == GOOD
     read.dump(path)
     assert path.read_text() == first
+
+
+@pytest.mark.parametrize(
+    ("files", "pattern"),
+    [
+        (["lib_1.orig.tar.xz", "lib_1.orig-more.tar.xz"], "*.orig*"),
+        (["lib_1.orig.tar.xz", "lib_1-2.debian.tar.xz"], "*"),
+        (["lib_1_amd64.deb"], "*"),  # no source: an update asked for its .orig, which it has not
+    ],
+)
+def test_an_update_takes_the_files_that_were_locked(files: list[str], pattern: str) -> None:
+    client = "debian-binary" if files[0].endswith(".deb") else "debian-source"
+    old = [DEBIAN.model_copy(update={"client": client, "file": file}) for file in files]
+    assert same_files(old) == pattern
+
+
+def test_a_recipe_s_own_values_stand_in_the_name_of_its_source(tmp_path: Path) -> None:
+    """`sources sync` asked pip for `x==${{ version }}`."""
+    folder = tmp_path / "recipes" / "x"
+    folder.mkdir(parents=True)
+    (folder / "recipe.yaml").write_text(
+        'context: {version: "1.2"}\npackage: {name: x, version: "${{ version }}"}\n'
+        "source:\n  url: pypi://x==${{ version }}/x-${{version}}.whl\n"
+        f"  sha256: {'e' * 64}\n"
+    )
+    SourcesLock(sources=[]).dump(tmp_path / "sources.lock")
+    settings = Settings(repo=tmp_path, cache=tmp_path / "cache", root=tmp_path / "root")
+    (said,) = compare(settings)
+    assert f"/recipes/x/recipe.yaml: pypi://x==1.2/x-1.2.whl (sha256 {'e' * 64}) is not" in said
 
 
 def test_unknown_digest_is_a_key_error() -> None:

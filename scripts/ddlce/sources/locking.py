@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -133,8 +134,16 @@ def used_sources(settings: Settings) -> dict[str, tuple[str, Path]]:
                     f"{recipe.path}: {source['url']} has no sha256 of 64 hex digits",
                     "give the one that upstream publishes, or that of a file that you trust",
                 )
-            used[digest] = (str(source["url"]), recipe.path)
+            used[digest] = (_rendered(str(source["url"]), recipe), recipe.path)
     return used
+
+
+def _rendered(url: str, recipe: Recipe) -> str:
+    """A source's address with the values of the recipe's own `context`."""
+    context = recipe.data.get("context", {})
+    return re.sub(
+        r"\$\{\{\s*(\w+)\s*\}\}", lambda found: str(context.get(found[1], found[0])), url
+    )
 
 
 def cuda_sources(settings: Settings, but: str = "") -> set[str]:
@@ -183,4 +192,5 @@ def _digests(recipes: Mapping[str, Recipe]) -> set[str]:
 
 def same_files(old: list[Source]) -> str:
     """The pattern that fits a Debian source's locked files, as far as their names show it."""
-    return "*.orig*" if all(".orig" in s.file for s in old if s.client == "debian-source") else "*"
+    files = [source.file for source in old if source.client == "debian-source"]
+    return "*.orig*" if files and all(".orig" in file for file in files) else "*"

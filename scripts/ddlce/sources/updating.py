@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from threading import Event
@@ -78,7 +79,8 @@ def update_sources(settings: Settings, requests: Sequence[Request]) -> Iterator[
     """Move locked packages to their newest versions, or to those requested, on each platform.
 
     One wheel is moved whatever others ask for. Of several wheels, pip's resolver chooses versions
-    that fit one another and all other locked wheels; no version goes back.
+    that fit one another and all other locked wheels; no version goes back. A platform for which
+    there is no wheel of a version keeps its locked one.
 
     Returns:
         The entries of what has moved; those of wheels together, once all of them are here.
@@ -94,7 +96,7 @@ def update_sources(settings: Settings, requests: Sequence[Request]) -> Iterator[
     for request in requests:
         _refuse_fixed(request, _tables(request, fixed))
     if len(wheels) > 1:
-        yield from _update_wheels(settings, {r: old[r][0] for r in wheels})
+        yield from _update_wheels(settings, {r: old[r] for r in wheels})
     for request in requests:
         if request.client != "pypi-wheel" or len(wheels) == 1:
             yield from _update_one(settings, request, old[request])
@@ -145,7 +147,7 @@ def _update_one(settings: Settings, request: Request, old: list[Source]) -> Iter
         yield from lock_sources(settings, request, subdir, files=files, suite=suite, area=area)
 
 
-def _update_wheels(settings: Settings, old: Mapping[Request, Source]) -> list[Source]:
+def _update_wheels(settings: Settings, old: Mapping[Request, list[Source]]) -> list[Source]:
     """Move wheels together; nothing is written until all of them are here and read."""
     target = target_of(settings.recipes)
     ours = {canonicalize_name(request.package) for request in old}
@@ -153,7 +155,7 @@ def _update_wheels(settings: Settings, old: Mapping[Request, Source]) -> list[So
     for name in set_names(settings):
         known |= known_wheels(settings, name)
     held = {n: k.version for n, k in known.items() if k.version and n not in ours}
-    wanted = [_requirement(request, source) for request, source in old.items()]
+    wanted = [_requirement(request, sources[0]) for request, sources in old.items()]
     try:
         with scratch(settings.sources, ".update-") as folder:
             found = pip_resolve(wanted, held, folder, lambda _: None, Event(), target)
@@ -165,19 +167,31 @@ def _update_wheels(settings: Settings, old: Mapping[Request, Source]) -> list[So
     new = {canonicalize_name(each.name): each for each in found}
     moved = {
         request: new[canonicalize_name(request.package)]
-        for request, source in old.items()
-        if new[canonicalize_name(request.package)].version != source.version
+        for request, sources in old.items()
+        if any(new[canonicalize_name(request.package)].version != s.version for s in sources)
     }
-    _refuse_new_needs({r: (old[r], each) for r, each in moved.items()}, {*known, *ours}, target)
-    resolver = Resolver(settings)
+    _refuse_new_needs({r: (old[r][0], each) for r, each in moved.items()}, {*known, *ours}, target)
     entries = [
         entry
         for request, each in moved.items()
-        for entry in resolver.resolve(Request(request.client, request.package, each.version))
+        for entry in _for_each_platform(
+            settings, Request(request.client, request.package, each.version), old[request]
+        )
     ]
     with changing(settings):
         merged(load_lock(settings), entries).dump(settings.sources_lock)
     return entries
+
+
+def _for_each_platform(
+    settings: Settings, request: Request, old: Sequence[Source]
+) -> Iterator[Source]:
+    """The wheels of a version. A platform for which there is none keeps its locked one."""
+    yield from (entries := Resolver(settings).resolve(request))
+    for subdir in sorted({source.subdir for source in old if source.subdir} - {BUILD_PLATFORM}):
+        if all(entry.subdir is not None for entry in entries):
+            with suppress(SourceError):
+                yield from Resolver(settings, subdir).resolve(request)
 
 
 def _requirement(request: Request, source: Source) -> str:
