@@ -40,17 +40,14 @@ def test_mpi_failure(ddlrun: Run, marked: Marked, code: str, status: int, verdic
 
 
 def test_mpi_abort(ddlrun: Run, marked: Marked) -> None:
-    """Hydra may end a job before it has passed on the rank's last line; then nobody knows which."""
+    """Hydra's proxies pass on what ranks have written before mpiexec ends the job."""
     for _ in range(5):
         result = ddlrun("-np", "3", *mpi(marked, "if rank.value == 1: mpi.MPI_Abort(WORLD, 7)"))
         assert result.returncode == 7
         assert "BAD TERMINATION" not in result.stderr
         assert marked.all_gone()
         words = last_words(result)
-        if words.startswith("ddlrun: rank 1 on localhost called MPI_Abort after "):
-            return
-        assert "gone without a word (MPI_Abort, or killed?)" in words
-    pytest.fail(f"of five aborts none was traced to its rank: {words}")
+        assert words.startswith("ddlrun: rank 1 on localhost called MPI_Abort after "), words
 
 
 def test_mpi_ranks_too_get_time_to_end(ddlrun: Run, marked: Marked, tmp_path: Path) -> None:
@@ -74,7 +71,7 @@ ABORT = (
 
 @pytest.mark.parametrize(("code", "status"), [(7, 7), (0, 1), (256, 1)])
 def test_ddl_abort(ddlrun: Run, marked: Marked, code: int, status: int) -> None:
-    """It exits, and ddlrun ends the others: MPI_Abort would now and then take the reason along."""
+    """It exits, and ddlrun ends the others."""
     program = [sys.executable, "-c", ABORT.format(code=code), marked.mark]
     result = ddlrun("-np", "3", *program, env=INSTALLED)
     assert result.returncode == status, result.stderr
