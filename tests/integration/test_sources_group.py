@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,25 +68,99 @@ def test_a_pattern_moves_what_fits_the_rest(shelf: Path, settings: Settings) -> 
     assert {source.spec for source in moved} == {"pypi:app==3.0", "pypi:base==2.0"}
 
 
+TAG = "cp311-cp311-manylinux_2_28_{}"
+
+
+def on_platforms(shelf: Path, settings: Settings, name: str, *own: str) -> None:
+    """Lock a wheel for linux-64 and linux-aarch64, of these versions."""
+    for subdir, arch, version in zip(
+        ("linux-64", "linux-aarch64"), ("x86_64", "aarch64"), own, strict=True
+    ):
+        path = make_wheel(shelf, name, version, tag=TAG.format(arch))
+        before = SourcesLock.load(settings.sources_lock).sources
+        lock(settings, *before, lock_wheel(path, subdir=subdir))
+    with (settings.recipes / "wheels" / "wheels.yaml").open("a") as table:
+        table.write(f"  {name}:\n")
+
+
+def places(settings: Settings, *names: str) -> set[tuple[str, str | None, str]]:
+    sources = SourcesLock.load(settings.sources_lock).sources
+    return {(s.package, s.subdir, s.version) for s in sources if s.package in names}
+
+
+def update(settings: Settings, *words: str) -> list[Source]:
+    return [*update_sources(settings, chosen(settings, words).requests)]
+
+
 def test_each_platform_moves_that_has_a_wheel(shelf: Path, settings: Settings) -> None:
     """Those of other platforms stayed behind, whether or not there were newer ones."""
-    tag = "cp311-cp311-manylinux_2_28_{}"
     for name in ("both", "one"):
-        for arch in ("x86_64", "aarch64"):
-            path = make_wheel(shelf, name, "1.0", tag=tag.format(arch))
-            before = SourcesLock.load(settings.sources_lock).sources
-            subdir = {"x86_64": "linux-64"}.get(arch, f"linux-{arch}")
-            lock(settings, *before, lock_wheel(path, subdir=subdir))
-        make_wheel(shelf, name, "2.0", tag=tag.format("x86_64"))
-    make_wheel(shelf, "both", "2.0", tag=tag.format("aarch64"))
-    with (settings.recipes / "wheels" / "wheels.yaml").open("a") as table:
-        table.write("  both:\n  one:\n")
-    [*update_sources(settings, chosen(settings, ["pypi:both", "pypi:one"]).requests)]
-    sources = SourcesLock.load(settings.sources_lock).sources
-    assert {(s.package, s.subdir, s.version) for s in sources if s.package in ("both", "one")} == {
+        on_platforms(shelf, settings, name, "1.0", "1.0")
+        make_wheel(shelf, name, "2.0", tag=TAG.format("x86_64"))
+    make_wheel(shelf, "both", "2.0", tag=TAG.format("aarch64"))
+    update(settings, "pypi:both", "pypi:one")
+    wanted = {
         *(("both", subdir, "2.0") for subdir in ("linux-64", "linux-aarch64")),
         ("one", "linux-64", "2.0"),
         ("one", "linux-aarch64", "1.0"),
+    }
+    assert places(settings, "both", "one") == wanted
+    # Nothing has moved, and a pattern takes what platforms have in different versions.
+    assert update(settings, "pypi:both", "pypi:one") == []
+    assert not chosen(settings, ["pypi:on*"]).left
+    make_wheel(shelf, "one", "2.0", tag=TAG.format("aarch64"))
+    assert [s.subdir for s in update(settings, "pypi:both", "pypi:on*")] == ["linux-aarch64"]
+
+
+def test_one_wheel_of_a_version_that_a_platform_has_not(shelf: Path, settings: Settings) -> None:
+    on_platforms(shelf, settings, "one", "1.0", "1.0")
+    make_wheel(shelf, "one", "2.0", tag=TAG.format("x86_64"))
+    assert [s.subdir for s in update(settings, "pypi:one==2.0")] == ["linux-64"]
+    assert places(settings, "one") == {("one", "linux-64", "2.0"), ("one", "linux-aarch64", "1.0")}
+    with pytest.raises(SourceError, match="one==3"):
+        update(settings, "pypi:one==3.0")
+
+
+def test_what_cannot_be_had_is_no_absent_wheel(
+    shelf: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A platform kept its old wheel, without a word, where a network or a disk failed."""
+    on_platforms(shelf, settings, "both", "1.0", "1.0")
+    for arch in ("x86_64", "aarch64"):
+        make_wheel(shelf, "both", "2.0", tag=TAG.format(arch))
+    before = settings.sources_lock.read_text()
+    resolve = Resolver.resolve
+
+    def broken(self: Resolver, request: Request, **options: Any) -> list[Source]:
+        if self.subdir == "linux-aarch64":
+            raise SourceError("the connection is broken")
+        return resolve(self, request, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Resolver, "resolve", broken)
+        with pytest.raises(SourceError, match="is broken"):
+            update(settings, "pypi:both", "pypi:app")
+    # Nor is it known where the registry names no version at all.
+    for path in shelf.glob("both-*_aarch64.whl"):
+        path.unlink()
+    with pytest.raises(SourceError, match="No matching distribution"):
+        update(settings, "pypi:both", "pypi:app")
+    assert settings.sources_lock.read_text() == before
+
+
+def test_no_platform_goes_back(shelf: Path, settings: Settings) -> None:
+    """Not for another one, be its version older or newer."""
+    on_platforms(shelf, settings, "behind", "2.0", "1.0")
+    on_platforms(shelf, settings, "ahead", "1.0", "3.0")
+    make_wheel(shelf, "behind", "1.0", tag=TAG.format("x86_64"))
+    for arch in ("x86_64", "aarch64"):
+        make_wheel(shelf, "ahead", "2.0", tag=TAG.format(arch))
+    make_wheel(shelf, "app", "2.0", metadata=(*MIT, "Requires-Dist: behind<2"))
+    update(settings, "pypi:app", "pypi:behind", "pypi:ahead")
+    assert places(settings, "app", "behind", "ahead") == {
+        ("app", None, "1.0"),
+        *(("behind", "linux-64", "2.0"), ("behind", "linux-aarch64", "1.0")),
+        *(("ahead", "linux-64", "2.0"), ("ahead", "linux-aarch64", "3.0")),
     }
 
 

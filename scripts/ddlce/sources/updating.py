@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from threading import Event
@@ -22,7 +21,7 @@ from ddlce.recipes.sets import fixed_versions, known_wheels, set_names
 from ddlce.settings import SOURCES_LOCK, Settings
 from ddlce.sources.client import DownloadError
 from ddlce.sources.locking import changing, load_lock, lock_sources, same_files
-from ddlce.sources.pip import Resolved, pip_resolve
+from ddlce.sources.pip import Resolved, pip_resolve, pip_versions
 from ddlce.sources.resolve import Request, Resolver, merged
 from ddlce.wheels.depends import applying, marker_environment
 
@@ -49,11 +48,11 @@ def chosen(settings: Settings, words: Sequence[str]) -> Group:
     Raises:
         InputError: a word names no source, or a pattern fits no locked package.
     """
-    versions: dict[str, set[str]] = defaultdict(set)
+    locked: dict[str, list[Source]] = defaultdict(list)
     for source in load_lock(settings).sources:
         if source.client != "url":
             prefix = PREFIXES.get(source.client, source.client)
-            versions[f"{prefix}:{source.package}"].add(source.version)
+            locked[f"{prefix}:{source.package}"].append(source)
     fixed = fixed_versions(settings)
     requests: dict[str, Request] = {}
     left: dict[str, str] = {}
@@ -61,13 +60,13 @@ def chosen(settings: Settings, words: Sequence[str]) -> Group:
         if not set(word) & set(WILD):
             requests[word] = Request.parse(word)
             continue
-        fitting = [spec for spec in versions if fnmatchcase(spec, word)]
+        fitting = [spec for spec in locked if fnmatchcase(spec, word)]
         if not fitting:
             raise InputError(f"{SOURCES_LOCK} has no package {word!r}", "see: ddlce outdated")
         for spec in fitting:
             request = Request.parse(spec)
-            if spec.startswith("pypi:") and len(versions[spec]) > 1:
-                left[spec] = f"locked in {len(versions[spec])} versions"
+            if spec.startswith("pypi:") and (versions := _side_by_side(locked[spec])):
+                left[spec] = f"locked in {len(versions)} versions"
             elif tables := _tables(request, fixed):
                 left[spec] = f"its version stands in {', '.join(tables)}"
             else:
@@ -128,23 +127,37 @@ def _locked(settings: Settings, request: Request) -> list[Source]:
             f"{SOURCES_LOCK} has no {request.client} {request.package} to update",
             "lock it with `ddlce sources add`",
         )
-    for subdir in {s.subdir for s in old if s.client == "pypi-wheel"}:
-        versions = sorted({s.version for s in old if s.subdir == subdir})
-        if len(versions) > 1:
-            raise InputError(
-                f"{SOURCES_LOCK} has {request.package} in {len(versions)} versions, of which "
-                f"one would be left: {', '.join(versions)}",
-                f"lock the new one: `ddlce sources add --beside pypi:{request.package}==VERSION`; "
-                "once no table names an old one, `ddlce sources sync` drops it",
-            )
+    if request.client == "pypi-wheel" and (versions := _side_by_side(old)):
+        raise InputError(
+            f"{SOURCES_LOCK} has {request.package} in {len(versions)} versions, of which "
+            f"one would be left: {', '.join(versions)}",
+            f"lock the new one: `ddlce sources add --beside pypi:{request.package}==VERSION`; "
+            "once no table names an old one, `ddlce sources sync` drops it",
+        )
     return old
+
+
+def _side_by_side(sources: Sequence[Source]) -> list[str]:
+    """A wheel's versions, where a platform has several; else none: platforms may differ."""
+    for subdir in {source.subdir for source in sources}:
+        versions = {s.version for s in sources if s.subdir == subdir}
+        if len(versions) > 1:
+            return sorted(versions)
+    return []
 
 
 def _update_one(settings: Settings, request: Request, old: list[Source]) -> Iterator[Source]:
     places = sorted({(s.subdir or BUILD_PLATFORM, s.suite, s.area) for s in old})
-    for subdir, suite, area in places:
+    wheel = request.client == "pypi-wheel"
+    for number, (subdir, suite, area) in enumerate(places):
         files = same_files([s for s in old if (s.suite, s.area) == (suite, area)])
-        yield from lock_sources(settings, request, subdir, files=files, suite=suite, area=area)
+        try:
+            yield from lock_sources(settings, request, subdir, files=files, suite=suite, area=area)
+        except SourceError:
+            if not (
+                number and wheel and request.version and _has_others(settings, request, subdir)
+            ):
+                raise
 
 
 def _update_wheels(settings: Settings, old: Mapping[Request, list[Source]]) -> list[Source]:
@@ -155,7 +168,9 @@ def _update_wheels(settings: Settings, old: Mapping[Request, list[Source]]) -> l
     for name in set_names(settings):
         known |= known_wheels(settings, name)
     held = {n: k.version for n, k in known.items() if k.version and n not in ours}
-    wanted = [_requirement(request, sources[0]) for request, sources in old.items()]
+    # pip resolves for the platform that builds.
+    first = {request: _first(sources) for request, sources in old.items()}
+    wanted = [_requirement(request, source) for request, source in first.items()]
     try:
         with scratch(settings.sources, ".update-") as folder:
             found = pip_resolve(wanted, held, folder, lambda _: None, Event(), target)
@@ -170,13 +185,11 @@ def _update_wheels(settings: Settings, old: Mapping[Request, list[Source]]) -> l
         for request, sources in old.items()
         if any(new[canonicalize_name(request.package)].version != s.version for s in sources)
     }
-    _refuse_new_needs({r: (old[r][0], each) for r, each in moved.items()}, {*known, *ours}, target)
+    _refuse_new_needs({r: (first[r], each) for r, each in moved.items()}, {*known, *ours}, target)
     entries = [
         entry
         for request, each in moved.items()
-        for entry in _for_each_platform(
-            settings, Request(request.client, request.package, each.version), old[request]
-        )
+        for entry in _for_each_platform(settings, request, each.version, old[request])
     ]
     with changing(settings):
         merged(load_lock(settings), entries).dump(settings.sources_lock)
@@ -184,14 +197,44 @@ def _update_wheels(settings: Settings, old: Mapping[Request, list[Source]]) -> l
 
 
 def _for_each_platform(
-    settings: Settings, request: Request, old: Sequence[Source]
+    settings: Settings, request: Request, version: str, old: Sequence[Source]
 ) -> Iterator[Source]:
-    """The wheels of a version. A platform for which there is none keeps its locked one."""
-    yield from (entries := Resolver(settings).resolve(request))
-    for subdir in sorted({source.subdir for source in old if source.subdir} - {BUILD_PLATFORM}):
-        if all(entry.subdir is not None for entry in entries):
-            with suppress(SourceError):
-                yield from Resolver(settings, subdir).resolve(request)
+    """The wheels of a version that move. A platform without one, or with a newer, keeps its own."""
+    exact = Request(request.client, request.package, version)
+    wheel = _first(old)
+    if wheel.version != version:
+        (wheel,) = Resolver(settings).resolve(exact)
+        yield wheel
+    if wheel.subdir is None:
+        return
+    for source in sorted(old, key=lambda each: each.subdir or ""):
+        is_other = source.subdir not in (None, BUILD_PLATFORM)
+        # Whoever names a version may name an older one.
+        if is_other and (request.version or Version(source.version) < Version(version)):
+            try:
+                yield from Resolver(settings, source.subdir or "").resolve(exact)
+            except SourceError:
+                if not _has_others(settings, exact, source.subdir or ""):
+                    raise
+
+
+def _has_others(settings: Settings, request: Request, subdir: str) -> bool:
+    """Whether a platform has wheels of a package, but none of the version.
+
+    pip says of a version that it does not find the same as of a registry that does not answer.
+    """
+    target = target_of(settings.recipes, subdir)
+    with scratch(settings.sources, ".update-") as folder:
+        try:
+            there = pip_versions(request.package, folder, Event(), target=target)
+        except DownloadError:
+            return False
+    return Version(request.version) not in map(Version, there)
+
+
+def _first(sources: Sequence[Source]) -> Source:
+    """The entry for the platform that builds; of a wheel that has none, the first."""
+    return next((s for s in sources if s.subdir in (None, BUILD_PLATFORM)), sources[0])
 
 
 def _requirement(request: Request, source: Source) -> str:
