@@ -279,7 +279,9 @@ def test_the_command_says_it_and_exits_with_1(data: Path, tmp_path: Path) -> Non
     assert ran.stdout.splitlines() == [
         "open         python: CVE-2026-0001, in python3.11 3.11.2-1 (Debian:bookworm), low, "
         "not fixed yet: No fix yet",
-        "1 holes open, 1 fixed, 0 that do not matter; 4 parts looked up in 4 advisories",
+        "not looked up, since the data have nothing of PyPI: pillow, pytorch",
+        "not looked up, since the data have nothing of Debian:trixie: glibc",
+        "1 holes open, 1 fixed, 0 that do not matter; 1 parts looked up in 4 advisories",
     ]
     assert ran.returncode == 1
     assert "1 holes are open" in ran.stderr
@@ -289,6 +291,17 @@ def test_the_command_says_it_and_exits_with_1(data: Path, tmp_path: Path) -> Non
     )
     ran = ok(tree.ddlce(*words, "--json"))
     assert [each["status"] for each in json.loads(ran.stdout)["findings"]] == ["fixed", "fixed"]
+
+
+def test_parts_that_no_data_are_about_are_named(data: Path, tmp_path: Path) -> None:
+    """No holes in them, the command seemed to say."""
+    write(data, one=pypi("PYSEC-1", "pillow", {"introduced": "0"}, {"fixed": "1"}))
+    ran = ok(
+        make_tree(tmp_path).ddlce("advisories", "--from", str(data), "--sbom", str(parts(data)))
+    )
+    *lines, last = ran.stdout.splitlines()
+    assert lines[0].startswith("not looked up, since the data have nothing of Debian:")
+    assert last.startswith("0 holes open, 0 fixed")
 
 
 def test_what_is_missing_is_named(data: Path, tmp_path: Path) -> None:

@@ -126,6 +126,29 @@ def test_a_changelog_is_of_its_release_of_debian(data: Path) -> None:
     assert len(found(data)) == 8
 
 
+def test_a_rolling_suite_is_looked_up_in_newer_releases(data: Path) -> None:
+    """The data know no sid. A source from there had no holes at all, whatever they said."""
+    purl = "pkg:deb/debian/expat@2.8.3-1~deb13u1?arch=source&distro=sid"
+    ours = {"name": "libexpat", "pedigree": {"ancestors": [{"purl": purl}]}}
+    path = data.parent / "expat.cdx.json"
+    path.write_text(json.dumps({"bomFormat": "CycloneDX", "components": [ours]}))
+    entry = (
+        "expat ({}) {}-security; urgency=high\n\n  * CVE-2026-{}\n\n"
+        " -- A <a@example.org>  Wed, 21 Oct 2026 16:54:24 +0700\n\n"
+    )
+    (data / "a.changelog").write_text(entry.format("2.5.0-1+deb12u5", "bookworm", 3001))
+    only_older = find_holes(read_parts(path), data, ())
+    assert only_older.findings == ()
+    assert [part.package for part in only_older.left] == ["libexpat"]
+    (data / "b.changelog").write_text(
+        entry.format("2.9.0-1~deb13u1", "trixie", 3002)
+        + entry.format("2.8.3-1", "trixie", 3003)  # that is the upstream release which ours is
+    )
+    result = find_holes(read_parts(path), data, ())
+    assert [finding.hole for finding in result.findings] == ["CVE-2026-3002"]
+    assert (result.parts, result.left) == (1, ())
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -14,6 +14,7 @@ import yaml
 from ddlce import jsontext, yamltext
 from ddlce.advisories import changelog, osv, tracker
 from ddlce.advisories.model import Advisory, Finding, Part, Status
+from ddlce.advisories.parts import places_of
 from ddlce.advisories.statements import Statement
 from ddlce.errors import InputError
 
@@ -34,12 +35,14 @@ class Result:
         parts: how many were looked up.
         advisories: how many were read, those of other packages too.
         newest: when the newest of them last changed, as its data say, or "".
+        left: parts of ecosystems of which there are no advisories.
     """
 
     findings: tuple[Finding, ...]
     parts: int
     advisories: int
     newest: str
+    left: tuple[Part, ...]
 
     def of_status(self, status: Status) -> list[Finding]:
         """The findings of a status."""
@@ -58,13 +61,16 @@ def find_holes(parts: Sequence[Part], folder: Path, statements: Iterable[Stateme
     """
     wanted: dict[tuple[str, str], list[Part]] = defaultdict(list)
     for part in parts:
-        wanted[part.ecosystem, part.name].append(part)
+        for ecosystem in places_of(part):
+            wanted[ecosystem, part.name].append(part)
+    known: set[str] = set()
     said = {(each.package, each.vulnerability): each for each in statements}
     found: dict[tuple[Part, str], Finding] = {}
     count, newest = 0, ""
     for name, data in _documents(folder):
         for advisory in _read(name, data):
             count, newest = count + 1, max(newest, advisory.modified)
+            known.add(advisory.ecosystem)
             for part in wanted.get((advisory.ecosystem, advisory.name), ()):
                 if _affects(name, advisory, part):
                     finding = _finding(advisory, part, said)
@@ -75,7 +81,8 @@ def find_holes(parts: Sequence[Part], folder: Path, statements: Iterable[Stateme
     ordered = sorted(
         found.values(), key=lambda f: (f.status != "open", f.part.package, f.part.name, f.hole)
     )
-    return Result(tuple(ordered), len(parts), count, newest)
+    left = tuple(part for part in parts if known.isdisjoint(places_of(part)))
+    return Result(tuple(ordered), len(parts) - len(left), count, newest, left)
 
 
 def _documents(folder: Path) -> Iterator[tuple[str, Any]]:

@@ -15,6 +15,7 @@ from ddlce.advisories.model import Part
 from ddlce.advisories.osv import DEBIAN
 from ddlce.errors import InputError
 from ddlce.model.envlock import EnvLock
+from ddlce.model.source import ROLLING
 from ddlce.sbom.release import Release
 
 PURL = re.compile(r"pkg:(?P<type>\w+)/(?P<name>[^@?#]+)@(?P<version>[^?#]+)(\?(?P<words>[^#]*))?")
@@ -50,6 +51,19 @@ def read_parts(path: Path, lock: EnvLock | None = None) -> list[Part]:
         ) from error
 
 
+def places_of(part: Part) -> tuple[str, ...]:
+    """The ecosystems whose advisories are about a part.
+
+    Most data know releases alone. A rolling suite is ahead of ours, so a hole that any newer
+    release has mended since is open in it.
+    """
+    if part.ecosystem not in [f"Debian:{suite}" for suite in ROLLING]:
+        return (part.ecosystem,)
+    releases = [*DEBIAN.values()]
+    newer = releases[releases.index(OURS) + 1 :]
+    return (part.ecosystem, *(f"Debian:{release}" for release in newer))
+
+
 def _parts(component: Mapping[str, Any]) -> Iterator[Part]:
     pedigree = component.get("pedigree", {})
     mended = frozenset(
@@ -77,7 +91,8 @@ def _place(found: re.Match[str]) -> tuple[str, str, str] | None:
         return f"Debian:{suite}", words.get("upstream", name), re.sub(r"\+b\d+$", "", version)
     # We take upstream's files. Debian's patches are those that the SBOM names, and no others. A
     # stable release that took upstream's file anew has 3.0.22-1~deb12u1, which is before 3.0.22-1.
-    return f"Debian:{suite}", name, re.sub(r"-[^-~]+(~deb\d+u)?[^-]*$", _first, version)
+    upstream = re.sub(r"-[^-~]+(~deb\d+u)?[^-]*$", _first, version)
+    return f"Debian:{suite}", name, upstream.partition("~")[0] if suite in ROLLING else upstream
 
 
 def _first(revision: re.Match[str]) -> str:

@@ -33,6 +33,9 @@ SCHEMES: dict[Client, str] = {
 #: Debian's package of glibc, of which sysroots of other platforms are made.
 GLIBC_PACKAGE = "libc6"
 
+#: Suites of Debian that are no release, and have no updates beside them.
+ROLLING = ("sid", "unstable", "experimental")
+
 #: How a request for a package begins, `pypi:numpy`, where it is not the client's own name.
 PREFIXES: dict[Client, str] = {"pypi-wheel": "pypi"}
 

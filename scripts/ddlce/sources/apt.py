@@ -24,12 +24,11 @@ from threading import Event
 
 from ddlce.errors import MachineError
 from ddlce.files import write_atomic
+from ddlce.model.source import ROLLING
 from ddlce.sources.client import BACKOFF_S, DownloadError, OnBytes, locked_until, run_client
 
 ETC = Path("/etc/apt")
 HELPER = "/usr/lib/apt/apt-helper"
-#: Suites of Debian that have no updates beside them.
-ROLLING = ("sid", "unstable", "experimental")
 ARCHIVE = re.compile(r"(?<!\S)(?:https?|file):/\S+")
 #: The archive of security updates, in its address or its suite.
 SECURITY = re.compile(r"-security(?![\w-])")
