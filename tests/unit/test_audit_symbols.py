@@ -113,17 +113,18 @@ def test_what_glibc_had_at_the_floor_is_there_unnamed(channel: Path, prefix: Pat
     assert found.startswith("undefined lib/libuse.so.1: needs gettid, without a version")
 
 
+@pytest.mark.parametrize("name", ["pthread_once", "pthread_sigmask"])  # joined in 2.34, in 2.32
 def test_what_was_in_a_library_apart_at_the_floor_is_named(
-    channel: Path, prefix: Path, tmp_path: Path
+    channel: Path, prefix: Path, tmp_path: Path, name: str
 ) -> None:
     """Before 2.34, `pthread_once` was in libpthread, which a C++ program need not name."""
-    source = "int pthread_once(void); int use(void) { return pthread_once(); }"
+    source = f"int {name}(void); int use(void) {{ return {name}(); }}"
     library = prefix / "lib/libuse.so.1"
     alone = ("-nostdlib", "-fno-builtin")
     compile_c(library, source, *SHARED, *alone)
     assert says(pack(channel, prefix), channel, "2.34") == []
     (found,) = says(pack(channel, prefix), channel, "2.28")
-    assert found.startswith("undefined lib/libuse.so.1: needs pthread_once, without a version")
+    assert found.startswith(f"undefined lib/libuse.so.1: needs {name}, without a version")
     assert found.endswith("; link it with -pthread or -ldl")
     apart = tmp_path / "machine/libpthread.so.0"
     compile_c(apart, "int other(void);", *SHARED, "-Wl,-soname,libpthread.so.0")

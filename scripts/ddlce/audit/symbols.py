@@ -98,9 +98,14 @@ def _of_libc(floor: str) -> frozenset[str]:
 
 @functools.cache
 def _moved() -> frozenset[str]:
-    """Functions that came to libc.so.6 from a library apart: it has them of that release, too."""
+    """Functions that came to libc.so.6 from a library apart: it has them of that release, too.
+
+    A few of threads came some releases before.
+    """
     elf = read_elf((_folder() / "libc.so.6").read_bytes())
-    return frozenset(elf.offers.get(f"GLIBC_{JOINED}", ()) if elf else ())
+    offers = elf.offers if elf else {}
+    early = {n for n in offers.get("GLIBC_2.32", ()) if n.startswith("pthread_")}
+    return frozenset(offers.get(f"GLIBC_{JOINED}", ())) | early
 
 
 @functools.cache
