@@ -140,7 +140,7 @@ def used_sources(settings: Settings) -> dict[str, tuple[str, Path]]:
 
 def _rendered(url: str, recipe: Recipe) -> str:
     """A source's address with the values of the recipe's own `context`."""
-    context = recipe.data.get("context", {})
+    context = recipe.data.get("context") or {}
     return re.sub(r"\$\{\{\s*(\w+)\s*\}\}", lambda found: str(context.get(found[1], found[0])), url)
 
 
