@@ -71,4 +71,4 @@ def test_constants_are_found() -> None:
 def test_a_header_and_a_source_are_one_module() -> None:
     table = module_map.rows(PurePosixPath("recipes/ddl/src/lib/base"), ["wait.cc", "wait.h"])
     assert [*table] == ["wait.h`, `.cc"]
-    assert table["wait.h`, `.cc"][1] == ["kSleep", "kYielding"]
+    assert table["wait.h`, `.cc"][1] == ["kYielding", "kSleep"]
