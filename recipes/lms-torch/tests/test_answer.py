@@ -127,7 +127,7 @@ def number_dependent() -> Callable[[], object]:
         (["m:f", "--gpu", "H100", "--batch", "0"], "--batch must be at least one sample, not 0"),
         (["X", "--limit", "1GiB", "--batch", "1", "--set", "a"], "--set a is no NAME=VALUE"),
         (["m:f", "--limit", "1GiB", "--largest-batch"], "--largest-batch is for answers: give"),
-        (["m:f", "--limit", "1GiB", "--length", "9"], "--length is for configurations, not MOD"),
+        (["m:f", "--limit", "1GiB", "--length", "0"], "--length is for configurations, not MOD"),
         (["m:f", "--gpu", "H100", "--batch", "1", "--set", "a=1"], "--set is for configurations"),
         (["m:f", "--gpu", "H100", "--batch", "1", "--memory", "9GiB"], "--memory is for plans: le"),
         (["test_answer:number_dependent", "--limit", "1GiB"], "depends on the numbers in a tensor"),

@@ -68,7 +68,7 @@ def useless(options: argparse.Namespace) -> list[tuple[str, str]]:
             ("--length", options.length, not is_function, "configurations, not MODULE:FUNCTION"),
             ("--set", options.set, not is_function, "configurations, not MODULE:FUNCTION"),
         )
-        if is_given and not is_useful
+        if is_given not in (None, False, []) and not is_useful
     ]
 
 
