@@ -149,6 +149,20 @@ def test_a_rolling_suite_is_looked_up_in_newer_releases(data: Path) -> None:
     assert (result.parts, result.left) == (1, ())
 
 
+def test_upstreams_own_tilde_in_a_rolling_suite(data: Path) -> None:
+    """`1.3~beta-1` is before 1.3, whose holes it has; only the tail of a rebuild goes."""
+    purl = "pkg:deb/debian/lib@1.3~beta-1~deb13u1?arch=source&distro=sid"
+    ours = {"name": "lib", "pedigree": {"ancestors": [{"purl": purl}]}}
+    path = data.parent / "lib.cdx.json"
+    path.write_text(json.dumps({"bomFormat": "CycloneDX", "components": [ours]}))
+    assert [part.version for part in read_parts(path)] == ["1.3~beta-1"]
+    (data / "a.changelog").write_text(
+        "lib (1.3-1) trixie-security; urgency=high\n\n  * CVE-2026-4001\n\n"
+        " -- A <a@example.org>  Wed, 21 Oct 2026 16:54:24 +0700\n\n"
+    )
+    assert [f.hole for f in find_holes(read_parts(path), data, ()).findings] == ["CVE-2026-4001"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -92,7 +92,9 @@ def _place(found: re.Match[str]) -> tuple[str, str, str] | None:
     # We take upstream's files. Debian's patches are those that the SBOM names, and no others. A
     # stable release that took upstream's file anew has 3.0.22-1~deb12u1, which is before 3.0.22-1.
     upstream = re.sub(r"-[^-~]+(~deb\d+u)?[^-]*$", _first, version)
-    return f"Debian:{suite}", name, upstream.partition("~")[0] if suite in ROLLING else upstream
+    if suite in ROLLING:  # a release took it from there
+        upstream = re.sub(r"~deb\d+u1$", "", upstream)
+    return f"Debian:{suite}", name, upstream
 
 
 def _first(revision: re.Match[str]) -> str:
