@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddlce.audit.model import DRIVERS, GLIBC, Finding
-from ddlce.audit.symbols import some, younger
+from ddlce.audit.symbols import younger
 from ddlce.elf import MAGIC, Elf, parse_elf
 from ddlce.errors import InputError
+from ddlce.words import some
 
 
 @dataclass(frozen=True)

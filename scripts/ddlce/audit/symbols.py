@@ -13,13 +13,13 @@ from ddlce.audit.facts import Facts, read_exports
 from ddlce.audit.model import GLIBC, Below, Finding
 from ddlce.elf import Elf, glibc_version, read_elf
 from ddlce.settings import OWN_GLIBC
-
-#: So many names stand in a message; the rest is counted.
-SHOWN = 5
+from ddlce.words import some
 
 #: Libraries of glibc that were apart before its release 2.34, whose libc.so.6 has their functions.
 APART = frozenset({"libanl.so.1", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1"})
 JOINED = "2.34"
+#: The release that had a few of the threads' functions before.
+EARLY = "2.32"
 
 #: package → what it exports, of those that were audited or looked into. Packages are large: who
 #: audits many begins with those below, and reads none twice.
@@ -104,7 +104,7 @@ def _moved() -> frozenset[str]:
     """
     elf = read_elf((_folder() / "libc.so.6").read_bytes())
     offers = elf.offers if elf else {}
-    early = {n for n in offers.get("GLIBC_2.32", ()) if n.startswith("pthread_")}
+    early = {n for n in offers.get(f"GLIBC_{EARLY}", ()) if n.startswith("pthread_")}
     return frozenset(offers.get(f"GLIBC_{JOINED}", ())) | early
 
 
@@ -131,10 +131,3 @@ def _exports(package: Path) -> frozenset[str]:
     if package not in _read:
         _read[package] = read_exports(package)
     return _read[package]
-
-
-def some(names: frozenset[str] | tuple[str, ...]) -> str:
-    """A few of the names, and how many more there are."""
-    shown = sorted(names)[:SHOWN]
-    rest = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {rest} more" if rest else "")
