@@ -93,6 +93,20 @@ def test_the_page_has_the_holes(tree: MiniTree) -> None:
     ]
 
 
+def test_parts_that_no_data_are_about_are_named(tree: MiniTree, tmp_path: Path) -> None:
+    """A lock whose parts were not looked up seemed to have no holes."""
+    for each in ADVISORIES:
+        each = json.loads(json.dumps(each).replace("PyPI", "Debian:13"))
+        (tmp_path / "data" / f"{each['id']}.json").write_text(json.dumps(each))
+    ran = tree.ddlce(*DIFF, "--advisories", "../data")
+    assert "0 closed, 0 new, 0 stay open, by 5 advisories" in ran.stdout
+    assert ran.stdout.endswith(
+        "\n\nNot looked up, since the data have nothing of PyPI: coming, going, numeric, same.\n"
+    )
+    said = json.loads(tree.ddlce(*DIFF, "--advisories", "../data", "--json").stdout)
+    assert {part["name"] for part in said["left"]} == {"coming", "going", "numeric", "same"}
+
+
 def test_an_sbom_of_another_lock_is_refused(tree: MiniTree, tmp_path: Path) -> None:
     """It has the name of the lock's, when the release was locked again."""
     other = NEW.model_copy(update={"specs": ["b"]})

@@ -17,6 +17,7 @@ from ddlce.advisories.model import Advisory, Finding, Part, Status
 from ddlce.advisories.parts import places_of
 from ddlce.advisories.statements import Statement
 from ddlce.errors import InputError
+from ddlce.words import some
 
 SUFFIXES = (".json", ".yaml", ".yml")
 
@@ -47,6 +48,15 @@ class Result:
     def of_status(self, status: Status) -> list[Finding]:
         """The findings of a status."""
         return [finding for finding in self.findings if finding.status == status]
+
+
+def gaps(left: Iterable[Part]) -> Iterator[str]:
+    """Why parts were not looked up, a text for each ecosystem."""
+    packages: dict[str, set[str]] = defaultdict(set)
+    for part in left:
+        packages[part.ecosystem].add(part.package)
+    for ecosystem, names in packages.items():
+        yield f"since the data have nothing of {ecosystem}: {some(names)}"
 
 
 def find_holes(parts: Sequence[Part], folder: Path, statements: Iterable[Statement]) -> Result:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,9 +16,6 @@ from ddlce.settings import Settings, load_settings
 if TYPE_CHECKING:
     from ddlce.advisories.match import Result
     from ddlce.advisories.model import Finding, Part
-
-#: Names in one line.
-MOST = 8
 
 
 @app.command(epilog="Example: ddlce advisories ddl-ce --from /data/osv")
@@ -80,10 +76,12 @@ def _parts_of(settings: Settings, env: str, platform: str) -> list[Part]:
 
 
 def _show(result: Result, *, everything: bool) -> None:
+    from ddlce.advisories.match import gaps
+
     for finding in result.findings if everything else result.of_status("open"):
         out.print(_line(finding), markup=False)
-    for line in _left(result):
-        out.print(line, markup=False)
+    for gap in gaps(result.left):
+        out.print(f"not looked up, {gap}", markup=False)
     counts: Any = (len(result.of_status(s)) for s in ("open", "fixed", "not affected"))
     out.print(
         "{} holes open, {} fixed, {} that do not matter; ".format(*counts)
@@ -91,16 +89,6 @@ def _show(result: Result, *, everything: bool) -> None:
         + (f", the newest of {result.newest[:10]}" if result.newest else ""),
         markup=False,
     )
-
-
-def _left(result: Result) -> Iterator[str]:
-    """Lines on the parts that no data are about."""
-    for ecosystem in dict.fromkeys(part.ecosystem for part in result.left):
-        names = dict.fromkeys(p.package for p in result.left if p.ecosystem == ecosystem)
-        more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-        yield f"not looked up, since the data have nothing of {ecosystem}: " + (
-            ", ".join([*names][:MOST]) + more
-        )
 
 
 def _line(finding: Finding) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
+from ddlce.advisories.match import gaps
 from ddlce.lockdiff import Change, Difference
 from ddlce.model.envlock import EnvLock, LockedPackage
 from ddlce.settings import release_folder
@@ -58,11 +59,16 @@ def _holes(holes: Holes, columns: tuple[str, str]) -> Iterator[str]:
     if rows:
         yield ""
         yield from _table(("package", "hole", *columns), rows)
+    for gap in gaps(holes.left):
+        yield ""
+        yield f"Not looked up, {gap}."
 
 
 def to_json(difference: Difference, holes: Holes | None = None) -> dict[str, Any]:
     """The difference for programs."""
-    looked_up = {"holes": [asdict(row) for row in holes.rows]} if holes else {}
+    looked_up: dict[str, Any] = {}
+    if holes:
+        looked_up = {"holes": [*map(asdict, holes.rows)], "left": [*map(asdict, holes.left)]}
     return looked_up | {
         "platform": difference.new.platform,
         "old": _summary(difference.old),

@@ -38,12 +38,13 @@ class Holes:
 
     Attributes:
         rows: by rank.
-        advisories, newest: as of a `Result`.
+        advisories, newest, left: as of a `Result`.
     """
 
     rows: tuple[Hole, ...]
     advisories: int
     newest: str
+    left: tuple[Part, ...]
 
     def count(self, rank: int) -> int:
         """How many rows have a rank."""
@@ -67,7 +68,7 @@ def compare_holes(
     before, after = _statuses(result.findings, old), _statuses(result.findings, new)
     rows = [Hole(*key, before.get(key), after.get(key)) for key in {**before, **after}]
     ordered = sorted(rows, key=lambda row: (row.rank, row.package, row.hole))
-    return Holes(tuple(ordered), result.advisories, result.newest)
+    return Holes(tuple(ordered), result.advisories, result.newest, result.left)
 
 
 def parts_of(lock: EnvLock, sboms: Path) -> list[Part]:
