@@ -24,6 +24,19 @@ if grep -l -e "$SRC_DIR" -e "$BUILD_PREFIX" "${files[@]}"; then
   echo "python: the files above name the build's folders" >&2
   exit 1
 fi
+# Python broke these lines by the length of names that stand there no more: those of the build's folders.
+"$interpreter" -I -B - "$lib"/_sysconfigdata_*.py << 'END'
+import pprint
+import sys
+from pathlib import Path
+
+for path in map(Path, sys.argv[1:]):
+    names: dict[str, dict[str, object]] = {}
+    text = path.read_text()
+    exec(text, names)
+    head = text[: text.index("build_time_vars")]
+    path.write_text(f"{head}build_time_vars = {pprint.pformat(names['build_time_vars'])}\n")
+END
 
 # Byte code that is never checked against its source's time (packages have none), the same in
 # every build, and without the prefix, so that it is linked into environments, not rewritten:
