@@ -25,8 +25,8 @@ inline void cpu_relax() {
 using Clock = std::chrono::steady_clock;
 
 // How long a waiting process yields before it sleeps. A time limits the yields, not a count: on a
-// busy machine one yield can cost a time slice, and a sleeper that is woken gets its core back sooner
-// than a process that keeps yielding.
+// busy machine one yield can cost a time slice, and a sleeper that is woken gets its core back
+// sooner than a process that keeps yielding.
 inline constexpr std::chrono::microseconds kYielding{100};
 
 // For how long this process has waited for something. The clock runs on while a process is stopped,
