@@ -21,7 +21,9 @@ for number in range(100):
 
 def run(program: str, *words: str, ranks: int = RANKS) -> tuple[int, bytes, bytes]:
     command = [MPIEXEC, "-l", "-n", str(ranks), sys.executable, "-c", program, *words]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=300
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -76,6 +78,7 @@ def test_a_pattern_stands_before_each_piece() -> None:
         assert job.stdout.read() == b"<0>you\n<0>\n"
     assert job.returncode == 0
 
+
 # PMI's words as MPI_Abort writes them, after more than a proxy reads at a time.
 ABORTS = r"""
 import os
@@ -97,6 +100,30 @@ def test_what_is_written_before_an_abort_is_shown() -> None:
         assert status == 7
         for fd, stream in enumerate(streams, 1):
             assert stream.endswith(b"[0] the last words of %d\n" % fd), stream[-80:]
+
+
+# All but PMI is closed, as a daemon does it; then the word that is given.
+CLOSED = r"""
+import os, sys, time
+pmi, word = int(os.environ["PMI_FD"]), sys.argv[1]
+def ask(words):
+    os.write(pmi, words.encode())
+    return os.read(pmi, 1 << 10)
+ask("cmd=init pmi_version=1 pmi_subversion=1\n")
+os.closerange(0, pmi)
+os.closerange(pmi + 1, 64)
+time.sleep(0.3)  # until the proxy has seen that
+if word == "kill" and os.environ["PMI_RANK"] == "0":
+    os.kill(os.getpid(), 9)
+ask("cmd=abort exitcode=7\n" if word == "abort" else "cmd=barrier_in\n")
+ask("cmd=finalize\n")
+"""
+
+
+def test_ranks_without_output_meet_abort_and_are_ended() -> None:
+    for word, wanted in (("barrier", 0), ("abort", 7), ("kill", 9)):
+        status, *_ = run(CLOSED, word)
+        assert status == wanted, (word, status)
 
 
 for name, test in sorted(globals().items()):
