@@ -60,15 +60,16 @@ def parse_options() -> argparse.Namespace:
 def useless(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Options that would change nothing, and what each is for."""
     is_answer, is_function = options.batch is not None, ":" in options.model
+    of_configurations = "configurations, not MODULE:FUNCTION"
     return [
         (name, purpose)
         for name, is_given, is_useful, purpose in (
             ("--largest-batch", options.largest_batch, is_answer, "answers: give --batch"),
-            ("--memory", options.memory, not is_answer, "plans: leave out --batch"),
-            ("--length", options.length, not is_function, "configurations, not MODULE:FUNCTION"),
-            ("--set", options.set, not is_function, "configurations, not MODULE:FUNCTION"),
+            ("--memory", options.memory is not None, not is_answer, "plans: leave out --batch"),
+            ("--length", options.length is not None, not is_function, of_configurations),
+            ("--set", bool(options.set), not is_function, of_configurations),
         )
-        if is_given not in (None, False, []) and not is_useful
+        if is_given and not is_useful
     ]
 
 
