@@ -10,6 +10,8 @@ using tensorflow::Tensor;
 
 DDL_Type to_ddl(DataType type) {
   switch (type) {
+    case tensorflow::DT_FLOAT:
+      return DDL_TYPE_FLOAT;
     case tensorflow::DT_DOUBLE:
       return DDL_TYPE_DOUBLE;
     case tensorflow::DT_HALF:
@@ -22,8 +24,8 @@ DDL_Type to_ddl(DataType type) {
       return DDL_TYPE_INT32;
     case tensorflow::DT_INT64:
       return DDL_TYPE_INT64;
-    default:
-      return DDL_TYPE_FLOAT;
+    default:  // no operation is registered for others
+      LOG(FATAL) << "ddl has no type for " << tensorflow::DataTypeString(type);
   }
 }
 

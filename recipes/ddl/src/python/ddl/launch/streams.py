@@ -11,6 +11,7 @@ from ddl.launch.sink import Sink
 PROMPT = 0.05  # seconds after which an unfinished line is a question, and shown
 LONGEST = 64 << 20  # bytes of a line: longer ones are passed on in such pieces
 _MOST = 80  # bytes of a report
+_TAIL_LINE = 500  # bytes of a line that is repeated after a failure
 _ABORT = re.compile(rb"Abort\((-?\d+)\) on node \d+")  # printed by the rank that calls MPI_Abort
 
 Report = Callable[[Rank, str], None]
@@ -114,7 +115,7 @@ class Stream:
             self._pass_on(rank, line)
 
     def _pass_on(self, rank: Rank, line: bytes) -> None:
-        rank.tail.append(line[:500].rstrip(b"\r\n"))
+        rank.tail.append(line[:_TAIL_LINE].rstrip(b"\r\n"))
         is_rest = rank.number == 0 and self._shown > 0
         if is_rest:
             rest, self._shown = line[self._shown :], 0

@@ -14,6 +14,7 @@ from ddl.launch.script.systems import System
 from ddl.launch.script.text import script_text
 
 SECONDS = 120  # for the batch system's answer
+REASON_LINES = 3  # of its words, the last ones
 
 
 def run_script(options: Options, environ: Mapping[str, str]) -> str:
@@ -87,7 +88,7 @@ def submit(system: System, program: str, text: str) -> str:
         raise LaunchError(f"cannot run {program}: {error.strerror}") from None
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        said = " / ".join(line.strip() for line in lines[-3:]) or "no reason"
+        said = " / ".join(line.strip() for line in lines[-REASON_LINES:]) or "no reason"
         raise LaunchError(
             f"{system.submit[0]} refuses the job (exit status {done.returncode}): {said}",
             "Without -submit, the script is shown.",
