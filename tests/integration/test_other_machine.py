@@ -28,17 +28,13 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap and debootstrap"),
 ]
 
-#: Python broke lines by the length of names that are taken out, and ddl was linked with an rpath of
-#: that length. Their next build mends it, as everything stands on python.
-BY_LENGTH = pytest.mark.xfail(
-    strict=True, reason="the length of the cache's path is in the bytes of python and ddl"
-)
-
 #: The large ones are compared by `make test-full`.
 RECIPES = [
     "libzlib",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("openssl", "ddl-torch")),
-    *(pytest.param(name, marks=[pytest.mark.slow, BY_LENGTH]) for name in ("python", "ddl")),
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("openssl", "python", "ddl", "ddl-torch")
+    ),
 ]
 
 
