@@ -88,12 +88,26 @@ def test_the_report_names_rank_host_and_link() -> None:
     assert report(facts_of(job)) == [
         "3 rank(s) on 3 host(s), 6.000 s, 1 calls, clocks within 0 us",
         "all ranks together: 7.000 s in collectives, 57% of it waiting for another rank to come",
-        "slowest rank: 2 (host c): others waited 4.000 s for it, last in 1 calls",
+        "slowest rank: 2 (host c): others waited 4.000 s for it, last in 1 calls, "
+        "4.000 s at most in one",
         "slowest host: c: other hosts' ranks waited 4.000 s",
         "slowest link: b to c: 1.0 MB/s; the median of 2 is 5.8 MB/s",
         "rank 0 waited 2.000 s for rank 2",
         "rank 1 waited 2.000 s for rank 2",
         "rank 0: broadcast failed after 2.000 s",
+    ]
+
+
+def test_the_report_tells_late_once_from_late_often() -> None:
+    job = trace("a", "a", "a")
+    call(job, 1, (0, 501e3), (500e3, 501e3), (10e3, 501e3))
+    for number in range(2, 8):
+        begin, end = number * 1e6, number * 1e6 + 51e3
+        call(job, number, (begin, end), (begin, end), (begin + 50e3, end))
+    assert report(facts_of(job))[2:4] == [
+        "slowest rank: 1 (host a): others waited 0.990 s for it, last in 1 calls, "
+        "0.990 s at most in one",
+        "last most often: 2 (host a): in 6 calls, others waited 0.600 s for it",
     ]
 
 

@@ -45,7 +45,10 @@ def facts_of(trace: Trace) -> dict[str, Any]:
         "in_calls_s": waits.total / 1e6,
         "waiting_s": sum(waited) / 1e6,
         "waited_for_rank": [
-            {"rank": rank, "host": host_of[rank], "seconds": time / 1e6, "last": waits.last[rank]}
+            {
+                **{"rank": rank, "host": host_of[rank], "seconds": time / 1e6},
+                **{"last": waits.last[rank], "longest_s": waits.longest[rank] / 1e6},
+            }
             for rank, time in waits.waited_for().most_common()
         ],
         "waited_for_host": [
@@ -87,8 +90,16 @@ def report(facts: dict[str, Any]) -> list[str]:
     for first in facts["waited_for_rank"][:1]:
         lines.append(
             f"slowest rank: {first['rank']} (host {first['host']}): others waited "
-            f"{first['seconds']:.3f} s for it, last in {first['last']} calls"
+            f"{first['seconds']:.3f} s for it, last in {first['last']} calls, "
+            f"{first['longest_s']:.3f} s at most in one"
         )
+        # Ranks start at different times, so who came late once may lead the list.
+        often = max(facts["waited_for_rank"], key=lambda rank: rank["last"])
+        if often["last"] > first["last"]:
+            lines.append(
+                f"last most often: {often['rank']} (host {often['host']}): in {often['last']} "
+                f"calls, others waited {often['seconds']:.3f} s for it"
+            )
     for first in facts["waited_for_host"][:1]:
         lines.append(
             f"slowest host: {first['host']}: other hosts' ranks waited {first['seconds']:.3f} s"

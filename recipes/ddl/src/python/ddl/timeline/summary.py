@@ -20,6 +20,7 @@ class Waits:
     total: float = 0.0  # of all ranks' time in these calls
     between: Counter[tuple[int, int]] = field(default_factory=Counter)  # (who, for whom)
     last: Counter[int] = field(default_factory=Counter)  # calls to which a rank came last
+    longest: Counter[int] = field(default_factory=Counter)  # the waiting for a rank in one call
 
     def waited_for(self) -> Counter[int]:
         """How long all others waited for each rank."""
@@ -58,13 +59,14 @@ def find_waits(trace: Trace) -> Waits:
         waits.complete += 1
         waits.total += sum(call.end - call.begin for call in of_ranks)
         last = max(of_ranks, key=lambda call: call.begin)
-        is_late = False
+        of_call = 0.0
         for call in of_ranks:
             waited = min(last.begin, call.end) - call.begin
             if waited > _error(trace, call.rank, last.rank):
                 waits.between[call.rank, last.rank] += waited  # type: ignore[assignment]
-                is_late = True
-        waits.last[last.rank] += is_late
+                of_call += waited
+        waits.last[last.rank] += of_call > 0
+        waits.longest[last.rank] = max(waits.longest[last.rank], of_call)  # type: ignore[type-var]
     return waits
 
 
