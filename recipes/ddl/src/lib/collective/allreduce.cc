@@ -4,6 +4,7 @@
 #include "collective/between_hosts.h"
 #include "collective/on_host.h"
 #include "collective/ordered.h"
+#include "collective/piggybacked.h"
 #include "comm/checks.h"
 #include "comm/collective_table.h"
 #include "comm/device_interface.h"
@@ -25,7 +26,8 @@ constexpr int kMaxSmallRanks = 16;
 bool allreduce_at_once(Comm& comm, const Call& call, const Arguments& args) {
   const std::size_t nbytes = args.nbytes();
   const bool is_small = nbytes <= HostGroup::kSmallBytes && comm.size() <= kMaxSmallRanks;
-  if (comm.num_hosts() > 1 || !is_small) return false;
+  if (comm.num_hosts() > 1) return allreduce_piggybacked(comm, call, args).has_value();
+  if (!is_small) return false;
   HostGroup& host = comm.host();
   Agreement& agreement = comm.agreement();
   const int parity = agreement.parity() ^ 1;  // of the call that announce() begins

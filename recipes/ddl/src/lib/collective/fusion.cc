@@ -8,6 +8,7 @@
 
 #include "async/group.h"
 #include "async/reducer.h"
+#include "collective/piggybacked.h"
 #include "collective/run.h"
 #include "comm/comm.h"
 #include "reduce/kernels.h"
@@ -54,7 +55,7 @@ class Fusion : public Reducer {
  private:
   template <class Body>
   Outcome outcome(const Body& body);
-  std::size_t agree_on_number(const std::vector<Arguments>& queued);
+  std::size_t agree_on_number(const std::vector<Arguments>& queued, bool* is_first_done);
   void run_fused(const std::vector<Arguments>& parts);
 
   Comm& comm_;
@@ -73,10 +74,12 @@ std::vector<Outcome> Fusion::run(const std::vector<Arguments>& queued) {
     return {outcome([&] { ddl::run(comm_, kAllreduceRow, queued[0]); })};
   }
   std::size_t number = 0;
-  const Outcome agreement = outcome([&] { number = agree_on_number(queued); });
+  bool is_first_done = false;
+  const Outcome agreement = outcome([&] { number = agree_on_number(queued, &is_first_done); });
   if (agreement.code != DDL_SUCCESS) return {agreement};
-  const std::vector<Arguments> parts(queued.begin(), queued.begin() + number);
-  if (number > 1) {
+  std::vector<Outcome> outcomes(is_first_done ? 1 : 0, agreement);
+  const std::vector<Arguments> parts(queued.begin() + outcomes.size(), queued.begin() + number);
+  if (parts.size() > 1) {
     bool is_same = true;
     const Outcome together = outcome([&] {
       try {
@@ -85,11 +88,13 @@ std::vector<Outcome> Fusion::run(const std::vector<Arguments>& queued) {
         is_same = false;
       }
     });
-    if (is_same) return std::vector<Outcome>(number, together);
+    if (is_same) {
+      outcomes.resize(number, together);
+      return outcomes;
+    }
     // All ranks know that their parts differ, and that nothing was moved. One by one, each part has
     // its own answer, and those that are the same everywhere succeed.
   }
-  std::vector<Outcome> outcomes;
   for (const Arguments& part : parts) {
     outcomes.push_back(outcome([&] { ddl::run(comm_, kAllreduceRow, part); }));
   }
@@ -103,12 +108,17 @@ Outcome Fusion::outcome(const Body& body) {
 }
 
 // The first of `queued` is the same on all ranks, else Disagreement. The result is how many every
-// rank has.
-std::size_t Fusion::agree_on_number(const std::vector<Arguments>& queued) {
+// rank has. Where its data are few enough to travel with the agreement, the first is done.
+std::size_t Fusion::agree_on_number(const std::vector<Arguments>& queued, bool* is_first_done) {
   Call call = call_of(kIallreduceRow, queued[0]);
   call.fusion = static_cast<std::uint32_t>(queued.size());
   std::size_t number = 0;
-  comm_.run(call, [&] { number = comm_.agreement().begin(call); });
+  comm_.run(call, [&] {
+    const auto fusion = allreduce_piggybacked(comm_, call, queued[0]);
+    *is_first_done = fusion.has_value();
+    number = fusion ? *fusion : comm_.agreement().begin(call);
+  });
+  if (*is_first_done) comm_.count_collective();
   return number;
 }
 

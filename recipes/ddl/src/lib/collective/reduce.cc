@@ -6,6 +6,7 @@
 
 #include "collective/divisors.h"
 #include "collective/ordered.h"
+#include "collective/piggybacked.h"
 #include "collective/pipeline.h"
 #include "collective/run.h"
 #include "comm/checks.h"
@@ -203,6 +204,9 @@ constexpr Row kReduceRow = [] {
   row.check = check_reduce;
   row.on_host = reduce_on_host;
   row.between_hosts = reduce_on_many_hosts;
+  row.at_once = [](Comm& comm, const Call& call, const Arguments& args) {
+    return comm.num_hosts() > 1 && reduce_piggybacked(comm, call, args).has_value();
+  };
   row.on_device = &DeviceGroup::reduce;
   row.plan = plan_reduce;
   return row;

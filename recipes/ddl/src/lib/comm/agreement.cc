@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "comm/collective_table.h"
 #include "transport/shared_words.h"
@@ -81,10 +82,11 @@ void Agreement::announce(const Call& call) {
 
 void Agreement::agree_on_host() { enforce(compare_on_host()); }
 
-std::uint32_t Agreement::begin(const Call& call) {
+std::uint32_t Agreement::begin(const Call& call, Piggyback* piggyback) {
   announce(call);
+  is_piggybacked_ = piggyback != nullptr;
   Verdict verdict = compare_on_host();
-  if (num_hosts() > 1) verdict = hear_of_all(verdict);
+  if (num_hosts() > 1) verdict = hear_of_all(verdict, piggyback);
   enforce(verdict);
   return verdict.calls[0].fusion;
 }
@@ -106,9 +108,9 @@ Verdict Agreement::compare_on_host() {
 }
 
 // The first rank of each host speaks for it.
-Verdict Agreement::hear_of_all(Verdict verdict) {
+Verdict Agreement::hear_of_all(Verdict verdict, Piggyback* piggyback) {
   if (host_.rank() == 0) {
-    verdict = hear_of_hosts(verdict);
+    verdict = hear_of_hosts(verdict, piggyback);
     host_.verdict() = verdict;
   } else {
     host_.wait_done(0, host_.done() + 1);
@@ -118,29 +120,50 @@ Verdict Agreement::hear_of_all(Verdict verdict) {
   return verdict;
 }
 
-// The hosts spread their verdicts by dissemination: after log2(hosts) rounds each has heard,
-// directly or not, of every host, so a mismatch anywhere is known everywhere.
-Verdict Agreement::hear_of_hosts(Verdict verdict) {
+// After the last round each host has heard, directly or not, of every host, so a mismatch anywhere
+// is known everywhere. A host that knows of one sends no more data.
+Verdict Agreement::hear_of_hosts(Verdict verdict, Piggyback* piggyback) {
+  constexpr std::size_t kHead = sizeof(Verdict);
+  outgoing_.resize(kHead + Piggyback::kMaxBytes);
+  incoming_.resize(kHead + Piggyback::kMaxBytes);
   const int hosts = num_hosts();
   const int me = topology_.host_index(rank_);
+  if (piggyback && !verdict.is_mismatch) piggyback->start();
   for (int distance = 1; distance < hosts; distance *= 2) {
-    const Host& to = topology_.hosts()[(me + distance) % hosts];
-    const Host& from = topology_.hosts()[(me - distance + hosts) % hosts];
-    const Verdict mine = verdict;
-    Verdict other{};
+    const Round round(hosts, me, distance);
+    const bool has_data = piggyback && !verdict.is_mismatch;
+    const std::size_t sent = has_data ? piggyback->bytes_to_send(round) : 0;
+    std::memcpy(outgoing_.data(), &verdict, kHead);
+    if (sent > 0) piggyback->pack(round, outgoing_.data() + kHead);
+    std::size_t received = 0;
+    const int from = topology_.hosts()[round.from()].ranks[0];
     Batch batch(transport_);
-    batch.recv(&other, sizeof(other), from.ranks[0]);
-    batch.send(&mine, sizeof(mine), to.ranks[0]);
+    batch.recv_at_most(incoming_.data(), incoming_.size(), from, &received);
+    batch.send(outgoing_.data(), kHead + sent, topology_.hosts()[round.to()].ranks[0]);
     batch.wait();
-    if (mine.is_mismatch) continue;
-    if (other.is_mismatch) {
-      verdict = other;
-    } else if (!(other.calls[0] == mine.calls[0])) {
-      verdict = {1, {mine.ranks[0], other.ranks[0]}, {mine.calls[0], other.calls[0]}};
-    } else {
-      verdict.calls[0].fusion = std::min(mine.calls[0].fusion, other.calls[0].fusion);
+    Verdict other{};
+    if (received >= kHead) std::memcpy(&other, incoming_.data(), kHead);
+    verdict = together(verdict, other);
+    const std::size_t expected =
+        kHead + (piggyback && !verdict.is_mismatch ? piggyback->bytes_to_receive(round) : 0);
+    if (received < kHead || (!verdict.is_mismatch && received != expected)) {
+      fail(DDL_ERROR_MISMATCH, describe(from), " sent ", received, " bytes, but ", expected,
+           " were expected");
     }
+    if (expected > kHead) piggyback->unpack(round, incoming_.data() + kHead);
   }
+  if (piggyback && !verdict.is_mismatch) piggyback->finish();
+  return verdict;
+}
+
+Verdict Agreement::together(const Verdict& mine, const Verdict& other) {
+  if (mine.is_mismatch) return mine;
+  if (other.is_mismatch) return other;
+  if (!(other.calls[0] == mine.calls[0])) {
+    return {1, {mine.ranks[0], other.ranks[0]}, {mine.calls[0], other.calls[0]}};
+  }
+  Verdict verdict = mine;
+  verdict.calls[0].fusion = std::min(mine.calls[0].fusion, other.calls[0].fusion);
   return verdict;
 }
 

@@ -1,9 +1,11 @@
 #include "comm/comm.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <limits>
 
+#include "base/schedule_kinds.h"
 #include "comm/collective_table.h"
 #include "comm/host_setup.h"
 #include "reduce/kernels.h"
@@ -20,6 +22,24 @@ std::vector<Peer> make_peers(const Topology& topology, const std::vector<int>& w
   return peers;
 }
 
+int widest_group(const Node& node) {
+  int widest = 1;
+  for (const Node& child : node.children) {
+    widest = std::max({widest, child.num_hosts(), widest_group(child)});
+  }
+  return widest;
+}
+
+// With the agreement, each host of a group sends its own data over the group's uplink, where a
+// schedule sends them once. And the first rank of a host does the work of all.
+std::size_t choose_small_bytes(const Topology& topology, const Settings& settings) {
+  constexpr std::size_t kMaxOfHost = std::size_t{256} << 10;
+  const bool is_chosen = settings.is_deterministic || settings.schedule != kAnySchedule;
+  if (topology.hosts().size() == 1 || is_chosen) return 0;
+  return std::min(HostGroup::kSmallBytes / widest_group(topology.tree()),
+                  kMaxOfHost / topology.max_local_size());
+}
+
 }  // namespace
 
 Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks,
@@ -27,6 +47,7 @@ Comm::Comm(MPI_Comm comm, Topology topology, const std::vector<int>& world_ranks
     : topology_(std::move(topology)),
       settings_(settings),
       timeline_(timeline),
+      small_bytes_(choose_small_bytes(topology_, settings_)),
       transport_(comm, make_peers(topology_, world_ranks)),
       mailbox_(transport_),
       host_(make_host_group(transport_, topology_, settings_)),
@@ -137,7 +158,7 @@ void Comm::run(const Call& call, const std::function<void()>& collective) {
     throw;
   }
   if (call.collective != Collective::kIallreduce) {
-    num_collectives_.fetch_add(1, std::memory_order_relaxed);
+    count_collective();
   }
   if (!is_timed) return;
   const Clock::time_point end = Clock::now();
@@ -184,6 +205,8 @@ void Comm::record(const Call& call, Clock::time_point begin, Clock::time_point e
   event.has_failed = has_failed;
   if (num_hosts() == 1) {
     event.schedule = CollectiveEvent::kWithinHost;
+  } else if (agreement_.is_piggybacked()) {
+    event.schedule = CollectiveEvent::kPiggybacked;
   } else if (is_deterministic() && is_reduction) {
     event.schedule = CollectiveEvent::kOrdered;
   } else if (row.plan != nullptr && event.bytes > 0) {

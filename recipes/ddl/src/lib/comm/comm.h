@@ -73,6 +73,8 @@ class Comm {
   }
   std::size_t window() { return plans_.window(agreement_.call_bytes()); }
   const Chunking& chunking() const { return plans_.chunking(); }
+  // Between hosts, data of up to so many bytes of a rank may travel with the agreement on the call.
+  std::size_t small_bytes() const { return small_bytes_; }
   // Memory for messages that are under way: it outlives a collective that fails.
   std::byte* workspace(std::size_t nbytes);
 
@@ -95,6 +97,8 @@ class Comm {
   }
   // Runs one collective: one at a time, traced, and never again after a failure.
   void run(const Call& call, const std::function<void()>& collective);
+  // For ddl_stats: a collective that was not a call of its own.
+  void count_collective() { num_collectives_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   void join_timeline(const std::vector<int>& world_ranks);
@@ -103,6 +107,7 @@ class Comm {
   Topology topology_;
   Settings settings_;
   Timeline* timeline_;
+  std::size_t small_bytes_;
   std::uint32_t timeline_group_ = 0;
   std::vector<std::byte> workspace_;
   MpiTransport transport_;

@@ -17,7 +17,8 @@ struct CollectiveEvent {
   // Schedules that are not those of schedule_kinds.h.
   static constexpr int kNone = -1;
   static constexpr int kWithinHost = -2;
-  static constexpr int kOrdered = -3;  // reductions with -deterministic 1
+  static constexpr int kOrdered = -3;      // reductions with -deterministic 1
+  static constexpr int kPiggybacked = -4;  // small ones, with the agreement between hosts
 
   std::int64_t begin;
   std::int64_t end;

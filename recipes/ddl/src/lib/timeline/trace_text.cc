@@ -30,6 +30,7 @@ std::string list_of(const std::vector<int>& ranks) {
 std::string describe_schedule(int schedule) {
   if (schedule == CollectiveEvent::kWithinHost) return "host";
   if (schedule == CollectiveEvent::kOrdered) return "ordered";
+  if (schedule == CollectiveEvent::kPiggybacked) return "piggybacked";
   return name_of_schedule(schedule);
 }
 

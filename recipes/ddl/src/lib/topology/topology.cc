@@ -209,4 +209,10 @@ int Topology::min_local_size() const {
   return static_cast<int>(smallest);
 }
 
+int Topology::max_local_size() const {
+  std::size_t largest = 0;
+  for (const Host& host : hosts_) largest = std::max(largest, host.ranks.size());
+  return static_cast<int>(largest);
+}
+
 }  // namespace ddl

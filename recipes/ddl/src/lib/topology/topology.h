@@ -43,6 +43,7 @@ class Topology {
   int local_rank(int rank) const { return local_rank_[rank]; }
   const Host& host_of(int rank) const { return hosts_[host_index_[rank]]; }
   int min_local_size() const;
+  int max_local_size() const;
   // The hosts' connections; without better knowledge, all hosts stand side by side.
   const Node& tree() const { return tree_; }
 

@@ -161,6 +161,14 @@ void Batch::recv(void* buffer, std::size_t nbytes, int peer, int tag, std::uint6
   } while (nbytes > 0);
 }
 
+void Batch::recv_at_most(void* buffer, std::size_t nbytes, int peer, std::size_t* received,
+                         int tag) {
+  const InsideMpi inside(this);
+  const int most = static_cast<int>(nbytes);
+  MPI_Request* request = add({peer, most, true, 0, begin_of(nbytes), received});
+  check_mpi(MPI_Irecv(buffer, most, MPI_BYTE, peer, tag, transport_.comm(), request), "MPI_Irecv");
+}
+
 std::optional<int> Batch::try_recv(int peer, int tag, std::vector<std::byte>* bytes) {
   const int source = peer == kAnyRank ? MPI_ANY_SOURCE : peer;
   int is_there = 0;
@@ -219,7 +227,9 @@ void Batch::check(const Message& message, const MPI_Status& status, int code) co
   if (!message.is_recv) return;
   int received = 0;
   MPI_Get_count(&status, MPI_BYTE, &received);
-  if (received != message.nbytes) {
+  if (message.received != nullptr) {
+    *message.received = static_cast<std::size_t>(received);
+  } else if (received != message.nbytes) {
     fail(DDL_ERROR_MISMATCH, who(), " sent ", received, " bytes, but ", message.nbytes,
          " were expected");
   }
@@ -266,6 +276,7 @@ bool Batch::poll(const std::function<void(std::uint64_t id)>& on_complete) {
       message.peer = sender_ = statuses_[i].MPI_SOURCE;
     }
     check(message, statuses_[i], statuses_[i].MPI_ERROR);
+    if (message.received != nullptr) message.nbytes = static_cast<int>(*message.received);
     if (is_recorded(message.nbytes)) record(message, now);
     ids.push_back(message.id);
   }

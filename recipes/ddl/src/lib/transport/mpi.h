@@ -73,6 +73,9 @@ class Batch {
   // The message must have exactly `nbytes`.
   void recv(void* buffer, std::size_t nbytes, int peer, int tag = tags::kCollective.first,
             std::uint64_t id = 0);
+  // The message has up to `nbytes` (<= kMaxPiece); *received is how many it has, once it has come.
+  void recv_at_most(void* buffer, std::size_t nbytes, int peer, std::size_t* received,
+                    int tag = tags::kCollective.first);
   // Receives the whole of the next message from `peer` (or kAnyRank) with this tag, once it is
   // there: then *bytes has it, and the result is its rank.
   std::optional<int> try_recv(int peer, int tag, std::vector<std::byte>* bytes);
@@ -101,7 +104,8 @@ class Batch {
     int nbytes;
     bool is_recv;
     std::uint64_t id;
-    Clock::time_point begin;  // where it is recorded
+    Clock::time_point begin;          // where it is recorded
+    std::size_t* received = nullptr;  // where it may be shorter
   };
   // A send that MPI has not taken yet.
   struct Waiting {
