@@ -36,7 +36,8 @@ std::size_t choose_small_bytes(const Topology& topology, const Settings& setting
   constexpr std::size_t kMaxOfHost = std::size_t{256} << 10;
   const bool is_chosen = settings.is_deterministic || settings.schedule != kAnySchedule;
   if (topology.hosts().size() == 1 || is_chosen) return 0;
-  return std::min(HostGroup::kSmallBytes / widest_group(topology.tree()),
+  const int widest = widest_group(topology.tree());
+  return std::min(HostGroup::kSmallBytes / (widest == 1 ? 1 : 2 * widest),
                   kMaxOfHost / topology.max_local_size());
 }
 
