@@ -20,7 +20,8 @@ class Waits:
     total: float = 0.0  # of all ranks' time in these calls
     between: Counter[tuple[int, int]] = field(default_factory=Counter)  # (who, for whom)
     last: Counter[int] = field(default_factory=Counter)  # calls to which a rank came last
-    longest: Counter[int] = field(default_factory=Counter)  # the waiting for a rank in one call
+    # the most waiting for a rank in one call
+    longest: dict[int, float] = field(default_factory=lambda: defaultdict(float))
 
     def waited_for(self) -> Counter[int]:
         """How long all others waited for each rank."""
@@ -66,7 +67,7 @@ def find_waits(trace: Trace) -> Waits:
                 waits.between[call.rank, last.rank] += waited  # type: ignore[assignment]
                 of_call += waited
         waits.last[last.rank] += of_call > 0
-        waits.longest[last.rank] = max(waits.longest[last.rank], of_call)  # type: ignore[type-var]
+        waits.longest[last.rank] = max(waits.longest[last.rank], of_call)
     return waits
 
 
