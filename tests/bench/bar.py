@@ -33,6 +33,7 @@ from bench import (
     bench_jax_lab,
     bench_jax_start,
     bench_keras_backends,
+    bench_small,
     bench_types,
 )
 from bench.check import Check
@@ -56,6 +57,7 @@ ROWS = {
     lab_bar.RAGGED: "lab",
     lab_bar.SLOW: "lab",
     lab_bar.FLAT: "lab",
+    bench_small.ROW: "small",
     bar_host.LARGE: "host",
     bar_host.MIDDLE: "host",
     bar_host.SMALL: "host",
@@ -73,7 +75,7 @@ ROWS = {
 }
 """The rows in the order in which they are shown, and the file with their figures."""
 HEAD = ("the bar", "demanded", "at worst", "where", "met")
-IN_LAB = ("lab", "faults", "ddp", "sim", "jax_lab")
+IN_LAB = ("lab", "small", "faults", "ddp", "sim", "jax_lab")
 
 Found = dict[str, Any]
 
@@ -83,6 +85,10 @@ Found = dict[str, Any]
 
 def _lab(found: Found) -> list[Check]:
     return lab_bar.checks([Cell(**cell) for cell in found["cells"]])
+
+
+def _small(found: Found) -> list[Check]:
+    return bench_small.checks([Cell(**cell) for cell in found["cells"]])
 
 
 def host_medians(found: Found, state: str = "seconds") -> dict[tuple[int, int, str], float]:
@@ -158,6 +164,7 @@ def _keras_backends(found: Found) -> list[Check]:
 
 READ: dict[str, Callable[[Found], list[Check]]] = {
     "lab": _lab,
+    "small": _small,
     "host": _host,
     "types": _types,
     "faults": _faults,
