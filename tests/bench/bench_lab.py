@@ -41,11 +41,10 @@ from bench.lab.bound import lower_bound
 from bench.lab.cell import Budget, Cell, measure
 from bench.lab.layout import Layout, parse_layout, rank_order
 from bench.lab.network import bring_up, why_not
-from bench.lab.peers import every_peer
 from bench.lab.peers.base import Peer
+from bench.lab.peers.choice import add_prefixes, chosen_peers, prepare
 from bench.lab.plan import EXTENTS, cells_of, size_of
 from bench.lab.report import cell_text, failures, make_table
-from support.pip import Unavailable
 
 HERE = Path(__file__).parent
 CHANCES = 3
@@ -68,9 +67,7 @@ def parse_options() -> argparse.Namespace:
     ask.add_argument("--limit", type=float, default=60, help="kill a run after these seconds")
     ask.add_argument("--host-mbit", type=float, default=250, help="rate of a host's link")
     ask.add_argument("--uplink-mbit", type=float, default=50, help="rate of a rack's uplink")
-    ask.add_argument("--ddl-prefix", type=Path, help="where libddl is; default: the built env")
-    ask.add_argument("--mpi-prefix", type=Path, help="the MPICH under it; default: the same")
-    ask.add_argument("--torch-prefix", type=Path, help="for Gloo; default: the built env")
+    add_prefixes(ask)
     how = ask.add_mutually_exclusive_group()
     how.add_argument("--all", dest="extent", action="store_const", const="all", help="hours")
     how.add_argument("--quick", dest="extent", action="store_const", const="quick", help="minutes")
@@ -86,17 +83,6 @@ def parse_options() -> argparse.Namespace:
     if asked.seed is None:
         asked.seed = random.SystemRandom().randrange(10**6)
     return asked
-
-
-def prepare(peers: list[Peer]) -> dict[str, str]:
-    """Installs and compiles; returns why the ones that cannot run cannot."""
-    missing = {}
-    for peer in peers:
-        try:
-            peer.prepare()
-        except Unavailable as error:
-            missing[peer.name] = f"unavailable: {error}"
-    return missing
 
 
 def run_cells(
@@ -151,10 +137,7 @@ def main() -> None:
     if why := why_not():
         print(f"skipped: {why}")
         return
-    every = every_peer(ask.ddl_prefix, ask.mpi_prefix, ask.torch_prefix)
-    names = ask.peers or list(every)
-    if unknown := [name for name in names if name not in every]:
-        raise ValueError(f"library {unknown[0]}: not one of {', '.join(every)}")
+    peers = chosen_peers(ask)
     rates = ask.host_mbit, ask.uplink_mbit
     drawn = [parse_layout(f"drawn-{ask.seed + n}", *rates) for n in range(ask.drawn)]
     for layout in drawn:
@@ -165,7 +148,6 @@ def main() -> None:
     plan = list(cells_of(ask.extent, given, drawn, ask.orders))
     for name, order in plan:
         rank_order(parse_layout(name, *rates), order)  # a wrong name is said before the first run
-    peers = [every[name] for name in names]
     missing = prepare(peers)
     cells: list[Cell] = []
     try:

@@ -24,14 +24,13 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.bench_lab import prepare
 from bench.check import Check, missed
 from bench.command import asker, end, parse_size, run_command, write_report
 from bench.lab.cell import Budget, Cell, measure
 from bench.lab.layout import parse_layout
 from bench.lab.network import bring_up, why_not
-from bench.lab.peers import every_peer
-from bench.lab.report import failures, median, percentile, sections, size_text, where_text
+from bench.lab.peers.choice import add_prefixes, chosen_peers, prepare
+from bench.lab.report import failures, percentile, sections, size_text, where_text
 
 HERE = Path(__file__).parent
 OURS = "ddl"
@@ -49,16 +48,17 @@ def parse_options() -> argparse.Namespace:
     ask.add_argument("--iterations", type=int, default=101, help="calls in a run; default: 101")
     ask.add_argument("--limit", type=float, default=60, help="kill a run after these seconds")
     ask.add_argument("--host-mbit", type=float, default=250, help="rate of a host's link")
-    ask.add_argument("--ddl-prefix", type=Path, help="where libddl is; default: the built env")
-    ask.add_argument("--mpi-prefix", type=Path, help="the MPICH under it; default: the same")
-    ask.add_argument("--torch-prefix", type=Path, help="for Gloo; default: the built env")
+    add_prefixes(ask)
     ask.add_argument("--out", type=Path, default=HERE / "out" / "small.json", help="the JSON")
     return ask.parse_args()
 
 
-def last_percentile(cells: list[Cell]) -> float:
-    """The 99th percentile of all calls of the same cell's repetitions, in seconds."""
-    return percentile([time for cell in cells for time in cell.times], 0.99)
+def figures(cells: list[Cell]) -> dict[str, float]:
+    """Seconds over all calls of the same cell's repetitions; empty when none succeeded."""
+    times = [time for cell in cells for time in cell.times]
+    if not times:
+        return {}
+    return {"median": statistics.median(times), "99th percentile": percentile(times, 0.99)}
 
 
 def checks(cells: list[Cell]) -> list[Check]:
@@ -66,17 +66,16 @@ def checks(cells: list[Cell]) -> list[Check]:
     found = []
     for rows in sections(cells):
         ours = rows.get(OURS, [])
-        mpi = [same for name, same in rows.items() if "mpi" in name and median(same) is not None]
+        mpi = [figures(same) for name, same in rows.items() if "mpi" in name]
+        mpi = [reached for reached in mpi if reached]
         if not ours or not mpi:
             continue
         where = where_text(ours[0])
-        if median(ours) is None:
+        if not figures(ours):
             found.append(Check(ROW, where, failure=ours[0].failure))
-            continue
-        for what, figure in (("median", median), ("99th percentile", last_percentile)):
-            ratio = (figure(ours) or 0) / min(figure(same) or 0 for same in mpi)
-            text = f"{{}} x the {what} of the best MPI"
-            found.append(Check(ROW, where, text, ratio, 1.0, at_most=True))
+        for what, seconds in figures(ours).items():
+            text, least = f"{{}} x the {what} of the best MPI", min(each[what] for each in mpi)
+            found.append(Check(ROW, where, text, seconds / least, 1.0, at_most=True))
     return found
 
 
@@ -88,9 +87,7 @@ def make_table(cells: list[Cell]) -> Table:
         first = next(iter(rows.values()))[0]
         shown = []
         for name in names:
-            same = rows.get(name, [])
-            middle = median(same)
-            both = [] if middle is None else [middle, last_percentile(same)]
+            both = figures(rows.get(name, [])).values()
             shown.append(" / ".join(f"{1e3 * seconds:.3f}" for seconds in both) or "-")
         ratios = [f"{check.reached:.2f}" for check in checks([c for s in rows.values() for c in s])]
         table.add_row(first.layout, size_text(first.nbytes), *shown, " / ".join(ratios))
@@ -103,11 +100,8 @@ def main() -> None:
     if why := why_not():
         print(f"skipped: {why}")
         return
-    every = every_peer(ask.ddl_prefix, ask.mpi_prefix, ask.torch_prefix)
-    if unknown := [name for name in ask.peers if name not in every]:
-        raise ValueError(f"library {unknown[0]}: not one of {', '.join(every)}")
+    peers = chosen_peers(ask)
     layouts = [parse_layout(name, ask.host_mbit, ask.host_mbit) for name in ask.layouts]
-    peers = [every[name] for name in ask.peers]
     missing = prepare(peers)
     budget = Budget(ask.iterations, limit=ask.limit)
     cells: list[Cell] = []
