@@ -50,9 +50,7 @@ constexpr Row kAllgatherRow = [] {
   row.check = check_allgather;
   row.on_host = allgather_on_host;
   row.between_hosts = allgather_between_hosts;
-  row.at_once = [](Comm& comm, const Call& call, const Arguments& args) {
-    return comm.num_hosts() > 1 && allgather_piggybacked(comm, call, args).has_value();
-  };
+  row.at_once = allgather_piggybacked;
   row.on_device = &DeviceGroup::allgather;
   row.plan = [](const PlanInput& input) {
     return plan_allgather(input.tree, input.host, blocks_by_host(input), kPlanUnit);

@@ -60,9 +60,7 @@ constexpr Row kBroadcastRow = [] {
   row.check = check_broadcast;
   row.on_host = broadcast_on_host;
   row.between_hosts = broadcast_between_hosts;
-  row.at_once = [](Comm& comm, const Call& call, const Arguments& args) {
-    return comm.num_hosts() > 1 && broadcast_piggybacked(comm, call, args).has_value();
-  };
+  row.at_once = broadcast_piggybacked;
   row.on_device = &DeviceGroup::broadcast;
   row.plan = [](const PlanInput& input) {
     return plan_broadcast(input.tree, input.host, input.root, input.count, kPlanUnit);

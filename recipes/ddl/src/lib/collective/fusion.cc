@@ -55,7 +55,12 @@ class Fusion : public Reducer {
  private:
   template <class Body>
   Outcome outcome(const Body& body);
-  std::size_t agree_on_number(const std::vector<Arguments>& queued, bool* is_first_done);
+  // How many of its queue's first operations every rank has, and whether the first is done.
+  struct Agreed {
+    std::size_t number = 0;
+    bool is_first_done = false;
+  };
+  Agreed agree_on_number(const std::vector<Arguments>& queued);
   void run_fused(const std::vector<Arguments>& parts);
 
   Comm& comm_;
@@ -73,12 +78,12 @@ std::vector<Outcome> Fusion::run(const std::vector<Arguments>& queued) {
   if (!is_fusable(queued[0], max_bytes_)) {
     return {outcome([&] { ddl::run(comm_, kAllreduceRow, queued[0]); })};
   }
-  std::size_t number = 0;
-  bool is_first_done = false;
-  const Outcome agreement = outcome([&] { number = agree_on_number(queued, &is_first_done); });
+  Agreed agreed;
+  const Outcome agreement = outcome([&] { agreed = agree_on_number(queued); });
   if (agreement.code != DDL_SUCCESS) return {agreement};
-  std::vector<Outcome> outcomes(is_first_done ? 1 : 0, agreement);
-  const std::vector<Arguments> parts(queued.begin() + outcomes.size(), queued.begin() + number);
+  std::vector<Outcome> outcomes(agreed.is_first_done ? 1 : 0, agreement);
+  const std::vector<Arguments> parts(queued.begin() + outcomes.size(),
+                                     queued.begin() + agreed.number);
   if (parts.size() > 1) {
     bool is_same = true;
     const Outcome together = outcome([&] {
@@ -89,7 +94,7 @@ std::vector<Outcome> Fusion::run(const std::vector<Arguments>& queued) {
       }
     });
     if (is_same) {
-      outcomes.resize(number, together);
+      outcomes.resize(agreed.number, together);
       return outcomes;
     }
     // All ranks know that their parts differ, and that nothing was moved. One by one, each part has
@@ -107,19 +112,18 @@ Outcome Fusion::outcome(const Body& body) {
   return outcome_of([&] { comm_.or_give_up(body); });
 }
 
-// The first of `queued` is the same on all ranks, else Disagreement. The result is how many every
-// rank has. Where its data are few enough to travel with the agreement, the first is done.
-std::size_t Fusion::agree_on_number(const std::vector<Arguments>& queued, bool* is_first_done) {
+// The first of `queued` is the same on all ranks, else Disagreement. It is done where its data are
+// few enough to travel with the agreement.
+Fusion::Agreed Fusion::agree_on_number(const std::vector<Arguments>& queued) {
   Call call = call_of(kIallreduceRow, queued[0]);
   call.fusion = static_cast<std::uint32_t>(queued.size());
-  std::size_t number = 0;
+  Agreed agreed;
   comm_.run(call, [&] {
     const auto fusion = allreduce_piggybacked(comm_, call, queued[0]);
-    *is_first_done = fusion.has_value();
-    number = fusion ? *fusion : comm_.agreement().begin(call);
+    agreed = {fusion ? *fusion : comm_.agreement().begin(call), fusion.has_value()};
   });
-  if (*is_first_done) comm_.count_collective();
-  return number;
+  if (agreed.is_first_done) comm_.count_collective();
+  return agreed;
 }
 
 void Fusion::run_fused(const std::vector<Arguments>& parts) {

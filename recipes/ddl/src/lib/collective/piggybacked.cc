@@ -25,6 +25,7 @@ class SmallCall : public Piggyback {
   void bring(const void* data) {
     std::memcpy(host_.small(host_.rank(), parity_, nbytes_), data, nbytes_);
   }
+  const std::byte* result() const { return area_; }
 
  protected:
   const std::byte* input(int rank) const { return host_.small(rank, parity_, nbytes_); }
@@ -41,8 +42,6 @@ class SmallCall : public Piggyback {
 class Gathering : public SmallCall {
  public:
   using SmallCall::SmallCall;
-
-  const std::byte* block(int host) const { return area_ + offset(host); }
 
   std::size_t bytes_to_send(const Round& round) const override {
     return sum([&](int host) { return round.is_sent(host); });
@@ -64,11 +63,11 @@ class Gathering : public SmallCall {
       from += size(host);
     }
   }
-  void finish() override {}
 
  protected:
   virtual std::size_t size(int host) const = 0;
   virtual std::size_t offset(int host) const = 0;
+  const std::byte* block(int host) const { return area_ + offset(host); }
   std::byte* own_block() const { return area_ + offset(comm_.host_index()); }
 
  private:
@@ -80,24 +79,29 @@ class Gathering : public SmallCall {
   }
 };
 
-// The root's host has a block, the others have none.
-class SmallBroadcast final : public Gathering {
+// What the root's host has passes from host to host.
+class SmallBroadcast final : public SmallCall {
  public:
   SmallBroadcast(Comm& comm, const Arguments& args)
-      : Gathering(comm, args.count), root_(args.root) {}
+      : SmallCall(comm, args.count),
+        root_(comm.topology().local_rank(args.root)),
+        root_host_(comm.topology().host_index(args.root)) {}
 
   void start() override {
-    if (comm_.host_index() != comm_.topology().host_index(root_)) return;
-    std::memcpy(own_block(), input(comm_.topology().local_rank(root_)), nbytes_);
+    if (comm_.host_index() == root_host_) std::memcpy(area_, input(root_), nbytes_);
   }
+  std::size_t bytes_to_send(const Round& round) const override {
+    return round.is_sent(root_host_) ? nbytes_ : 0;
+  }
+  std::size_t bytes_to_receive(const Round& round) const override {
+    return round.is_received(root_host_) ? nbytes_ : 0;
+  }
+  void pack(const Round&, std::byte* to) const override { std::memcpy(to, area_, nbytes_); }
+  void unpack(const Round&, const std::byte* from) override { std::memcpy(area_, from, nbytes_); }
 
  private:
-  std::size_t size(int host) const override {
-    return host == comm_.topology().host_index(root_) ? nbytes_ : 0;
-  }
-  std::size_t offset(int) const override { return 0; }
-
-  int root_;
+  int root_;  // on its host
+  int root_host_;
 };
 
 class SmallAllgather final : public Gathering {
@@ -134,16 +138,18 @@ class SmallAllgather final : public Gathering {
   std::vector<std::size_t> offsets_;
 };
 
-// The inputs of a host's ranks, and their sum.
-class Inputs {
+// The operation of a call.
+class Reduction {
  public:
-  Inputs(const Arguments& args, int ranks)
+  Reduction(const Arguments& args, int ranks)
       : divisors(ranks, args), count_(args.count), reduce_(reduce_function(args.type, args.op)) {}
 
-  void clear() { list_.clear(); }
-  void add(const void* input) { list_.push_back(input); }
-  void reduce_to(void* sum, double divisor) {
-    reduce_(sum, list_.data(), static_cast<int>(list_.size()), count_, divisor);
+  // `sum` of `input(0)` to `input(n - 1)`, of which it may be the first.
+  template <class Input>
+  void run(std::byte* sum, int n, const Input& input, double divisor) {
+    inputs_.clear();
+    for (int i = 0; i < n; ++i) inputs_.push_back(input(i));
+    reduce_(sum, inputs_.data(), n, count_, divisor);
   }
 
   const Divisors divisors;
@@ -151,7 +157,7 @@ class Inputs {
  private:
   std::size_t count_;
   ReduceFunction reduce_;
-  std::vector<const void*> list_;
+  std::vector<const void*> inputs_;
 };
 
 // Pairs of hosts exchange their sums (recursive doubling): both add them in the order of hosts, so
@@ -159,55 +165,45 @@ class Inputs {
 class PairwiseSum final : public SmallCall {
  public:
   PairwiseSum(Comm& comm, const Arguments& args)
-      : SmallCall(comm, args.nbytes()), inputs_(args, comm.size()) {}
+      : SmallCall(comm, args.nbytes()), reduction_(args, comm.size()) {}
 
   void start() override {
-    inputs_.clear();
-    for (int rank = 0; rank < host_.size(); ++rank) inputs_.add(input(rank));
-    inputs_.reduce_to(area_, inputs_.divisors.first);
+    const auto of_rank = [this](int rank) { return input(rank); };
+    reduction_.run(area_, host_.size(), of_rank, reduction_.divisors.first);
   }
   std::size_t bytes_to_send(const Round&) const override { return nbytes_; }
   std::size_t bytes_to_receive(const Round&) const override { return nbytes_; }
   void pack(const Round&, std::byte* to) const override { std::memcpy(to, area_, nbytes_); }
   void unpack(const Round& round, const std::byte* from) override {
     const bool is_first = comm_.host_index() < round.from();
-    inputs_.clear();
-    inputs_.add(is_first ? area_ : from);
-    inputs_.add(is_first ? from : area_);
-    inputs_.reduce_to(area_, round.is_last() ? inputs_.divisors.last : 1.0);
+    const auto of_host = [&](int i) { return (i == 0) == is_first ? area_ : from; };
+    reduction_.run(area_, 2, of_host, round.is_last() ? reduction_.divisors.last : 1.0);
   }
-  void finish() override {}
-
-  const std::byte* result() const { return area_; }
 
  private:
-  Inputs inputs_;
+  Reduction reduction_;
 };
 
 // Each host gets the sums of all hosts and adds them, in the order of hosts.
 class GatheredSum final : public Gathering {
  public:
   GatheredSum(Comm& comm, const Arguments& args)
-      : Gathering(comm, args.nbytes()), inputs_(args, comm.size()) {}
+      : Gathering(comm, args.nbytes()), reduction_(args, comm.size()) {}
 
   void start() override {
-    inputs_.clear();
-    for (int rank = 0; rank < host_.size(); ++rank) inputs_.add(input(rank));
-    inputs_.reduce_to(own_block(), inputs_.divisors.first);
+    const auto of_rank = [this](int rank) { return input(rank); };
+    reduction_.run(own_block(), host_.size(), of_rank, reduction_.divisors.first);
   }
   void finish() override {
-    inputs_.clear();
-    for (int host = 0; host < comm_.num_hosts(); ++host) inputs_.add(block(host));
-    inputs_.reduce_to(area_, inputs_.divisors.last);
+    const auto of_host = [this](int host) { return block(host); };
+    reduction_.run(area_, comm_.num_hosts(), of_host, reduction_.divisors.last);
   }
-
-  const std::byte* result() const { return area_; }
 
  private:
   std::size_t size(int) const override { return nbytes_; }
   std::size_t offset(int host) const override { return host * nbytes_; }
 
-  Inputs inputs_;
+  Reduction reduction_;
 };
 
 // `blocks` of `nbytes` come together on each host.
@@ -246,29 +242,26 @@ std::optional<std::uint32_t> allreduce_piggybacked(Comm& comm, const Call& call,
   return reduce(comm, call, args, true);
 }
 
-std::optional<std::uint32_t> reduce_piggybacked(Comm& comm, const Call& call,
-                                                const Arguments& args) {
-  return reduce(comm, call, args, comm.rank() == args.root);
+bool reduce_piggybacked(Comm& comm, const Call& call, const Arguments& args) {
+  return reduce(comm, call, args, comm.rank() == args.root).has_value();
 }
 
-std::optional<std::uint32_t> broadcast_piggybacked(Comm& comm, const Call& call,
-                                                   const Arguments& args) {
-  if (!is_small(comm, args.count, 1)) return std::nullopt;
+bool broadcast_piggybacked(Comm& comm, const Call& call, const Arguments& args) {
+  if (!is_small(comm, args.count, 1)) return false;
   SmallBroadcast broadcast(comm, args);
   if (comm.rank() == args.root) broadcast.bring(args.send);
-  const std::uint32_t fusion = comm.agreement().begin(call, &broadcast);
-  if (comm.rank() != args.root) std::memcpy(args.recv, broadcast.block(0), args.count);
-  return fusion;
+  comm.agreement().begin(call, &broadcast);
+  if (comm.rank() != args.root) std::memcpy(args.recv, broadcast.result(), args.count);
+  return true;
 }
 
-std::optional<std::uint32_t> allgather_piggybacked(Comm& comm, const Call& call,
-                                                   const Arguments& args) {
-  if (!is_small(comm, args.count, comm.size())) return std::nullopt;
+bool allgather_piggybacked(Comm& comm, const Call& call, const Arguments& args) {
+  if (!is_small(comm, args.count, comm.size())) return false;
   SmallAllgather gathering(comm, args.count);
   gathering.bring(args.send);
-  const std::uint32_t fusion = comm.agreement().begin(call, &gathering);
+  comm.agreement().begin(call, &gathering);
   gathering.deliver(static_cast<std::byte*>(args.recv));
-  return fusion;
+  return true;
 }
 
 }  // namespace ddl

@@ -11,15 +11,13 @@
 
 namespace ddl {
 
-// Each returns the least `fusion` of all ranks' calls. Where a way of more messages moves fewer
-// bytes and so is faster, there is no result, and nothing has been done.
+// As Row::at_once: false where a way of more messages moves fewer bytes and so is faster, and on
+// one host; nothing has been done then.
+bool reduce_piggybacked(Comm& comm, const Call& call, const Arguments& args);
+bool broadcast_piggybacked(Comm& comm, const Call& call, const Arguments& args);
+bool allgather_piggybacked(Comm& comm, const Call& call, const Arguments& args);
+// The same, but the result is the least `fusion` of all ranks' calls, or none.
 std::optional<std::uint32_t> allreduce_piggybacked(Comm& comm, const Call& call,
-                                                   const Arguments& args);
-std::optional<std::uint32_t> reduce_piggybacked(Comm& comm, const Call& call,
-                                                const Arguments& args);
-std::optional<std::uint32_t> broadcast_piggybacked(Comm& comm, const Call& call,
-                                                   const Arguments& args);
-std::optional<std::uint32_t> allgather_piggybacked(Comm& comm, const Call& call,
                                                    const Arguments& args);
 
 }  // namespace ddl

@@ -204,9 +204,7 @@ constexpr Row kReduceRow = [] {
   row.check = check_reduce;
   row.on_host = reduce_on_host;
   row.between_hosts = reduce_on_many_hosts;
-  row.at_once = [](Comm& comm, const Call& call, const Arguments& args) {
-    return comm.num_hosts() > 1 && reduce_piggybacked(comm, call, args).has_value();
-  };
+  row.at_once = reduce_piggybacked;
   row.on_device = &DeviceGroup::reduce;
   row.plan = plan_reduce;
   return row;

@@ -22,21 +22,14 @@ std::vector<Peer> make_peers(const Topology& topology, const std::vector<int>& w
   return peers;
 }
 
-int widest_group(const Node& node) {
-  int widest = 1;
-  for (const Node& child : node.children) {
-    widest = std::max({widest, child.num_hosts(), widest_group(child)});
-  }
-  return widest;
-}
-
 // With the agreement, each host of a group sends its own data over the group's uplink, where a
 // schedule sends them once. And the first rank of a host does the work of all.
 std::size_t choose_small_bytes(const Topology& topology, const Settings& settings) {
   constexpr std::size_t kMaxOfHost = std::size_t{256} << 10;
   const bool is_chosen = settings.is_deterministic || settings.schedule != kAnySchedule;
   if (topology.hosts().size() == 1 || is_chosen) return 0;
-  const int widest = widest_group(topology.tree());
+  int widest = 1;
+  for (const Node& group : topology.tree().children) widest = std::max(widest, group.num_hosts());
   return std::min(HostGroup::kSmallBytes / (widest == 1 ? 1 : 2 * widest),
                   kMaxOfHost / topology.max_local_size());
 }
