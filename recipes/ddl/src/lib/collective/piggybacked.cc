@@ -139,9 +139,9 @@ class SmallAllgather final : public Gathering {
 };
 
 // The operation of a call.
-class Reduction {
+class SmallReduction {
  public:
-  Reduction(const Arguments& args, int ranks)
+  SmallReduction(const Arguments& args, int ranks)
       : divisors(ranks, args), count_(args.count), reduce_(reduce_function(args.type, args.op)) {}
 
   // `sum` of `input(0)` to `input(n - 1)`, of which it may be the first.
@@ -181,7 +181,7 @@ class PairwiseSum final : public SmallCall {
   }
 
  private:
-  Reduction reduction_;
+  SmallReduction reduction_;
 };
 
 // Each host gets the sums of all hosts and adds them, in the order of hosts.
@@ -203,7 +203,7 @@ class GatheredSum final : public Gathering {
   std::size_t size(int) const override { return nbytes_; }
   std::size_t offset(int host) const override { return host * nbytes_; }
 
-  Reduction reduction_;
+  SmallReduction reduction_;
 };
 
 // `blocks` of `nbytes` come together on each host.
