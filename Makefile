@@ -47,11 +47,11 @@ gpu: bootstrap ## the release for GPUs (CUDA 13.0), beside the other; downloads 
 test-ppc64le: bootstrap ## what `make ppc64le` made, installed and run under emulation
 	@bash scripts/bootstrap.sh ppc64le
 	@$(PY) -m pytest -q $(addprefix tests/integration/test_,build_ppc64le.py emulate_run.py \
-	  debs_built.py kernels_ppc64le.py power_cuda.py power_env.py)
+	  debs_built.py emulate_kernels.py power_cuda.py power_env.py)
 
 test-aarch64: bootstrap ## what `make aarch64` made, installed and run under emulation
 	@bash scripts/bootstrap.sh aarch64
-	@$(PY) -m pytest -q tests/integration/test_aarch64.py
+	@$(PY) -m pytest -q tests/integration/test_aarch64.py tests/integration/test_emulate_kernels.py
 
 test: bootstrap ## unit tests, then integration on the built channel and env (all, or PART=ddl)
 	@echo "== unit tests"

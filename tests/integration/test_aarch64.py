@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conda_package_streaming.extract import extract
 
 from ddlce.elf import read_elf
 from ddlce.emulate import ensure_sysroot
-from ddlce.plan import Plan, make_plan
 from ddlce.platforms import PLATFORMS
 from ddlce.settings import load_settings
-from ddlce.store import Store
+from support.builtpackages import unpack_built
 from support.run import ok, run
 
 ARM = "linux-aarch64"
@@ -33,27 +32,10 @@ pytestmark = pytest.mark.skipif(
 Unpack = Callable[..., Path]
 
 
-@pytest.fixture(scope="module")
-def plan() -> Plan:
-    return make_plan(load_settings(), ARM)
-
-
 @pytest.fixture
-def unpack(plan: Plan, tmp_path: Path) -> Unpack:
+def unpack(tmp_path: Path) -> Unpack:
     """Unpacks packages of the platform into one folder, which it returns."""
-
-    def fill(*names: str) -> Path:
-        settings = load_settings()
-        store, folder = Store(settings.store), tmp_path / "prefix"
-        outputs = {o.name: o for step in plan.steps.values() for o in step.outputs}
-        for output in (outputs[name] for name in names):
-            if not store.has(output.subdir, output.filename):
-                pytest.skip(f"{output.name} is not built: make aarch64")
-            extract(str(settings.store / output.subdir / output.filename), str(folder))
-            shutil.rmtree(folder / "info")
-        return folder
-
-    return fill
+    return functools.partial(unpack_built, ARM, tmp_path / "prefix")
 
 
 def emulate(*command: str) -> str:

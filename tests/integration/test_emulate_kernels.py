@@ -1,6 +1,7 @@
-"""libddl's element loops for POWER: cross-compiled, and their C++ tests run under emulation.
+"""libddl's element loops on other processors: cross-compiled, and their C++ tests run under qemu.
 
-The whole library is built and run so by `make ppc64le`; this is the part of it that is POWER's own.
+The whole library is built and run so by `make ppc64le` and `make aarch64`; this is the part of it
+that knows processors.
 """
 
 from __future__ import annotations
@@ -14,34 +15,58 @@ from pathlib import Path
 import pytest
 
 from ddlce.emulate import emulated, ensure_sysroot
-from ddlce.platforms import PLATFORMS
+from ddlce.platforms import BUILD_PLATFORM, PLATFORMS
 from ddlce.settings import load_settings
-from support.run import ok
-from support.run import run as run_program
+from support.builtpackages import unpack_built
+from support.run import ok, run
 
-POWER = "linux-ppc64le"
-COMPILER = "powerpc64le-linux-gnu-g++"
 DDL = Path(__file__).parents[2] / "recipes" / "ddl"
 GOOGLETEST = Path("/usr/src/googletest/googletest")
 
 #: As in libddl's CMakeLists.txt.
 LOOPS = ("-O3", "-fno-trapping-math", "-fno-math-errno")
-OPTIONS = {"kernels_generic.cc": LOOPS, "kernels_power9.cc": (*LOOPS, "-mcpu=power9")}
+OPTIONS = {
+    ("kernels_generic.cc", "linux-ppc64le"): LOOPS,
+    ("kernels_power9.cc", "linux-ppc64le"): (*LOOPS, "-mcpu=power9"),
+    ("kernels_generic.cc", "linux-aarch64"): LOOPS,
+    ("kernels_bf16.cc", "linux-aarch64"): (*LOOPS, "-march=armv8.2-a+bf16"),
+    ("kernels_sve.cc", "linux-aarch64"): (*LOOPS, "-march=armv8.2-a+sve"),
+}
+
+#: Processors by qemu's names, and the sets of loops that each has. Graviton 3 has SVE's vectors of
+#: 256 bits, A64FX of 512; Grace's are of 128, no wider than NEON's.
+CASES = [
+    ("linux-ppc64le", "power8", {"generic"}),
+    ("linux-ppc64le", "power9", {"generic", "power9"}),
+    ("linux-ppc64le", "power10", {"generic", "power9"}),
+    ("linux-aarch64", "cortex-a72", {"generic"}),
+    ("linux-aarch64", "max,sve=off", {"generic", "bf16"}),
+    ("linux-aarch64", "max,sve128=on,sve256=off", {"generic", "bf16"}),
+    ("linux-aarch64", "max,sve256=on,sve512=off", {"generic", "bf16", "sve"}),
+    ("linux-aarch64", "a64fx", {"generic", "sve"}),
+]
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"no {COMPILER}: ddlce doctor"),
-    pytest.mark.skipif(
-        not any(map(shutil.which, PLATFORMS[POWER].emulators)), reason="no qemu-user: make ppc64le"
-    ),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(not GOOGLETEST.is_dir(), reason=f"no {GOOGLETEST}: libgtest-dev"),
 ]
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tests of the loops, linked with nothing of C++ that the emulated machine would need."""
-    folder = tmp_path_factory.mktemp("kernels")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kernels")
+
+
+def kernels_test(platform: str, folder: Path) -> tuple[Path, Path]:
+    """The program of the loops' tests, compiled by the release's cross compiler; its libraries."""
+    libraries = folder / platform
+    program = folder / f"{platform}-kernels_test"
+    if program.exists():
+        return program, libraries / "lib"
+    compilers = ("runtime_linux-64", f"gcc_impl_{platform}", f"gxx_impl_{platform}")
+    unpack_built(platform, folder / "build", *compilers, subdir=BUILD_PLATFORM)
+    unpack_built(platform, libraries, "libgcc", "libstdcxx")
+    compiler = folder / "build" / PLATFORMS[platform].triple / "gcc/bin/g++"
     sources = [
         *sorted((DDL / "src/lib/reduce").glob("kernels*.cc")),
         DDL / "src/lib/base/types.cc",
@@ -50,32 +75,31 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
 
     def compiled(source: Path) -> str:
-        made = str(folder / f"{source.stem}.o")
+        made = str(folder / f"{platform}-{source.stem}.o")
         headers = (f"-I{DDL}/src/lib", f"-I{DDL}/src/include")
         outside = ("-isystem", f"{GOOGLETEST}/include", f"-I{GOOGLETEST}")
-        flags = ("-std=c++20", "-O1", "-Wall", "-Wextra", *OPTIONS.get(source.name, ()))
-        run(COMPILER, *flags, *headers, *outside, "-c", str(source), "-o", made)
+        flags = ("-std=c++20", "-O1", "-Wall", "-Wextra", *OPTIONS.get((source.name, platform), ()))
+        ok(run([compiler, *flags, *headers, *outside, "-c", source, "-o", made]))
         return made
 
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compiled, sources))
-    path = folder / "kernels_test"
-    run(COMPILER, "-static-libstdc++", "-static-libgcc", *objects, "-o", str(path), "-pthread")
-    return path
+    ok(run([compiler, *objects, f"-L{libraries}/lib", "-o", program, "-pthread"]))
+    return program, libraries / "lib"
 
 
-def run(*command: str, **environ: str) -> str:
-    env = {**os.environ, **environ}
-    done = ok(run_program(command, env=env))
-    return done.stdout
-
-
-@pytest.mark.parametrize(("processor", "sets"), [("power8", 1), ("power9", 2), ("power10", 2)])
+@pytest.mark.parametrize(
+    ("platform", "processor", "tables"), CASES, ids=[processor for _, processor, _ in CASES]
+)
 def test_every_loop_that_the_processor_has_is_right(
-    program: Path, processor: str, sets: int
+    folder: Path, platform: str, processor: str, tables: set[str]
 ) -> None:
-    sysroot = ensure_sysroot(load_settings(), POWER)
-    said = run(*emulated([str(program)], POWER, sysroot), QEMU_CPU=processor)
-    instances = set(re.findall(r"\[       OK \] (\S+?)/KernelsTest\.\S+/(\S+)", said))
-    assert len(instances) == sets, said[-4000:]
+    emulators = PLATFORMS[platform].emulators
+    if not any(map(shutil.which, emulators)):
+        pytest.skip(f"no {emulators[0]}: ddlce doctor")
+    program, libraries = kernels_test(platform, folder)
+    sysroot = ensure_sysroot(load_settings(), platform)
+    env = {**os.environ, "QEMU_CPU": processor, "LD_LIBRARY_PATH": str(libraries)}
+    said = ok(run(emulated([str(program)], platform, sysroot), env=env)).stdout
     assert "[  PASSED  ]" in said
+    assert set(re.findall(r"\[       OK \] \S+?/KernelsTest\.\S+/(\S+)", said)) == tables

@@ -267,9 +267,10 @@ TEST_P(KernelsTest, CopiesCopyAllAndNoMore) {
 
 std::vector<const KernelTable*> tables() {
   std::vector<const KernelTable*> all = {&generic_kernels()};
-  if (avx512_kernels() != nullptr) all.push_back(avx512_kernels());
-  if (avx2_kernels() != nullptr) all.push_back(avx2_kernels());
-  if (power9_kernels() != nullptr) all.push_back(power9_kernels());
+  for (const KernelTable* table :
+       {avx512_kernels(), avx2_kernels(), power9_kernels(), sve_kernels(), bf16_kernels()}) {
+    if (table != nullptr) all.push_back(table);
+  }
   return all;
 }
 

@@ -9,6 +9,15 @@
 #include <immintrin.h>
 #elif defined(_ARCH_PWR9)
 #include <altivec.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+// GCC 12 vectorises conversions of 16-bit floats for SVE, but not for NEON.
+#if defined(__aarch64__) && !defined(__ARM_FEATURE_SVE)
+#define DDL_NEON_BLOCKS 1
+#else
+#define DDL_NEON_BLOCKS 0
 #endif
 
 namespace ddl {
@@ -25,6 +34,24 @@ inline float float_of(std::uint32_t bits) {
   __builtin_memcpy(&value, &bits, sizeof(value));
   return value;
 }
+
+#if defined(__aarch64__)
+
+// Each processor has the conversions, which the compiler finds for scalars and for SVE's vectors.
+inline float half_to_float(std::uint16_t half) {
+  __fp16 value;
+  __builtin_memcpy(&value, &half, sizeof(value));
+  return static_cast<float>(value);
+}
+
+inline std::uint16_t float_to_half(float value) {
+  const auto rounded = static_cast<__fp16>(value);
+  std::uint16_t half;
+  __builtin_memcpy(&half, &rounded, sizeof(half));
+  return half;
+}
+
+#else
 
 inline float half_to_float(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
@@ -52,6 +79,8 @@ inline std::uint16_t float_to_half(float value) {
   magnitude = rest > 0x7f800000u ? nan : magnitude;
   return static_cast<std::uint16_t>(sign | magnitude);
 }
+
+#endif
 
 inline float bfloat_to_float(std::uint16_t value) {
   return float_of(static_cast<std::uint32_t>(value) << 16);
@@ -107,6 +136,16 @@ struct Half {
   static void store_block(std::uint16_t* out, __vector float first, __vector float second) {
     vec_xst(vec_pack_to_short_fp32(first, second), 0, out);
   }
+#elif DDL_NEON_BLOCKS
+  static constexpr std::size_t kBlock = 8;
+  static float32x4_t load_first(const std::uint16_t* in) { return load4(in); }
+  static float32x4_t load_second(const std::uint16_t* in) { return load4(in + 4); }
+  static void store_block(std::uint16_t* out, float32x4_t first, float32x4_t second) {
+    vst1q_u16(out, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(first), second)));
+  }
+  static float32x4_t load4(const std::uint16_t* in) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(in)));
+  }
 #else
   static constexpr std::size_t kBlock = 0;
 #endif
@@ -119,6 +158,8 @@ struct Half {
       vec_xst(load_first(in + i), 0, out + i);
       vec_xst(load_second(in + i), 0, out + i + 4);
     }
+#elif DDL_NEON_BLOCKS
+    for (; i + 4 <= n; i += 4) vst1q_f32(out + i, load4(in + i));
 #endif
     for (; i < n; ++i) out[i] = half_to_float(in[i]);
   }
@@ -128,6 +169,8 @@ struct Half {
     for (; i + 8 <= n; i += 8) store8(out + i, _mm256_loadu_ps(in + i));
 #elif defined(_ARCH_PWR9)
     for (; i + 8 <= n; i += 8) store_block(out + i, vec_xl(0, in + i), vec_xl(0, in + i + 4));
+#elif DDL_NEON_BLOCKS
+    for (; i + 8 <= n; i += 8) store_block(out + i, vld1q_f32(in + i), vld1q_f32(in + i + 4));
 #endif
     for (; i < n; ++i) out[i] = float_to_half(in[i]);
   }
@@ -203,6 +246,18 @@ struct Bfloat {
     const __m256i upper = _mm256_and_si256(_mm256_castps_si256(values), _mm256_set1_epi32(~0xffff));
     const __m256i nan = _mm256_or_si256(upper, _mm256_set1_epi32(0x400000));
     return _mm256_blendv_ps(values, _mm256_castsi256_ps(nan), is_nan);
+  }
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+  static constexpr std::size_t kBlock = 8;
+  static float32x4_t load_first(const std::uint16_t* in) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(vld1q_u16(in)), 16));
+  }
+  static float32x4_t load_second(const std::uint16_t* in) {
+    return vreinterpretq_f32_u32(vshll_high_n_u16(vld1q_u16(in), 16));
+  }
+  static void store_block(std::uint16_t* out, float32x4_t first, float32x4_t second) {
+    const bfloat16x8_t all = vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(first), second);
+    vst1q_u16(out, vreinterpretq_u16_bf16(all));
   }
 #else
   static constexpr std::size_t kBlock = 0;

@@ -1,5 +1,7 @@
 #include "reduce/kernels.h"
 
+#include <initializer_list>
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -13,10 +15,13 @@ constexpr std::size_t kStreamingBytes = std::size_t{16} << 20;
 
 // Each kernels_X.cc knows which processors have its instructions, and is null on others.
 const KernelTable& kernels() {
-  static const KernelTable& best = avx512_kernels() != nullptr   ? *avx512_kernels()
-                                   : avx2_kernels() != nullptr   ? *avx2_kernels()
-                                   : power9_kernels() != nullptr ? *power9_kernels()
-                                                                 : generic_kernels();
+  static const KernelTable& best = []() -> const KernelTable& {
+    for (const KernelTable* table :
+         {avx512_kernels(), avx2_kernels(), power9_kernels(), sve_kernels(), bf16_kernels()}) {
+      if (table != nullptr) return *table;
+    }
+    return generic_kernels();
+  }();
   return best;
 }
 

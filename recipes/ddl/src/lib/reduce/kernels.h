@@ -33,6 +33,8 @@ const KernelTable& generic_kernels();
 const KernelTable* avx512_kernels();  // null when this processor or build has none
 const KernelTable* avx2_kernels();    // likewise
 const KernelTable* power9_kernels();  // likewise
+const KernelTable* bf16_kernels();    // likewise
+const KernelTable* sve_kernels();     // likewise
 const KernelTable& kernels();         // the best for this processor
 
 // memcpy, whatever the C library makes of it: on AMD's processors those before glibc 2.39 use "rep
