@@ -85,7 +85,7 @@ is_there() { # a `check` of the list
 missing() { # the packages, for installer $1, of what is needed ($2) and not there
   local need check _least apt dnf zypper _why
   while read -r need check _least apt dnf zypper _why; do
-    [[ $need == "$2" ]] || continue
+    [[ $need == "$2" && ${!1} != - ]] || continue
     is_there "$check" || echo "${!1}"
   done <"$list" | sort -u
 }

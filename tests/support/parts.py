@@ -40,7 +40,7 @@ PARTS: dict[str, tuple[str, ...]] = {
             "external_mpi",
             "guide_built",
             "lab_*",
-            "libddl_source",
+            "libddl_*",
             "odd_machines",
             "one_value",
             "open_mpi",

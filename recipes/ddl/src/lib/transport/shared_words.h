@@ -58,7 +58,7 @@ class SharedFailure {
   // Cuts the text short where need be.
   void set(std::int32_t code, const char* text) {
     std::uint32_t none = kNone;
-    if (!state_.compare_exchange_strong(none, kBeingWritten)) return;
+    if (!state_.compare_exchange_strong(none, kBeingWritten, std::memory_order_acq_rel)) return;
     code_ = code;
     std::memcpy(text_, text, std::min(std::strlen(text), kMaxErrorText - 1));
     state_.store(kReadable, std::memory_order_release);
