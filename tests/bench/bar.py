@@ -27,6 +27,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import (
+    bench_collectives,
     bench_ddp,
     bench_faults,
     bench_jax,
@@ -58,6 +59,7 @@ ROWS = {
     lab_bar.SLOW: "lab",
     lab_bar.FLAT: "lab",
     bench_small.ROW: "small",
+    bench_collectives.ROW: "collectives",
     bar_host.LARGE: "host",
     bar_host.MIDDLE: "host",
     bar_host.SMALL: "host",
@@ -66,6 +68,8 @@ ROWS = {
     bench_faults.ROW: "faults",
     lab_bar.PROBE: "lab",
     bench_ddp.ROW: "ddp",
+    bench_ddp.FSDP: "ddp",
+    bench_ddp.HSDP: "ddp",
     bench_ddp.HOROVOD: "ddp",
     SIMULATOR: "sim",
     bench_jax.ROW: "jax",
@@ -75,7 +79,7 @@ ROWS = {
 }
 """The rows in the order in which they are shown, and the file with their figures."""
 HEAD = ("the bar", "demanded", "at worst", "where", "met")
-IN_LAB = ("lab", "small", "faults", "ddp", "sim", "jax_lab")
+IN_LAB = ("lab", "small", "collectives", "faults", "ddp", "sim", "jax_lab")
 
 Found = dict[str, Any]
 
@@ -89,6 +93,10 @@ def _lab(found: Found) -> list[Check]:
 
 def _small(found: Found) -> list[Check]:
     return bench_small.checks([Cell(**cell) for cell in found["cells"]])
+
+
+def _collectives(found: Found) -> list[Check]:
+    return bench_collectives.checks([Cell(**cell) for cell in found["cells"]])
 
 
 def host_medians(found: Found, state: str = "seconds") -> dict[tuple[int, int, str], float]:
@@ -165,6 +173,7 @@ def _keras_backends(found: Found) -> list[Check]:
 READ: dict[str, Callable[[Found], list[Check]]] = {
     "lab": _lab,
     "small": _small,
+    "collectives": _collectives,
     "host": _host,
     "types": _types,
     "faults": _faults,

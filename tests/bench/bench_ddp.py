@@ -1,4 +1,4 @@
-"""Training in the lab: a step of DistributedDataParallel, or of Horovod, on ddl and on its peers.
+"""Training in the lab: steps of DistributedDataParallel, FSDP2 and Horovod, on ddl and its peers.
 
     python tests/bench/bench_ddp.py
     python tests/bench/bench_ddp.py --layouts racks-2x4 --orders interleaved --repetitions 1
@@ -8,8 +8,9 @@ Needs root, else it says so and does nothing. The model is all communication: it
 ddl knows the racks from a topology file. Repetitions take turns over the backends. Prints a line
 for each run, then the table, and writes both as JSON; ends with 1 and names each row that falls
 short: DistributedDataParallel on ddl must be 1.35 times as fast as on gloo with sorted ranks and 4
-times with interleaved ones; Horovod on DDL as fast as on the best of MPI and Gloo, and twice as
-fast; and their losses after the same steps must agree. --backends chooses some.
+times with interleaved ones; FSDP2 1.5 and 4 times; HSDP, which shards over four ranks and has a
+replica on the next four, as fast; Horovod on DDL as fast as on the best of MPI and Gloo, and twice
+as fast; and their losses after the same steps must agree. --backends chooses some.
 """
 
 from __future__ import annotations
@@ -39,16 +40,26 @@ from bench.lab.report import size_text
 from bench.lab.training import Training, train
 
 HERE = Path(__file__).parent
-PEERS = {"ddl": ("gloo",), "horovod-ddl": ("horovod-mpi", "horovod-gloo")}
+PEERS = {
+    "ddl": ("gloo",),
+    "fsdp-ddl": ("fsdp-gloo",),
+    "hsdp-ddl": ("hsdp-gloo",),
+    "horovod-ddl": ("horovod-mpi", "horovod-gloo"),
+}
 """Whom each of ours is measured against: the same framework on other libraries."""
 BACKENDS = [name for ours, peers in PEERS.items() for name in (ours, *peers)]
 BAR = {
     "ddl": {"sorted": 1.35, "interleaved": 4.0},
+    "fsdp-ddl": {"sorted": 1.5, "interleaved": 4.0},
+    "hsdp-ddl": {"sorted": 1.0, "interleaved": 1.0},
     "horovod-ddl": {"sorted": 1.0, "interleaved": 2.0},
 }
 """How many times faster than the best peer ours must be, by order, where racks share an uplink."""
 ROW = "DDP on ddl vs gloo in the lab, comm-bound model"
 HOROVOD = "Horovod on ddl vs MPI and Gloo in the lab"
+FSDP = "FSDP2 on ddl vs gloo in the lab, comm-bound model"
+HSDP = "HSDP on ddl vs gloo in the lab, 4 shards x 2 replicas"
+ROW_OF = {"ddl": ROW, "fsdp-ddl": FSDP, "hsdp-ddl": HSDP, "horovod-ddl": HOROVOD}
 
 
 def parse_options() -> argparse.Namespace:
@@ -106,8 +117,7 @@ def checks(runs: list[Training], layouts: dict[str, Layout]) -> list[Check]:
             most = reached * median(backends[ours]) / lower_bound(layout, nbytes)
             reason = f"{peers} at best takes {most:.2f} x the bound of a step's allreduce"
             what = f"{peers} at best takes {{}} x as long as {ours}"
-            row = ROW if ours == "ddl" else HOROVOD
-            check = Check(row, place, what, reached, bar, reachable=most, reason=reason)
+            check = Check(ROW_OF[ours], place, what, reached, bar, reachable=most, reason=reason)
             found.append(replace(check, reachable=None) if math.isnan(most) else check)
         losses = [run.loss for same in backends.values() for run in same if run.times]
         # The same steps on the same data: backends may round sums otherwise, no more.

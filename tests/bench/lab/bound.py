@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bench.lab.layout import Layout
+from collections.abc import Sequence
+
+from bench.lab.layout import Layout, rank_order
 
 GOODPUT = 1448 / 1514
 """The share of a link's rate that is payload: TCP with timestamps in Ethernet frames of 1514 bytes
@@ -36,29 +38,56 @@ def lower_bound(layout: Layout, nbytes: int) -> float:
 
 
 def bound_of(collective: str, layout: Layout, nbytes: int) -> float:
-    """The seconds that one of JAX's collectives takes at least.
+    """The seconds that a collective takes at least.
 
     A cut has ranks inside and outside. What `all_gather` gives must come in from all outside, and
     leave for them; `psum_scatter` is the same turned around. In `all_to_all`, each rank has
-    something for each.
+    something for each. A `broadcast` crosses each cut once.
 
     Args:
-        collective: one of `COLLECTIVES`.
-        nbytes: what each rank has, or what `all_gather` gives it.
+        collective: one of `COLLECTIVES`, or "broadcast".
+        nbytes: what each rank has, or what `all_gather` or `broadcast` gives it.
     """
     if collective == "psum":
         return lower_bound(layout, nbytes)
     n = layout.ranks
-    cuts = [(layout.ranks_per_host, layout.mbit(host)) for host in range(layout.hosts)]
-    if layout.uplink_mbit and len(layout.racks) > 1:
-        cuts += [(hosts * layout.ranks_per_host, layout.uplink_mbit) for hosts in layout.racks]
 
     def crosses(inside: int) -> float:
         outside = n - inside
+        if collective == "broadcast":
+            return nbytes
         shares = inside * outside if collective == "all_to_all" else max(inside, outside)
         return nbytes * shares / n
 
-    return max(_seconds(crosses(inside), mbit) for inside, mbit in cuts)
+    cuts = _cuts(layout)
+    return max(_seconds(crosses(len(hosts) * layout.ranks_per_host), mbit) for hosts, mbit in cuts)
+
+
+def exchange_bound(layout: Layout, order: str, sizes: Sequence[Sequence[float]]) -> float:
+    """The seconds that an exchange takes at least in which each rank has another size for each.
+
+    Args:
+        order: of the ranks, as `rank_order` takes it.
+        sizes: bytes, by sender and receiver.
+    """
+    at = rank_order(layout, order)
+    most = 0.0
+    for hosts, mbit in _cuts(layout):
+        inside = [rank for rank, host in enumerate(at) if host in hosts]
+        outside = [rank for rank, host in enumerate(at) if host not in hosts]
+        leaves = sum(sizes[a][b] for a in inside for b in outside)
+        comes = sum(sizes[b][a] for a in inside for b in outside)
+        most = max(most, _seconds(max(leaves, comes), mbit))
+    return most
+
+
+def _cuts(layout: Layout) -> list[tuple[range, float]]:
+    """The hosts on one side of each link that separates some from the others, and its rate."""
+    cuts = [(range(host, host + 1), layout.mbit(host)) for host in range(layout.hosts)]
+    if layout.uplink_mbit and len(layout.racks) > 1:
+        racks = [layout.in_rack(rack) for rack in range(len(layout.racks))]
+        cuts += [(hosts, layout.uplink_mbit) for hosts in racks]
+    return cuts
 
 
 def _all(nbytes: int, mbits: list[float]) -> float:

@@ -57,8 +57,9 @@ def train(
         lab: the lab, one rank to a host.
         order: of the ranks, as `rank_order` takes it.
         nbytes: the size of all gradients.
-        backend: `ddl`, `gloo`, or Horovod's operations as `horovod-ddl`, `horovod-mpi` or
-            `horovod-gloo`; ddl is told the layout in a topology file.
+        backend: `ddl`, `gloo`, with `fsdp-` or `hsdp-` before for a sharded model, or Horovod's
+            operations as `horovod-ddl`, `horovod-mpi` or `horovod-gloo`; ddl is told the
+            layout in a topology file.
         prefix: an environment with PyTorch, ddl_torch, Horovod and MPICH.
         budget: how much; no step is begun after its seconds, but three are made.
     """
@@ -89,7 +90,7 @@ def train(
     )
 
 
-def _start(lab: Lab, _prefix: Path, hosts: list[str], words: list[str]) -> Start:
+def start_directly(lab: Lab, _prefix: Path, hosts: list[str], words: list[str]) -> Start:
     """A process for each rank, started directly."""
     ranks = [
         shlex.join([str(lab.launcher), host, shlex.join([*words, str(rank), str(len(hosts))])])
@@ -102,7 +103,9 @@ def _start(lab: Lab, _prefix: Path, hosts: list[str], words: list[str]) -> Start
 
 STARTS: dict[str, Callable[[Lab, Path, list[str], list[str]], Start]] = {
     "ddl": start_told,
-    "gloo": _start,
+    "gloo": start_directly,
+    **{f"{kind}-ddl": start_told for kind in ("fsdp", "hsdp")},
+    **{f"{kind}-gloo": start_directly for kind in ("fsdp", "hsdp")},
     "horovod-ddl": start_told,
     "horovod-mpi": hydra,
     "horovod-gloo": hydra,

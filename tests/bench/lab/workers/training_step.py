@@ -2,11 +2,12 @@
 
 WORKER BACKEND BYTES ITERATIONS SECONDS COUNTERS FOLDER STORE [RANK SIZE]
 
-BACKEND is one of torch.distributed, for DistributedDataParallel, or horovod-OPERATIONS. The
-gradients are BYTES of float32; two steps to warm up, then ITERATIONS under the clock, or three
-when that takes longer than SECONDS. Without RANK and SIZE they are the launcher's. The file
-COUNTERS is copied to FOLDER/begin and FOLDER/end around the timed steps. Rank 0 prints one line of
-JSON:
+BACKEND is one of torch.distributed, for DistributedDataParallel, or horovod-OPERATIONS.
+fsdp-BACKEND shards the model over all ranks, hsdp-BACKEND over SHARDS neighbours, with a replica in
+each such group. The gradients are BYTES of float32; two steps to warm up, then ITERATIONS under the
+clock, or three when that takes longer than SECONDS. Without RANK and SIZE they are the launcher's.
+The file COUNTERS is copied to FOLDER/begin and FOLDER/end around the timed steps. Rank 0 prints one
+line of JSON:
   times      of each step, the maximum over the ranks, in seconds
   differing  weights that are not rank 0's to the bit, over all ranks, at the end
   loss       of all ranks' data after the third of these steps
@@ -23,7 +24,6 @@ import shutil
 import socket
 import sys
 import time
-from contextlib import suppress
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -32,11 +32,20 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from bench.lab.workers.first import be_first
 
 WIDTH = 256
 ROWS = 2
 LEARNING_RATE = 0.1
+SHARDS = 4
+"""Ranks that share a replica of hsdp."""
 LEAST = 3
 """Timed steps that every run has."""
 
@@ -103,6 +112,23 @@ class Torch(Framework):
         dist.destroy_process_group()
 
 
+class Sharded(Torch):
+    """FSDP2: the model's parameters, gradients and optimizer in shards, layer by layer."""
+
+    def __init__(self, backend: str, store: str, rank: int, size: int, shards: int) -> None:
+        super().__init__(backend, store, rank, size)
+        shape = (size // shards, shards)
+        self.mesh = init_device_mesh("cpu", shape, mesh_dim_names=("replicas", "shards"))
+        if shards == size:
+            self.mesh = self.mesh["shards"]
+
+    def prepare(self, model: nn.Module) -> tuple[nn.Module, torch.optim.Optimizer]:
+        for layer in model.children():
+            fully_shard(layer, mesh=self.mesh)
+        fully_shard(model, mesh=self.mesh)
+        return model, sgd(model)
+
+
 class Horovod(Framework):
     """Horovod's optimizer."""
 
@@ -139,11 +165,19 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
 
 
-def be_first() -> None:
-    """Put all threads before other load of the machine, as worker.h does; where that is allowed."""
-    for thread in Path("/proc/self/task").iterdir():
-        with suppress(OSError):
-            os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(1))
+def whole(weight: torch.Tensor) -> torch.Tensor:
+    """A weight with the shards of all ranks."""
+    return weight.full_tensor() if isinstance(weight, DTensor) else weight
+
+
+def framework_of(backend: str, store: str, rank: int, size: int) -> Framework:
+    """What a backend's name asks for."""
+    kind, _, rest = backend.partition("-")
+    if kind == "horovod":
+        return Horovod(rest)
+    if kind in ("fsdp", "hsdp"):
+        return Sharded(rest, store, rank, size, SHARDS if kind == "hsdp" else size)
+    return Torch(backend, store, rank, size)
 
 
 def make_model(nbytes: int) -> nn.Module:
@@ -178,7 +212,8 @@ class Trainer:
 
     def differing(self) -> int:
         """This rank's weights that are not rank 0's."""
-        pairs = [(p.detach(), self.framework.first(p.detach())) for p in self.model.parameters()]
+        weights = [whole(weight.detach()) for weight in self.model.parameters()]
+        pairs = [(weight, self.framework.first(weight)) for weight in weights]
         return sum(int((mine != first).sum()) for mine, first in pairs)
 
 
@@ -187,8 +222,7 @@ def main() -> None:
     backend, nbytes, most, seconds, counters, folder, store, *who = sys.argv[1:]
     rank, size = (int(word) for word in who or (os.environ["PMI_RANK"], os.environ["PMI_SIZE"]))
     torch.set_num_threads(1)
-    kind, _, operations = backend.partition("-")
-    framework = Horovod(operations) if kind == "horovod" else Torch(backend, store, rank, size)
+    framework = framework_of(backend, store, rank, size)
     trainer = Trainer(int(nbytes), framework)
     trainer.step()  # DDP makes its buckets anew after the first
     trainer.step()
