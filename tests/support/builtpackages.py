@@ -28,11 +28,12 @@ def unpack_built(platform: str, folder: Path, *names: str, subdir: str = "") -> 
 
     Args:
         names: of the packages.
-        subdir: theirs, where it is not the platform.
+        subdir: theirs, where it is not the platform; what is noarch is found by its name.
     """
-    store = Store(load_settings().store)
+    store, known = Store(load_settings().store), _outputs(platform)
     for name in names:
-        output = _outputs(platform)[subdir or platform, name]
+        own, noarch = (subdir or platform, name), ("noarch", name)
+        output = known[own if own in known else noarch]
         if not store.has(output.subdir, output.filename):
             pytest.skip(f"{name} is not built: make {platform.removeprefix('linux-')}")
         extract(str(store.package(output.subdir, output.filename)), str(folder))
