@@ -87,16 +87,8 @@ Found = dict[str, Any]
 # -- What each file says ----------------------------------------------------------------------
 
 
-def _lab(found: Found) -> list[Check]:
-    return lab_bar.checks([Cell(**cell) for cell in found["cells"]])
-
-
-def _small(found: Found) -> list[Check]:
-    return bench_small.checks([Cell(**cell) for cell in found["cells"]])
-
-
-def _collectives(found: Found) -> list[Check]:
-    return bench_collectives.checks([Cell(**cell) for cell in found["cells"]])
+def _of_cells(checks: Callable[[list[Cell]], list[Check]]) -> Callable[[Found], list[Check]]:
+    return lambda found: checks([Cell(**cell) for cell in found["cells"]])
 
 
 def host_medians(found: Found, state: str = "seconds") -> dict[tuple[int, int, str], float]:
@@ -151,10 +143,6 @@ def _jax(found: Found) -> list[Check]:
     return bench_jax.checks(medians, sorted({nbytes for _, nbytes in medians}))
 
 
-def _jax_lab(found: Found) -> list[Check]:
-    return bench_jax_lab.checks([Cell(**cell) for cell in found["cells"]])
-
-
 def _jax_start(found: Found) -> list[Check]:
     one, several = (
         [bench_jax_start.Start(**start) for start in row["starts"]] for row in found["rows"]
@@ -171,16 +159,16 @@ def _keras_backends(found: Found) -> list[Check]:
 
 
 READ: dict[str, Callable[[Found], list[Check]]] = {
-    "lab": _lab,
-    "small": _small,
-    "collectives": _collectives,
+    "lab": _of_cells(lab_bar.checks),
+    "small": _of_cells(bench_small.checks),
+    "collectives": _of_cells(bench_collectives.checks),
     "host": _host,
     "types": _types,
     "faults": _faults,
     "ddp": _ddp,
     "sim": _sim,
     "jax": _jax,
-    "jax_lab": _jax_lab,
+    "jax_lab": _of_cells(bench_jax_lab.checks),
     "jax_start": _jax_start,
     "keras_backends": _keras_backends,
 }

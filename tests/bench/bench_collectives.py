@@ -17,25 +17,23 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from dataclasses import asdict, replace
-from itertools import product
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-
-from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import Check, missed
-from bench.command import asker, end, parse_size, run_command, write_report
+from bench.collectives import add_options, bound_check, layouts_of, measure_all, ours
+from bench.command import asker, end, parse_size, run_command
 from bench.environment import environment_with
 from bench.lab.bound import bound_of, exchange_bound
 from bench.lab.cell import Budget, Cell, outcome_of
-from bench.lab.layout import Layout, parse_layout, rank_order
-from bench.lab.network import Lab, bring_up, why_not
-from bench.lab.peers.base import DEVICE
-from bench.lab.report import cell_text, make_table, where_text
+from bench.lab.layout import Layout, rank_order
+from bench.lab.network import Lab, why_not
+from bench.lab.report import where_text
 from bench.lab.skewed import weights
-from bench.lab.training import PORT, STARTS
+from bench.lab.training import PORT, STARTS, TORCH_ENV
 
 HERE = Path(__file__).parent
 OUT = HERE / "out" / "collectives.json"
@@ -58,19 +56,10 @@ def parse_options() -> argparse.Namespace:
     """The command line."""
     ask = asker(__doc__)
     ask.add_argument("--layouts", nargs="+", default=["racks-2x4", "flat-8"])
-    ask.add_argument("--orders", nargs="+", default=["sorted", "interleaved"])
-    every = [*NAMES, SKEWED]
-    ask.add_argument("--collectives", nargs="+", choices=every, default=every)
-    ask.add_argument("--by", nargs="+", choices=BY, default=list(BY), help="default: both")
-    ask.add_argument("--size", type=parse_size, default=4 << 20, help="default: 4M")
+    add_options(ask, [*NAMES, SKEWED], BY, OUT)
+    ask.set_defaults(by=list(BY))
     ask.add_argument("--exchanged", type=parse_size, default=1 << 20, help="in all-to-alls; 1M")
-    ask.add_argument("--iterations", type=int, default=7, help="calls in a run")
-    ask.add_argument("--seconds", type=float, default=20, help="begin no further call after these")
-    ask.add_argument("--limit", type=float, default=240, help="kill a run after these seconds")
-    ask.add_argument("--host-mbit", type=float, default=250, help="rate of a host's link")
-    ask.add_argument("--uplink-mbit", type=float, default=50, help="rate of a rack's uplink")
     ask.add_argument("--prefix", type=Path, help="where torch is; default: the built environment")
-    ask.add_argument("--out", type=Path, default=OUT, help="the JSON")
     return ask.parse_args()
 
 
@@ -93,34 +82,28 @@ def run(
     words += [str(ask.iterations), str(ask.seconds), str(lab.counters), str(lab.folder)]
     words += [f"tcp://{lab.address(hosts[0])}:{PORT}"]
     started = STARTS[by](lab, prefix, hosts, words)
-    env = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": DEVICE}
+    started = replace(started, env=TORCH_ENV | started.env)
     least = bound(collective, lab.layout, order, nbytes)
     cell = Cell(lab.layout.name, order, nbytes, f"{collective} by {by}", least)
-    return outcome_of(
-        lab, cell, hosts, replace(started, env=env | started.env), Budget(limit=ask.limit)
-    )
+    return outcome_of(lab, cell, hosts, started, Budget(limit=ask.limit))
 
 
 def checks(cells: list[Cell]) -> list[Check]:
     """What the bar demands of ddl's."""
     found = []
-    gloo = {
-        (cell.layout, cell.order, cell.peer.partition(" ")[0]): statistics.median(cell.times)
+    times = {
+        (cell.layout, cell.order, cell.peer): statistics.median(cell.times)
         for cell in cells
-        if cell.peer.endswith(" by gloo") and cell.times
+        if cell.times
     }
-    for cell in [cell for cell in cells if cell.peer.endswith(" by ddl")]:
-        where = where_text(cell)
-        if cell.failure:
-            found.append(Check(ROW, where, failure=cell.failure))
-            continue
-        middle = statistics.median(cell.times)
-        what = "{} x the lower bound"
-        found.append(Check(ROW, where, what, middle / cell.bound, BAR, at_most=True))
-        if peer := gloo.get((cell.layout, cell.order, cell.peer.partition(" ")[0])):
-            reachable, reason = peer / cell.bound, "Gloo is at the bound itself"
-            what = "Gloo takes {} x as long"
-            found.append(Check(ROW, where, what, peer / middle, 1.0, False, "", reachable, reason))
+    for cell in ours(cells):
+        found.append(bound_check(ROW, cell, BAR))
+        gloo = times.get((cell.layout, cell.order, cell.peer.replace(" by ddl", " by gloo")))
+        if cell.times and gloo:
+            ratio = gloo / statistics.median(cell.times)
+            check = Check(ROW, where_text(cell), "Gloo takes {} x as long", ratio, 1.0)
+            at_bound = "Gloo is at the bound itself"
+            found.append(replace(check, reachable=gloo / cell.bound, reason=at_bound))
     return found
 
 
@@ -131,20 +114,13 @@ def main() -> None:
         print(f"skipped: {why}")
         return
     prefix = environment_with("mpiexec", ask.prefix)
-    rates = ask.host_mbit, ask.uplink_mbit
-    layouts = [parse_layout(name, *rates) for name in ask.layouts]
-    cells: list[Cell] = []
-    try:
-        for layout, order, collective, by in product(layouts, ask.orders, ask.collectives, ask.by):
-            if len(layout.racks) == 1 and order != ask.orders[0]:
-                continue  # the order of ranks is nothing on a flat network
-            with bring_up(layout) as lab:
-                cells.append(run(lab, order, collective, by, prefix, ask))
-            print(cell_text(cells[-1]), flush=True)
-    finally:
-        if cells:
-            Console(width=110).print(make_table(cells))
-            write_report(ask.out, ask, cells=[asdict(cell) for cell in cells])
+    # The order of ranks is nothing on a flat network.
+    places = [
+        (layout, order)
+        for layout in layouts_of(ask)
+        for order in (ask.orders if len(layout.racks) > 1 else ask.orders[:1])
+    ]
+    cells = measure_all(places, ask, partial(run, prefix=prefix, ask=ask))
     end(missed(checks(cells)))
 
 

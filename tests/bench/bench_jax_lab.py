@@ -14,25 +14,23 @@ takes more than 1.08 times the bound.
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
-
-from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.check import Check, missed
-from bench.command import asker, end, parse_size, run_command, write_report
+from bench.collectives import add_options, bound_check, layouts_of, measure_all, ours
+from bench.command import asker, end, run_command
 from bench.environment import environment_with, research
 from bench.lab.bound import COLLECTIVES, bound_of
 from bench.lab.cell import Budget, Cell, outcome_of
-from bench.lab.layout import parse_layout, rank_order
-from bench.lab.network import Lab, bring_up, why_not
+from bench.lab.layout import rank_order
+from bench.lab.network import Lab, why_not
 from bench.lab.peers.ddl import start_told
-from bench.lab.report import cell_text, make_table, where_text
 
 HERE = Path(__file__).parent
 OUT = HERE / "out" / "jax_lab.json"
@@ -46,17 +44,9 @@ def parse_options() -> argparse.Namespace:
     """The command line."""
     ask = asker(__doc__)
     ask.add_argument("--layouts", nargs="+", default=["racks-2x4"], help="default: racks-2x4")
-    ask.add_argument("--orders", nargs="+", default=["sorted", "interleaved"])
-    ask.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=list(COLLECTIVES))
-    ask.add_argument("--by", nargs="+", choices=WAYS, default=["ddl"], help="default: ddl")
-    ask.add_argument("--size", type=parse_size, default=4 << 20, help="default: 4M")
-    ask.add_argument("--iterations", type=int, default=7, help="calls in a run")
-    ask.add_argument("--seconds", type=float, default=20, help="begin no further call after these")
-    ask.add_argument("--limit", type=float, default=240, help="kill a run after these seconds")
-    ask.add_argument("--host-mbit", type=float, default=250, help="rate of a host's link")
-    ask.add_argument("--uplink-mbit", type=float, default=50, help="rate of a rack's uplink")
+    add_options(ask, COLLECTIVES, WAYS, OUT)
+    ask.set_defaults(by=["ddl"])
     ask.add_argument("--prefix", type=Path, help="an environment with ddl-jax")
-    ask.add_argument("--out", type=Path, default=OUT, help="the JSON")
     return ask.parse_args()
 
 
@@ -77,16 +67,7 @@ def run(
 
 def checks(cells: list[Cell]) -> list[Check]:
     """What the bar demands of ddl's."""
-    what = "{} x the lower bound"
-    found = []
-    for cell in [cell for cell in cells if cell.peer.endswith(" by ddl")]:
-        where = where_text(cell)
-        if cell.failure:
-            found.append(Check(ROW, where, failure=cell.failure))
-        else:
-            share = statistics.median(cell.times) / cell.bound
-            found.append(Check(ROW, where, what, share, BAR, at_most=True))
-    return found
+    return [bound_check(ROW, cell, BAR) for cell in ours(cells)]
 
 
 def main() -> None:
@@ -96,18 +77,8 @@ def main() -> None:
         print(f"skipped: {why}")
         return
     prefix = environment_with("mpiexec", ask.prefix or research())
-    rates = ask.host_mbit, ask.uplink_mbit
-    layouts = [parse_layout(name, *rates) for name in ask.layouts]
-    cells: list[Cell] = []
-    try:
-        for layout, order, collective, way in product(layouts, ask.orders, ask.collectives, ask.by):
-            with bring_up(layout) as lab:
-                cells.append(run(lab, order, collective, way, prefix, ask))
-            print(cell_text(cells[-1]), flush=True)
-    finally:
-        if cells:
-            Console(width=110).print(make_table(cells))
-            write_report(ask.out, ask, cells=[asdict(cell) for cell in cells])
+    places = product(layouts_of(ask), ask.orders)
+    cells = measure_all(places, ask, partial(run, prefix=prefix, ask=ask))
     end(missed(checks(cells)))
 
 

@@ -17,6 +17,8 @@ from bench.lab.run import failure_of, report_of, run_on
 
 WORKER = Path(__file__).parent / "workers" / "training_step.py"
 PORT = 29500
+TORCH_ENV = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": DEVICE}
+"""For one thread a rank, and Gloo's network."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,7 @@ def train(
     words += [str(budget.iterations), str(budget.seconds), str(lab.counters), str(lab.folder)]
     words += [f"tcp://{lab.address(hosts[0])}:{PORT}"]
     started = STARTS[backend](lab, prefix, hosts, words)
-    env = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": DEVICE, "HOROVOD_GLOO_IFACE": DEVICE}
-    env |= started.env
+    env = TORCH_ENV | {"HOROVOD_GLOO_IFACE": DEVICE} | started.env
     outcome = run_on(lab, "h0", started.command, env, budget.limit)
     key = (lab.layout.name, order, backend, nbytes)
     if failure := failure_of(outcome, budget.limit, line=-1):
@@ -90,7 +91,7 @@ def train(
     )
 
 
-def start_directly(lab: Lab, _prefix: Path, hosts: list[str], words: list[str]) -> Start:
+def _start(lab: Lab, _prefix: Path, hosts: list[str], words: list[str]) -> Start:
     """A process for each rank, started directly."""
     ranks = [
         shlex.join([str(lab.launcher), host, shlex.join([*words, str(rank), str(len(hosts))])])
@@ -103,9 +104,9 @@ def start_directly(lab: Lab, _prefix: Path, hosts: list[str], words: list[str]) 
 
 STARTS: dict[str, Callable[[Lab, Path, list[str], list[str]], Start]] = {
     "ddl": start_told,
-    "gloo": start_directly,
+    "gloo": _start,
     **{f"{kind}-ddl": start_told for kind in ("fsdp", "hsdp")},
-    **{f"{kind}-gloo": start_directly for kind in ("fsdp", "hsdp")},
+    **{f"{kind}-gloo": _start for kind in ("fsdp", "hsdp")},
     "horovod-ddl": start_told,
     "horovod-mpi": hydra,
     "horovod-gloo": hydra,

@@ -34,9 +34,9 @@ LEAST = 3
 """Timed calls that every run has."""
 
 
-def shares_of(count: int, weights: list[int]) -> list[int]:
+def shares_of(count: int, by_rank: list[int]) -> list[int]:
     """How many of `count` elements each rank gets, by its weight."""
-    bounds = [count * sum(weights[:rank]) // sum(weights) for rank in range(len(weights) + 1)]
+    bounds = [count * sum(by_rank[:rank]) // sum(by_rank) for rank in range(len(by_rank) + 1)]
     return [end - begin for begin, end in pairwise(bounds)]
 
 

@@ -12,8 +12,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from bench.lab.workers.first import be_first
 
 MOST_BATCHES = 200
 PERIOD = 509
@@ -29,13 +32,6 @@ def start(ranks: int) -> int:
             for rank in range(ranks)
         ]
         return max(abs(process.wait()) for process in processes)
-
-
-def be_first() -> None:
-    """Put all threads before other load of the machine, as worker.h does; where that is allowed."""
-    for thread in Path("/proc/self/task").iterdir():
-        with suppress(OSError):
-            os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(1))
 
 
 def be_a_rank(seconds: float, sizes: list[int]) -> None:
